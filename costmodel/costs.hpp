@@ -1,0 +1,83 @@
+// Costs: what is known about how long layers, messages and updates take on one machine. Filled by `weir profile`
+// (measured), refined by `weir calibrate` from traces (calibrated), or built in by device name (builtin).
+// Schema weir.costs/1.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/cost_table.hpp"
+#include "plan/cluster.hpp"
+#include "plan/plan.hpp"
+#include "plan/units.hpp"
+
+namespace weir {
+
+// One layer, one micro-batch of a given size. Medians of measured repetitions.
+struct LayerTime {
+  Seconds f{0};
+  Seconds i{0};
+  Seconds w{0};
+  Seconds b{0};       // full backward, measured as a whole
+  double spread = 0;  // interquartile range of f over its median
+};
+
+struct LayerCost {
+  std::string key;                    // layer_key(): the full shape, so equal keys mean equal work
+  std::map<int, LayerTime> by_batch;  // micro-batch size -> times; interpolated between, flagged outside
+  Seconds optimizer{0};               // update of this layer's parameters, once a step
+  Bytes scratch{0};  // library scratchpad the backend asked for beyond layer_tensors, any size measured
+};
+
+// Multiplicative corrections learnt from traces, per action kind; 1 when nothing was learnt.
+struct Correction {
+  double f = 1, b = 1, i = 1, w = 1, r = 1, optimizer = 1;
+};
+
+// A 90 % interval: log(measured / predicted) of held-out plans lies within [low, high] (split conformal).
+struct IntervalModel {
+  double nominal = 0.9;
+  double log_low = 0;
+  double log_high = 0;
+  int calibration_plans = 0;
+};
+
+struct Costs {
+  Basis basis = Basis::builtin;
+  std::string machine;  // "Intel Xeon ..., 2 cores" or a device name
+  std::string backend;  // "cpu", "cuda"
+  std::string origin;   // how and when it was obtained
+  std::int64_t seq_length = 0;
+  Dtype dtype = Dtype::fp32;
+  std::vector<LayerCost> layers;
+  Link link;                 // between ranks of this machine
+  Seconds host_overhead{0};  // before every compute action
+  Seconds step_overhead{0};  // between the last operation and the end of the step (barrier)
+  Correction correction;
+  std::optional<IntervalModel> interval;
+};
+
+// A text that holds everything that decides a layer's work: kind, shape, sequence length and number format.
+[[nodiscard]] std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+
+[[nodiscard]] Costs load_costs(const std::filesystem::path& file);
+void save_costs(const Costs& costs, const std::filesystem::path& file);
+
+// Costs from datasheet rates and measured efficiencies of a known device ("cpu", "H100-SXM5-80GB", ...).
+[[nodiscard]] Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype, const Cluster& cluster);
+
+struct CostTableResult {
+  CostTable table;
+  bool inside_range = true;           // every layer and micro-batch size lies within what was measured
+  std::vector<std::string> warnings;  // what was extrapolated, one line each
+};
+
+// Stage costs of a plan. Throws InputError when a layer of the model is not in the costs.
+[[nodiscard]] CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+
+}  // namespace weir

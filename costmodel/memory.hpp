@@ -1,0 +1,44 @@
+// Memory as a timeline, from the same program the engines run and the same tensors the executor allocates.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/program.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+enum class MemoryKind : std::uint8_t {
+  weights,
+  gradients,
+  optimizer_state,
+  activations,
+  rematerialised,
+  workspace,
+  receive_slots,
+};
+inline constexpr std::size_t kMemoryKinds = 7;
+[[nodiscard]] std::string_view to_string(MemoryKind kind);  // "weights", "optimizer_state", ...
+
+struct RankMemory {
+  Bytes peak{0};
+  std::array<Bytes, kMemoryKinds> at_peak{};  // parts of the peak; they sum to it
+  std::int32_t peak_in_flight = 0;            // stage-micro-batches from start of F to end of W or B
+};
+
+// Peak per rank of one step in steady state (optimizer state exists). `spans` are one step's spans ordered by
+// operation (predicted or measured); where operations of different lanes meet, their times decide the order.
+[[nodiscard]] std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
+                                                   std::span<const Span> spans);
+
+// The same as counters for a trace: "memory" and "memory/<kind>" in bytes, "in flight" as a count.
+[[nodiscard]] std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
+                                                   std::span<const Span> spans);
+
+}  // namespace weir

@@ -1,0 +1,47 @@
+// Runs a plan for real: training steps on a backend, with a measured trace.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/units.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };
+
+struct RunOptions {
+  BackendKind backend = BackendKind::cpu;
+  int steps = 3;
+  int warmup_steps = 1;                             // run and trained, but not in step_time or the trace
+  std::optional<std::filesystem::path> data;        // any file, as bytes; absent: seeded synthetic tokens
+  std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
+  bool trace = true;                                // false: to measure the tracer's own cost
+  std::function<void(int step, int of)> progress;   // called after each step
+};
+
+struct StepResult {
+  double loss = 0;
+  Seconds time{0};
+};
+
+struct RunResult {
+  std::vector<StepResult> steps;   // warm-up steps first
+  Seconds step_time{0};            // median of the measured steps
+  std::string parameters_sha256;   // empty for synthetic
+  std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark
+  bool oversubscribed = false;     // more ranks than cores: never compared
+  Trace trace;                     // measured steps
+};
+
+// Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file).
+[[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,66 @@
+// What a layer keeps in memory and for how long: the contract between the cost model, which counts the bytes,
+// and the executor, which allocates them. Both walk `StageAllocations` of the same shapes, so a forecast peak
+// and a measured one can only differ if one of them breaks the contract.
+//
+// Life of tensors inside one stage action, layer by layer (b = micro-batch size):
+//   F of a stage, layers ascending:   alloc output, saved, workspace_f; run; free workspace_f;
+//                                     free the input unless the layer saves it.
+//   I of a stage, layers descending:  alloc input gradient, carried, workspace_i; run; free workspace_i and
+//                                     what is saved until I only; free the output gradient unless W needs it.
+//   W of a stage, layers descending:  alloc workspace_w; run; free workspace_w and all that is left.
+//   B = for each layer descending: its I, then its W.
+//   R = F again from the stage's kept input, without a message at its end (the last output is freed).
+// Every tensor is rounded up to 64 bytes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/dtype.hpp"
+#include "plan/model.hpp"
+
+namespace weir {
+
+inline constexpr std::int64_t kTensorAlignment = 64;
+[[nodiscard]] constexpr std::int64_t aligned_bytes(std::int64_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+struct ParameterTensor {
+  std::string name;                 // "mlp.up.weight"
+  std::vector<std::int64_t> shape;  // row-major; [out, in] for matrices
+  enum class Init : std::uint8_t { normal, residual_normal, zeros, ones } init = Init::normal;
+  bool decays = false;    // weight decay applies (matrices and embeddings)
+  std::string tied_with;  // group of copies, e.g. "token_embedding"; empty: not tied
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+enum class KeptUntil : std::uint8_t { I, W };
+
+// A tensor kept between actions. Size for micro-batch size b: bytes_per_sample * b, then aligned.
+struct KeptTensor {
+  std::string name;
+  std::int64_t bytes_per_sample = 0;
+  KeptUntil until = KeptUntil::W;
+};
+
+struct LayerTensors {
+  std::vector<ParameterTensor> parameters;
+  std::int64_t output_bytes_per_sample = 0;       // 0 for a head: the loss stays where it is
+  bool saves_input = false;                       // keeps its input after F ...
+  KeptUntil input_until = KeptUntil::W;           // ... until the end of I or of W
+  bool w_needs_output_gradient = false;           // keeps it from I to W in a split backward
+  std::vector<KeptTensor> saved;                  // allocated by F
+  std::vector<KeptTensor> carried;                // allocated by I, freed by W
+  std::int64_t workspace_f_bytes_per_sample = 0;  // scratch of the layer's kernels, per action
+  std::int64_t workspace_i_bytes_per_sample = 0;
+  std::int64_t workspace_w_bytes_per_sample = 0;
+};
+
+// Tensors of one layer as this project's executor lays them out, for sequences of `seq_length` tokens.
+// Precondition: seq_length >= 1 for layers with a shape.
+[[nodiscard]] LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+
+}  // namespace weir

@@ -1,0 +1,43 @@
+// From a schedule to a program, in pure steps (DESIGN.md 3.3): place R, add sends and receives, add reductions and
+// the optimizer, assign lanes, write the dependencies down. `find_cycle` is the proof of deadlock freedom (3.4).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/program.hpp"
+#include "plan/schedule.hpp"
+
+namespace weir {
+
+enum class RecomputePlacement : std::uint8_t {
+  early,  // GPipe: R does not wait for the gradient
+  fused,  // R waits for the gradient, as if it were part of the backward
+};
+
+struct LoweringOptions {
+  std::vector<bool> recompute;        // per global stage (replicas included); empty: none
+  bool keep_last_microbatch = false;  // except-last: micro-batch M-1 is not re-materialised
+  RecomputePlacement placement = RecomputePlacement::early;
+  std::int32_t slots = 2;                // receive slots an edge; 0: unlimited
+  bool optimizer = true;                 // add OPTIMIZER (and REDUCE_GRAD where stages have copies or tied weights)
+  std::vector<std::vector<Stage>> tied;  // groups of stages that share a weight, each ascending
+};
+
+// Compute order of each rank with R placed directly before its B or I. Golden-testable step 1.
+[[nodiscard]] std::vector<std::vector<Action>> place_recompute(const Schedule& schedule,
+                                                               const LoweringOptions& options);
+
+// Precondition: validate(schedule) found nothing.
+[[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options);
+
+// A cycle in the graph of lane order, data, messages and slots, as operations each of which waits for the next
+// (the last for the first); nullopt when the program cannot deadlock.
+[[nodiscard]] std::optional<std::vector<OperationId>> find_cycle(const Program& program);
+
+// "rank 0 send lane to 1: 0SEND_F2 waits for a slot freed by 1F0 on rank 1; ..." one line a wait.
+[[nodiscard]] std::string describe_cycle(const Program& program, const std::vector<OperationId>& cycle);
+
+}  // namespace weir

@@ -1,0 +1,34 @@
+// The event engine: gives a program virtual time. Deterministic to the byte: ties break by (time, rank, sequence).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "costmodel/cost_table.hpp"
+#include "plan/program.hpp"
+#include "plan/units.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+// Virtual start and end of each operation; index = OperationId.
+struct Timing {
+  std::vector<std::int64_t> start_ns;
+  std::vector<std::int64_t> end_ns;
+  Nanoseconds makespan{0};  // end of the last operation
+};
+
+// Nothing can run any more: who waits for what, one line each.
+struct Stuck {
+  std::string report;
+};
+
+[[nodiscard]] std::variant<Timing, Stuck> simulate(const Program& program, const OperationCosts& costs);
+
+// The timing as a predicted trace of one step.
+[[nodiscard]] Trace to_trace(const Program& program, const Timing& timing);
+
+}  // namespace weir

@@ -1,0 +1,50 @@
+// A forecast: everything Weir says beforehand about one plan (weir.forecast/1).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/costs.hpp"
+#include "costmodel/memory.hpp"
+#include "plan/cluster.hpp"
+#include "plan/plan.hpp"
+#include "traces/metrics.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+struct StepInterval {
+  Seconds low{0};
+  Seconds high{0};
+};
+
+struct Forecast {
+  Basis basis = Basis::builtin;
+  Seconds step_time{0};
+  std::optional<StepInterval> interval;  // only measured or calibrated, only inside the calibrated range
+  StepMetrics metrics;
+  Seconds lower_bound{0};
+  std::vector<RankMemory> memory;  // per rank; empty where nothing is known of bytes
+  std::optional<double> samples_per_s;
+  std::optional<double> tokens_per_s;
+  std::optional<double> model_tflops_per_device;
+  std::optional<double> mfu;
+  std::optional<Bytes> memory_limit;
+  std::vector<std::string> warnings;
+
+  [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank
+  [[nodiscard]] bool fits() const { return !memory_limit || memory.empty() || peak_memory() <= *memory_limit; }
+};
+
+struct ForecastResult {
+  Forecast forecast;
+  Trace trace;  // one predicted step, with memory counters
+};
+
+// Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
+// Precondition: the plan's program cannot deadlock (resolve() has checked it).
+[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+
+}  // namespace weir

@@ -1,0 +1,55 @@
+// `weir`: parses the command line, runs one sub-command, and turns what was thrown into one line and an exit code:
+// 0 ok, 2 usage, 3 bad input, 4 no feasible plan, 5 missing hardware or component, 6 run failed.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+
+#include "plan/error.hpp"
+#include "tools/weir/commands.hpp"
+
+namespace {
+
+int fail(int code, const char* message) {
+  fmt::print(stderr, "weir: {}\n", message);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Forecasts pipeline-parallel training, runs the plan it picked, and learns from the difference."};
+  app.set_version_flag("--version", WEIR_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  weir::GlobalOptions global;
+  app.add_flag("--json", global.json, "Print JSON on stdout");
+  app.add_flag("-q,--quiet", global.quiet, "No progress on stderr");
+  app.add_option("--seed", global.seed, "Seed of everything random")->capture_default_str();
+  weir::add_model_command(app, global);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error);
+    return 2;
+  } catch (const weir::UsageError& error) {
+    return fail(2, error.what());
+  } catch (const weir::InputError& error) {
+    return fail(3, error.what());
+  } catch (const weir::NoFeasiblePlan& error) {
+    return fail(4, error.what());
+  } catch (const weir::MissingComponent& error) {
+    return fail(5, error.what());
+  } catch (const weir::RunFailed& error) {
+    return fail(6, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(6, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(1, error.what());
+  }
+}
