@@ -1,0 +1,28 @@
+# The CUDA language and the libraries of the CUDA executor. Included by the root, because a language must be enabled in
+# the highest folder whose targets link it. Nothing here links libcuda: a binary must start on a machine without a driver
+# and say so, and the driver functions it needs are looked up at run time.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  # "native" fails where there is no GPU. 75 has no bf16 arithmetic and is kept for fp32; 90 also as PTX, for what comes.
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90-real 90-virtual)
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # else cudart and cudart_static are both linked
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no C++20 option for nvcc 13
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+find_package(CUDAToolkit 12.5 REQUIRED)  # cuGreenCtxStreamCreate is 12.5, the rest of green contexts 12.4
+
+function(weir_find_cuda_library target header library)
+  find_path(${target}_INCLUDE_DIR ${header} HINTS ${${target}_ROOT} ENV ${target}_ROOT ${CUDAToolkit_INCLUDE_DIRS}
+            PATH_SUFFIXES include REQUIRED)
+  find_library(${target}_LIBRARY NAMES ${library} HINTS ${${target}_ROOT} ENV ${target}_ROOT ${CUDAToolkit_LIBRARY_DIR}
+               PATH_SUFFIXES lib lib64 REQUIRED)
+  add_library(${target}::${target} UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(${target}::${target} PROPERTIES IMPORTED_LOCATION "${${target}_LIBRARY}"
+                        INTERFACE_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}")
+endfunction()
+weir_find_cuda_library(NCCL nccl.h nccl)
+weir_find_cuda_library(CUDNN cudnn.h cudnn)

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/cuda_check.hpp"
+
+#include <fmt/core.h>
+
+#include <string_view>
+
+#include "plan/error.hpp"
+
+namespace weir {
+namespace {
+
+std::string_view base_name(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+[[noreturn]] void fail(std::string_view library, std::string_view reason, const char* expression, const char* file,
+                       int line) {
+  throw RunFailed(fmt::format("{}: {} in {} ({}:{})", library, reason, expression, base_name(file), line));
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const char* expression, const char* file, int line) {
+  if (status != cudaSuccess) fail("CUDA", cudaGetErrorString(status), expression, file, line);
+}
+
+void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
+}
+
+void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  char detail[512] = {};
+  cudnnGetLastErrorString(detail, sizeof(detail));
+  fail("cuDNN", fmt::format("{} ({})", cudnnGetErrorString(status), detail), expression, file, line);
+}
+
+}  // namespace weir
