@@ -106,12 +106,15 @@ struct Model {
   std::int64_t seq_length = 0;      // default tokens a sample; 0 where samples are not sequences
   std::int64_t max_positions = 0;   // longest sequence the model accepts; 0: unbounded
   double initializer_range = 0.02;  // standard deviation of initial weights
+  int ignored_keys = 0;             // keys of a Hugging Face config that mean nothing here
 };
 
 // "embedding", "transformer", "norm", "head", or a timed layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);
 
-// Learned numbers, each tied weight once.
+// Learned numbers of one layer; a tied head counts none for its matrix, its embedding has it.
+[[nodiscard]] std::int64_t parameter_count(const Layer& layer);
+// Learned numbers of all layers, each tied weight once.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 
 }  // namespace weir

@@ -16,11 +16,10 @@
 
 namespace weir {
 
-enum class RecomputeMode : std::uint8_t { none, selective, full, layers };
+enum class RecomputeMode : std::uint8_t { none, full };
 
 struct Recompute {
   RecomputeMode mode = RecomputeMode::none;
-  int layers = 0;            // for RecomputeMode::layers: so many of each stage's layers
   bool except_last = false;  // --recompute-microbatches except-last
   RecomputePlacement placement = RecomputePlacement::early;
   bool operator==(const Recompute&) const = default;

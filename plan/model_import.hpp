@@ -1,0 +1,14 @@
+// Models from files: a Hugging Face `config.json`, our own layer list (weir.layers/1), or a `layers.csv` with times.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "plan/model.hpp"
+
+namespace weir {
+
+// Tells the three apart by name and content. Throws InputError with file and key.
+[[nodiscard]] Model load_model(const std::filesystem::path& file);
+
+}  // namespace weir
