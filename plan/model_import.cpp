@@ -1,6 +1,5 @@
-// Readers of models. Hugging Face configs are read leniently where their class has defaults and strictly where sizes are
-// concerned; our own formats are strict throughout.
-// SPDX-License-Identifier: Apache-2.0
+// Readers of models. Hugging Face configs are read leniently where their class has defaults and strictly where sizes
+// are concerned; our own formats are strict throughout. SPDX-License-Identifier: Apache-2.0
 #include "plan/model_import.hpp"
 
 #include <fmt/format.h>
@@ -52,8 +51,7 @@ Model gpt2_model(JsonObject& config) {
                           ""});
   TransformerShape block{.hidden = hidden, .heads = heads, .kv_heads = heads, .head_dim = hidden / heads};
   block.ffn = config.integer_or("n_inner", 4 * hidden, 1, kLargestSize);
-  block.activation =
-      parse_activation(config, "activation_function", config.text_or("activation_function", "gelu_new"));
+  block.activation = parse_activation(config, "activation_function", config.text_or("activation_function", "gelu_new"));
   block.norm_epsilon = config.number_or("layer_norm_epsilon", 1e-5, 1e-12, 1);
   block.attention_dropout = config.number_or("attn_pdrop", 0.1, 0, 0.999);
   block.residual_dropout = config.number_or("resid_pdrop", 0.1, 0, 0.999);

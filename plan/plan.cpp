@@ -1,0 +1,234 @@
+// Plans as files, and a plan with the things it names. `resolve` is the border: what passes it can be lowered, forecast
+// and run.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/error.hpp"
+#include "plan/model_import.hpp"
+#include "plan/schedule_csv.hpp"
+#include "plan/schedules/schedules.hpp"
+#include "plan/sha256.hpp"
+#include "plan/strict_json.hpp"
+#include "plan/text_file.hpp"
+#include "plan/validate.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kSchema = "weir.plan/1";
+constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::int64_t kMostMicrobatches = 1 << 20;
+
+std::string quoted(const std::string& text) { return Json(text).dump(); }
+std::string shortest(double value) { return Json(value).dump(); }
+
+Optimizer parse_optimizer(JsonObject object) {
+  Optimizer optimizer;
+  const std::string kind = object.text("kind");
+  if (kind != "sgd" && kind != "adamw") object.fail("kind", "expected sgd or adamw");
+  optimizer.learning_rate = object.number("learning_rate", 0, 1e6);
+  if (kind == "sgd") {
+    optimizer.kind = OptimizerKind::sgd;
+    optimizer.momentum = object.number("momentum", 0, 1);
+  } else {
+    optimizer.beta1 = object.number("beta1", 0, 1);
+    optimizer.beta2 = object.number("beta2", 0, 1);
+    optimizer.epsilon = object.number("epsilon", 0, 1);
+  }
+  optimizer.weight_decay = object.number("weight_decay", 0, 1e3);
+  object.finish();
+  return optimizer;
+}
+
+std::string optimizer_json(const Optimizer& o) {
+  if (o.kind == OptimizerKind::sgd) {
+    return fmt::format(R"({{"kind": "sgd", "learning_rate": {}, "momentum": {}, "weight_decay": {}}})",
+                       shortest(o.learning_rate), shortest(o.momentum), shortest(o.weight_decay));
+  }
+  return fmt::format(
+      R"({{"kind": "adamw", "learning_rate": {}, "beta1": {}, "beta2": {}, "epsilon": {}, "weight_decay": {}}})",
+      shortest(o.learning_rate), shortest(o.beta1), shortest(o.beta2), shortest(o.epsilon), shortest(o.weight_decay));
+}
+
+Recompute parse_recompute(JsonObject& top) {
+  Recompute recompute;
+  const std::string mode = top.text("recompute");
+  if (mode != "none" && mode != "full") top.fail("recompute", "expected none or full");
+  recompute.mode = mode == "full" ? RecomputeMode::full : RecomputeMode::none;
+  const std::string which = top.text("recompute_microbatches");
+  if (which != "all" && which != "except-last") top.fail("recompute_microbatches", "expected all or except-last");
+  recompute.except_last = which == "except-last";
+  const std::string placement = top.text("recompute_placement");
+  if (placement != "early" && placement != "fused") top.fail("recompute_placement", "expected early or fused");
+  recompute.placement = placement == "fused" ? RecomputePlacement::fused : RecomputePlacement::early;
+  return recompute;
+}
+
+int small(JsonObject& top, std::string_view key, std::int64_t high) {
+  return static_cast<int>(top.integer(key, 1, high));
+}
+
+Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+  if (plan.schedule.ends_with(".csv")) {
+    const auto path = base / plan.schedule;
+    Schedule schedule = parse_schedule_csv(read_text_file(path), path.string());
+    schedule.name = plan.schedule;
+    if (schedule.shape.ranks != plan.pp || schedule.shape.stages != plan.stages() ||
+        schedule.shape.microbatches != plan.microbatches) {
+      throw InputError(
+          path.string(), "",
+          fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", schedule.shape.ranks,
+                      schedule.shape.stages, schedule.shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
+    }
+    return schedule;
+  }
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  if (const auto* reason = std::get_if<std::string>(&made)) throw InputError(file, "schedule", *reason);
+  return std::get<Schedule>(std::move(made));
+}
+
+void check_model(const Plan& plan, const Model& model, const std::string& file) {
+  const auto layers = static_cast<int>(model.layers.size());
+  if (plan.stages() > layers) {
+    throw InputError(file, "pp",
+                     fmt::format("{} stages for {} layers: K*v may be at most {}", plan.stages(), layers, layers));
+  }
+  if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
+    throw InputError(
+        file, "boundaries",
+        fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1, plan.boundaries.size()));
+  }
+  int before = 0;
+  for (const int boundary : plan.boundaries) {
+    if (boundary <= before || boundary >= layers) {
+      throw InputError(
+          file, "boundaries",
+          fmt::format("{}: expected strictly increasing layer indices from 1 to {}", boundary, layers - 1));
+    }
+    before = boundary;
+  }
+  if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
+    throw InputError(file, "seq_length",
+                     fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
+  }
+  if (plan.seq_length == 0 && model.family != "timed" && model.seq_length + model.max_positions > 0) {
+    throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
+  }
+}
+
+LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+  const auto model_file = base / plan.model_path;
+  const std::string bytes = read_text_file(model_file);
+  const std::string hash = sha256_hex(bytes);
+  if (hash != plan.model_sha256) {
+    throw InputError(
+        file, "model_sha256",
+        fmt::format("{} has changed since the plan was made (now {})", model_file.string(), hash.substr(0, 12)));
+  }
+  LoadedPlan loaded{plan, load_model(model_file), {}};
+  check_model(plan, loaded.model, file);
+  loaded.schedule = schedule_of(plan, base, file);
+  if (const auto fault = validate(loaded.schedule)) {
+    throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
+  }
+  const Program program = lower(loaded);
+  if (const auto cycle = find_cycle(program)) {
+    throw InputError(
+        file, "schedule",
+        fmt::format("would deadlock with {} receive slots an edge:\n{}", plan.slots, describe_cycle(program, *cycle)));
+  }
+  return loaded;
+}
+
+}  // namespace
+
+std::string to_json(const Plan& p) {
+  std::string boundaries;
+  for (std::size_t i = 0; i < p.boundaries.size(); ++i) {
+    boundaries += fmt::format("\n    {}{}", p.boundaries[i], i + 1 < p.boundaries.size() ? "," : "\n  ");
+  }
+  std::string text = fmt::format("{{\n  \"schema\": \"{}\",\n  \"model\": {},\n  \"model_sha256\": {},\n", kSchema,
+                                 quoted(p.model_path), quoted(p.model_sha256));
+  text += fmt::format(
+      "  \"seq_length\": {},\n  \"dtype\": \"{}\",\n  \"pp\": {},\n  \"vpp\": {},\n  \"microbatches\": {},\n"
+      "  \"micro_batch_size\": {},\n  \"tp\": {},\n  \"cp\": {},\n  \"dp\": {},\n  \"boundaries\": [{}],\n",
+      p.seq_length, to_string(p.dtype), p.pp, p.vpp, p.microbatches, p.micro_batch_size, p.tp, p.cp, p.dp, boundaries);
+  text += fmt::format(
+      "  \"schedule\": {},\n  \"recompute\": \"{}\",\n  \"recompute_microbatches\": \"{}\",\n"
+      "  \"recompute_placement\": \"{}\",\n  \"optimizer\": {},\n  \"slots\": {},\n  \"seed\": {},\n  \"note\": "
+      "{}\n}}\n",
+      quoted(p.schedule), p.recompute.mode == RecomputeMode::full ? "full" : "none",
+      p.recompute.except_last ? "except-last" : "all",
+      p.recompute.placement == RecomputePlacement::fused ? "fused" : "early", optimizer_json(p.optimizer), p.slots,
+      p.seed, quoted(p.note));
+  return text;
+}
+
+Plan parse_plan(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  top.expect_schema(kSchema);
+  Plan plan;
+  plan.model_path = top.text("model");
+  plan.model_sha256 = top.text("model_sha256");
+  plan.seq_length = top.integer("seq_length", 0, std::int64_t{1} << 24);
+  const auto dtype = parse_dtype(top.text("dtype"));
+  if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
+  plan.dtype = *dtype;
+  plan.pp = small(top, "pp", kMostRanks);
+  plan.vpp = small(top, "vpp", 1024);
+  plan.microbatches = small(top, "microbatches", kMostMicrobatches);
+  plan.micro_batch_size = small(top, "micro_batch_size", kMostMicrobatches);
+  plan.tp = small(top, "tp", kMostRanks);
+  plan.cp = small(top, "cp", kMostRanks);
+  plan.dp = small(top, "dp", kMostRanks);
+  for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
+    plan.boundaries.push_back(static_cast<int>(boundary));
+  }
+  plan.schedule = top.text("schedule");
+  plan.recompute = parse_recompute(top);
+  plan.optimizer = parse_optimizer(top.object("optimizer"));
+  plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));
+  plan.seed = static_cast<std::uint64_t>(top.integer("seed", 0, (std::int64_t{1} << 53)));
+  plan.note = top.text("note");
+  top.finish();
+  return plan;
+}
+
+LoadedPlan load_plan(const std::filesystem::path& file) {
+  return resolve_from(parse_plan(read_text_file(file), file.string()), file.parent_path(), file.string());
+}
+
+LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base) { return resolve_from(plan, base, "plan"); }
+
+void save_plan(const Plan& plan, const std::filesystem::path& file) { write_file_atomically(file, to_json(plan)); }
+
+LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage) {
+  const int index = stage.value % plan.stages();
+  const auto at = static_cast<std::size_t>(index);
+  return {index == 0 ? 0 : plan.boundaries[at - 1], index == plan.stages() - 1 ? layer_count : plan.boundaries[at]};
+}
+
+LoweringOptions lowering_options(const LoadedPlan& loaded) {
+  const Plan& plan = loaded.plan;
+  LoweringOptions options;
+  const auto stages = static_cast<std::size_t>(loaded.schedule.shape.total_stages());
+  if (plan.recompute.mode == RecomputeMode::full) options.recompute.assign(stages, true);
+  options.keep_last_microbatch = plan.recompute.except_last;
+  options.placement = plan.recompute.placement;
+  options.slots = plan.slots;
+  const auto* head = std::get_if<HeadShape>(&loaded.model.layers.back().shape);
+  if (head != nullptr && head->tied && plan.stages() > 1) {
+    options.tied.push_back({Stage{0}, Stage{plan.stages() - 1}});
+  }
+  return options;
+}
+
+Program lower(const LoadedPlan& loaded) { return lower(loaded.schedule, lowering_options(loaded)); }
+
+}  // namespace weir

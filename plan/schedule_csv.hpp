@@ -1,0 +1,20 @@
+// Schedules as text in PyTorch's pipelining dialect: one row a rank, no header, one action a cell, empty cells skipped.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "plan/program.hpp"
+#include "plan/schedule.hpp"
+
+namespace weir {
+
+// Compute actions only (PyTorch's "compute_only").
+[[nodiscard]] std::string to_csv(const Schedule& schedule);
+
+// Reads compute_only or compute_comms files; messages are dropped, lowering derives them again. Old files that write B
+// for the input half of the backward (they have W and no I) are translated. Stages are placed by where their actions
+// stand. Throws InputError with row and column; the message ends with the cell.
+[[nodiscard]] Schedule parse_schedule_csv(const std::string& text, const std::string& file);
+
+}  // namespace weir
