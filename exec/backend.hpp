@@ -1,25 +1,92 @@
-// A backend is one device as the interpreter sees it: allocate, launch a layer's kernels on a lane, record and wait
-// for events, read the clock. The contract is asynchronous, as GPUs need: a launch may return before its work is
-// done, and order across lanes is made by events only. A backend that completes each launch before it returns
-// (cpu, synthetic) has trivial events.
+// A backend is one device as the interpreter sees it: memory, the kernels of each layer's F, I and W, the optimizer's
+// update, and order. The contract is asynchronous, as GPUs need: a launch may return before its work is done; `finish`
+// returns when all that was launched is. A backend that completes each launch before it returns (cpu) finishes at once.
+// What must be kept between the kernels of a layer is plan/layer_tensors' business; a backend gets the tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "plan/program.hpp"
-#include "plan/units.hpp"
+#include "exec/arena.hpp"
+#include "plan/layer_tensors.hpp"
+#include "plan/model.hpp"
+#include "plan/plan.hpp"
 
 namespace weir {
 
-// Device memory owned by the arena that made it; released by handing it back.
-struct DeviceTensor {
-  void* data = nullptr;
-  std::int64_t bytes = 0;
+// Which random numbers a layer draws in this pass.
+struct DropoutPlace {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t microbatch = 0;
+  std::uint32_t layer = 0;
 };
+
+// One pass of one layer over one micro-batch. Tensors that a pass does not use are empty.
+struct LayerCall {
+  const Layer* layer = nullptr;
+  std::int64_t batch = 1;       // samples
+  std::int64_t seq_length = 1;  // tokens a sample
+  DropoutPlace dropout;
+  std::span<const Tensor> weights;    // in the order of LayerTensors::parameters
+  std::span<const Tensor> gradients;  // fp32, same order; W adds to them
+  bool accumulate = true;             // false: W overwrites the gradients (first micro-batch of a step)
+  Tensor input, output;               // [batch, seq_length, hidden]
+  Tensor output_gradient, input_gradient;
+  std::span<const Tensor> saved;  // in the order of LayerTensors::saved
+  std::span<const Tensor> carried;
+  Tensor workspace;
+  const std::int32_t* tokens = nullptr;  // host memory, [batch, seq_length + 1]: inputs, and targets one further on
+  double loss_scale = 1;                 // head: 1 / tokens of the mini-batch
+  double* loss = nullptr;                // head's F: where its share of the mean loss goes; null in R
+};
+
+struct UpdateCall {
+  Tensor weight;
+  std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
+  Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
+  std::int64_t elements = 0;
+  bool decays = false;
+  std::int64_t step = 1;  // 1-based
+  Optimizer optimizer;
+};
+
+class Backend : public BlockSource {
+ public:
+  // Called on the worker thread before anything else: pin, select the device, prepare for these layers.
+  virtual void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) = 0;
+  // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
+  [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
+  virtual void use_scratch(const Tensor& scratch) = 0;
+
+  virtual void forward(const LayerCall& call) = 0;
+  virtual void backward_input(const LayerCall& call) = 0;
+  virtual void backward_weight(const LayerCall& call) = 0;
+  virtual void update(const UpdateCall& call) = 0;
+  virtual void finish() = 0;
+
+  virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
+  virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
+};
+
+struct BackendRequest {
+  int rank = 0;
+  int ranks = 1;
+  Dtype dtype = Dtype::fp32;
+};
+// Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
+using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;
+
+enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };
+[[nodiscard]] std::string to_string(BackendKind kind);
+
+// What this build can run on; the caller assembles it, so that the interpreter knows no library.
+using Backends = std::map<BackendKind, BackendFactory>;
 
 }  // namespace weir

@@ -9,13 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "exec/backend.hpp"
 #include "plan/plan.hpp"
 #include "plan/units.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
-
-enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };
 
 struct RunOptions {
   BackendKind backend = BackendKind::cpu;
@@ -36,12 +35,16 @@ struct RunResult {
   std::vector<StepResult> steps;   // warm-up steps first
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic
-  std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark
+  std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic
   bool oversubscribed = false;     // more ranks than cores: never compared
   Trace trace;                     // measured steps
 };
 
-// Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file).
-[[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options);
+// Cores this process may use.
+[[nodiscard]] int available_cores();
+
+// Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file, a model that cannot
+// train).
+[[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends);
 
 }  // namespace weir

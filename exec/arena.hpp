@@ -1,0 +1,59 @@
+// A rank's memory: every tensor comes from here, rounded up to 64 bytes, and the arena knows how many bytes are alive
+// and how many ever were at once. Freed blocks wait for the next tensor of their size, so a steady state allocates
+// nothing. A tensor may be handed to another rank's arena; the bytes then change accounts, the block does not move.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "plan/units.hpp"
+
+namespace weir {
+
+// Where blocks come from: host memory for the CPU, a device's memory for a GPU.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  [[nodiscard]] virtual void* allocate(std::int64_t bytes) = 0;  // 64-byte aligned; throws std::bad_alloc
+  virtual void release(void* block, std::int64_t bytes) noexcept = 0;
+};
+
+struct Tensor {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;  // as accounted, a multiple of 64
+  [[nodiscard]] float* floats() const { return reinterpret_cast<float*>(data); }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+class Arena {
+ public:
+  explicit Arena(BlockSource& source) : source_(source) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena();
+
+  [[nodiscard]] Tensor allocate(std::int64_t bytes);  // 0 bytes: an empty tensor
+  void release(Tensor& tensor) noexcept;              // empties it
+  // Moves the account of a tensor from this arena to another. Any thread may call it.
+  void hand_over(const Tensor& tensor, Arena& to);
+
+  [[nodiscard]] Bytes live() const { return Bytes(live_.load(std::memory_order_relaxed)); }
+  [[nodiscard]] Bytes peak() const { return Bytes(peak_.load(std::memory_order_relaxed)); }
+  void forget_peak() { peak_.store(live_.load()); }
+
+ private:
+  void count(std::int64_t bytes);
+
+  BlockSource& source_;
+  std::atomic<std::int64_t> live_{0};
+  std::atomic<std::int64_t> peak_{0};
+  // Only the rank's own thread allocates and releases. A block may end on another arena's list; it is given back by the
+  // arena that took it, so arenas that exchange tensors must die together.
+  std::map<std::int64_t, std::vector<std::byte*>> free_;
+  std::vector<Tensor> taken_;
+};
+
+}  // namespace weir

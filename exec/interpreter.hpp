@@ -1,0 +1,36 @@
+// Walks one rank's compute lane, one action after the other, and moves the messages that its actions need and make.
+// What an action does is a `RankWork`: real training on a backend, or timed waits. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/transport.hpp"
+#include "plan/program.hpp"
+
+namespace weir {
+
+class RankWork {
+ public:
+  virtual ~RankWork() = default;
+  virtual void begin_step(std::uint32_t step) = 0;
+  // Does one compute action; `incoming` is the message it awaited, if any; returns the message to send on, if any.
+  [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
+};
+
+// Which messages belong to an operation of the compute lane; -1: none.
+struct Mail {
+  std::int32_t receive_edge = -1, receive_index = -1;
+  std::int32_t send_edge = -1, send_index = -1;
+  OperationId local_producer = -1;  // the value comes from an operation of this rank (two stages, one rank)
+  bool feeds_local = false;         // the value goes to an operation of this rank
+};
+
+// Mail of every operation; index = OperationId.
+[[nodiscard]] std::vector<Mail> address_mail(const Program& program);
+
+// Runs the compute lane of `rank` for one step and writes its starts and ends to `clock`.
+void interpret(const Program& program, const std::vector<Mail>& mail, Rank rank, RankWork& work,
+               ThreadTransport& transport, ThreadTransport::Now now, StepClock& clock);
+
+}  // namespace weir
