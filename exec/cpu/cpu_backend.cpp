@@ -1,0 +1,96 @@
+// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp, and a line in each
+// of the visitors below. SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/cpu_backend.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/layers.hpp"
+#include "plan/error.hpp"
+
+namespace weir {
+namespace {
+
+// The n-th core of those this process may use; a worker stays on it, so that measured times mean that core.
+void pin_to_core(int n) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  if (cores.empty()) return;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cores[static_cast<std::size_t>(n) % cores.size()], &one);
+  sched_setaffinity(0, sizeof(one), &one);  // the calling thread only
+}
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(const BackendRequest& request) : core_(request.rank) {
+    if (request.dtype != Dtype::fp32) {
+      throw UsageError(fmt::format("the cpu backend computes in fp32, the plan asks for {}", to_string(request.dtype)));
+    }
+  }
+
+  void* allocate(std::int64_t bytes) override {
+    void* block = std::aligned_alloc(64, static_cast<std::size_t>(bytes));
+    if (block == nullptr) throw std::bad_alloc();
+    std::memset(block, 0, static_cast<std::size_t>(bytes));  // first touch on the core that will use it
+    return block;
+  }
+  void release(void* block, std::int64_t) noexcept override { std::free(block); }
+
+  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+    pin_to_core(core_);
+    cpu::use_one_thread();
+    for (const Layer& layer : layers) {
+      std::visit([&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); }, layer.shape);
+    }
+  }
+  std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes(); }
+  void use_scratch(const Tensor& scratch) override { matmul_.use_scratch(scratch.data); }
+
+  void forward(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cpu::forward(shape, call, matmul_); }, call.layer->shape);
+  }
+  void backward_input(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cpu::backward_input(shape, call, matmul_); }, call.layer->shape);
+  }
+  void backward_weight(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); }, call.layer->shape);
+  }
+  void update(const UpdateCall& call) override {
+    std::vector<const float*> gradients;
+    for (const Tensor& gradient : call.gradients) gradients.push_back(gradient.floats());
+    cpu::update({call.step, call.decays, call.optimizer}, gradients, call.elements, call.weight.floats(),
+                call.state1.floats(), call.state2.floats());
+  }
+  void finish() override {}
+  void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
+    std::memcpy(to.data, from, static_cast<std::size_t>(bytes));
+  }
+  void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
+    std::memcpy(to, from.data, static_cast<std::size_t>(bytes));
+  }
+
+ private:
+  int core_;
+  cpu::Matmul matmul_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendRequest& request) {
+  return std::make_unique<CpuBackend>(request);
+}
+
+}  // namespace weir

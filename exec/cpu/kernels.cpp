@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "exec/cpu/vector_math.hpp"
+
+namespace weir::cpu {
+namespace {
+
+constexpr float kGeluA = 0.7978845608028654F;  // sqrt(2 / pi), Hendrycks & Gimpel 2016
+constexpr float kGeluB = 0.044715F;
+
+WEIR_INLINE float gelu_tanh(float x) { return 0.5F * x * (1.0F + fast_tanh(kGeluA * (x + kGeluB * x * x * x))); }
+
+WEIR_INLINE float gelu_tanh_slope(float x) {
+  const float t = fast_tanh(kGeluA * (x + kGeluB * x * x * x));
+  return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * kGeluA * (1.0F + 3.0F * kGeluB * x * x);
+}
+
+WEIR_MULTIVERSION void gelu_tanh_forward(const float* x, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = gelu_tanh(x[i]);
+}
+WEIR_MULTIVERSION void gelu_tanh_backward(const float* x, std::int64_t n, float* dx) {
+  for (std::int64_t i = 0; i < n; ++i) dx[i] *= gelu_tanh_slope(x[i]);
+}
+
+// The words of `kLanes` consecutive blocks, in element order: philox4x32-10 lane by lane, so that it vectorises.
+WEIR_INLINE void mask_words(const DropoutMask& mask, std::uint64_t first_block, std::uint32_t* words) {
+  std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (int l = 0; l < kLanes; ++l) {
+    const std::uint64_t index = first_block + static_cast<std::uint64_t>(l);
+    c0[l] = static_cast<std::uint32_t>(index);
+    c1[l] = (static_cast<std::uint32_t>(index >> 32) << 16) ^ mask.microbatch;
+    c2[l] = mask.step;
+    c3[l] = mask.layer_and_site;
+  }
+  auto key0 = static_cast<std::uint32_t>(mask.seed);
+  auto key1 = static_cast<std::uint32_t>(mask.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int l = 0; l < kLanes; ++l) {
+      const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0[l];
+      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * c2[l];
+      c0[l] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[l] ^ key0;
+      c2[l] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[l] ^ key1;
+      c1[l] = static_cast<std::uint32_t>(p1);
+      c3[l] = static_cast<std::uint32_t>(p0);
+    }
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    words[4 * l] = c0[l];
+    words[4 * l + 1] = c1[l];
+    words[4 * l + 2] = c2[l];
+    words[4 * l + 3] = c3[l];
+  }
+}
+
+// write(i, factor of element first + i) for i in [0, n): whole groups of blocks where `first` begins a block.
+template <class Write>
+WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64_t n, Write write) {
+  constexpr std::int64_t kGroup = 4 * kLanes;
+  std::uint32_t words[kGroup];
+  std::int64_t i = 0;
+  if (first % 4 == 0) {
+    for (; i + kGroup <= n; i += kGroup) {
+      mask_words(mask, (first + static_cast<std::uint64_t>(i)) / 4, words);
+      for (std::int64_t w = 0; w < kGroup; ++w) write(i + w, words[w] < mask.drop_below ? 0.0F : mask.scale);
+    }
+  }
+  for (; i < n; ++i) write(i, mask.factor(first + static_cast<std::uint64_t>(i)));
+}
+
+}  // namespace
+
+WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float* shift, std::int64_t rows,
+                                  std::int64_t width, float epsilon, float* y, float* statistics) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* in = x + row * width;
+    float* out = y + row * width;
+    const float mean = lane_sum(width, [in](std::int64_t i) { return in[i]; }) / static_cast<float>(width);
+    const float variance = lane_sum(width, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
+                           static_cast<float>(width);
+    const float inverse = 1.0F / std::sqrt(variance + epsilon);
+    for (std::int64_t i = 0; i < width; ++i) out[i] = (in[i] - mean) * inverse * gain[i] + shift[i];
+    statistics[2 * row] = mean;
+    statistics[2 * row + 1] = inverse;
+  }
+}
+
+// With z = (x - mean) / deviation and g = dy * gain: dx = (g - mean(g) - z mean(g z)) / deviation.
+WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statistics, const float* gain, const float* dy,
+                                           std::int64_t rows, std::int64_t width, Into into, float* dx,
+                                           float* gain_gradient, float* shift_gradient) {
+  for (std::int64_t i = 0; i < width; ++i) gain_gradient[i] = shift_gradient[i] = 0.0F;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* in = x + row * width;
+    const float* up = dy + row * width;
+    float* out = dx + row * width;
+    const float mean = statistics[2 * row], inverse = statistics[2 * row + 1];
+    const float g = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i]; }) / static_cast<float>(width);
+    const float gz = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i] * (in[i] - mean) * inverse; }) /
+                     static_cast<float>(width);
+    if (into == Into::overwrite) std::fill(out, out + width, 0.0F);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float z = (in[i] - mean) * inverse;
+      out[i] += (up[i] * gain[i] - g - z * gz) * inverse;
+      gain_gradient[i] += up[i] * z;
+      shift_gradient[i] += up[i];
+    }
+  }
+}
+
+void activate(Activation activation, const float* x, std::int64_t n, float* y) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      gelu_tanh_forward(x, n, y);
+      return;
+    case Activation::gelu:
+      for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * 0.70710678F));
+      return;
+    case Activation::relu:
+      for (std::int64_t i = 0; i < n; ++i) y[i] = std::max(x[i], 0.0F);
+      return;
+    case Activation::silu:
+      for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] / (1.0F + std::exp(-x[i]));
+      return;
+  }
+}
+
+void activate_gradient(Activation activation, const float* x, std::int64_t n, float* dx) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      gelu_tanh_backward(x, n, dx);
+      return;
+    case Activation::gelu:
+      for (std::int64_t i = 0; i < n; ++i) {
+        dx[i] *= 0.5F * (1.0F + std::erf(x[i] * 0.70710678F)) + x[i] * 0.39894228F * std::exp(-0.5F * x[i] * x[i]);
+      }
+      return;
+    case Activation::relu:
+      for (std::int64_t i = 0; i < n; ++i) dx[i] = x[i] > 0 ? dx[i] : 0.0F;
+      return;
+    case Activation::silu:
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float s = 1.0F / (1.0F + std::exp(-x[i]));
+        dx[i] *= s * (1.0F + x[i] * (1.0F - s));
+      }
+      return;
+  }
+}
+
+WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float* y) {
+  if (!mask.active()) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+    return;
+  }
+  masked(mask, 0, n, [=](std::int64_t i, float factor) { y[i] = y[i] * factor + x[i]; });
+}
+
+WEIR_MULTIVERSION void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n,
+                               float* y) {
+  if (!mask.active()) {
+    if (x != y) std::copy(x, x + n, y);
+    return;
+  }
+  masked(mask, first_element, n, [=](std::int64_t i, float factor) { y[i] = x[i] * factor; });
+}
+
+WEIR_MULTIVERSION void causal_softmax(float scale, std::int64_t s, float* x) {
+  for (std::int64_t row = 0; row < s; ++row) {
+    float* p = x + row * s;
+    const std::int64_t n = row + 1;
+    float largest = p[0];
+    for (std::int64_t i = 1; i < n; ++i) largest = p[i] > largest ? p[i] : largest;
+    for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp((p[i] - largest) * scale);
+    const float inverse = 1.0F / lane_sum(n, [p](std::int64_t i) { return p[i]; });
+    for (std::int64_t i = 0; i < n; ++i) p[i] *= inverse;
+    for (std::int64_t i = n; i < s; ++i) p[i] = 0.0F;
+  }
+}
+
+WEIR_MULTIVERSION void softmax_gradient(const float* p, std::int64_t s, float* dp) {
+  for (std::int64_t row = 0; row < s; ++row) {
+    const float* q = p + row * s;
+    float* d = dp + row * s;
+    const float dot = lane_sum(row + 1, [=](std::int64_t i) { return q[i] * d[i]; });
+    for (std::int64_t i = 0; i <= row; ++i) d[i] = q[i] * (d[i] - dot);
+    for (std::int64_t i = row + 1; i < s; ++i) d[i] = 0.0F;
+  }
+}
+
+WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t rows,
+                                       std::int64_t vocabulary, float scale) {
+  double loss = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* x = logits + row * vocabulary;
+    float largest = x[0];
+    for (std::int64_t i = 1; i < vocabulary; ++i) largest = x[i] > largest ? x[i] : largest;
+    const float at_target = x[targets[row]];
+    for (std::int64_t i = 0; i < vocabulary; ++i) x[i] = fast_exp(x[i] - largest);
+    const float sum = lane_sum(vocabulary, [x](std::int64_t i) { return x[i]; });
+    loss += std::log(static_cast<double>(sum)) - static_cast<double>(at_target - largest);
+    const float factor = scale / sum;
+    for (std::int64_t i = 0; i < vocabulary; ++i) x[i] *= factor;
+    x[targets[row]] -= scale;
+  }
+  return loss;
+}
+
+WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into, float* y) {
+  if (into == Into::overwrite) std::fill(y, y + width, 0.0F);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < width; ++i) y[i] += x[row * width + i];
+  }
+}
+
+WEIR_MULTIVERSION void add(const float* x, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+namespace {
+
+struct AdamFactors {
+  float rate, decay, beta1, beta2, epsilon, unbias1, unbias2;
+};
+
+WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const float* second, std::int64_t n, float* w,
+                             float* m, float* v) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = second == nullptr ? first[i] : first[i] + second[i];
+    m[i] = a.beta1 * m[i] + (1.0F - a.beta1) * g;
+    v[i] = a.beta2 * v[i] + (1.0F - a.beta2) * g * g;
+    w[i] = w[i] * a.decay - a.rate * (m[i] * a.unbias1) / (std::sqrt(v[i] * a.unbias2) + a.epsilon);
+  }
+}
+
+WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float* first, const float* second,
+                           std::int64_t n, float* w, float* m) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = (second == nullptr ? first[i] : first[i] + second[i]) + decay * w[i];
+    float step = g;
+    if (m != nullptr) step = m[i] = momentum * m[i] + g;
+    w[i] -= rate * step;
+  }
+}
+
+}  // namespace
+
+void update(const Update& u, std::span<const float* const> gradients, std::int64_t n, float* weight, float* state1,
+            float* state2) {
+  // More than two copies: sum all but the last into short blocks first, so that one kernel serves every number of them.
+  constexpr std::int64_t kBlock = 4096;
+  float sum[kBlock];
+  const Optimizer& o = u.optimizer;
+  const auto rate = static_cast<float>(o.learning_rate);
+  const float decay = u.decays ? static_cast<float>(o.weight_decay) : 0.0F;
+  const auto step = static_cast<double>(u.step);
+  const AdamFactors adam{rate,
+                         1.0F - rate * decay,
+                         static_cast<float>(o.beta1),
+                         static_cast<float>(o.beta2),
+                         static_cast<float>(o.epsilon),
+                         static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
+                         static_cast<float>(1 / (1 - std::pow(o.beta2, step)))};
+  for (std::int64_t at = 0; at < n; at += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - at);
+    const float* first = gradients.front() + at;
+    const float* second = gradients.size() > 1 ? gradients.back() + at : nullptr;
+    if (gradients.size() > 2) {
+      std::copy(first, first + count, sum);
+      for (const float* middle : gradients.subspan(1, gradients.size() - 2)) add(middle + at, count, sum);
+      first = sum;
+    }
+    if (o.kind == OptimizerKind::adamw) {
+      adamw(adam, first, second, count, weight + at, state1 + at, state2 + at);
+    } else {
+      sgd(rate, decay, static_cast<float>(o.momentum), first, second, count, weight + at,
+          state1 == nullptr ? nullptr : state1 + at);
+    }
+  }
+}
+
+}  // namespace weir::cpu

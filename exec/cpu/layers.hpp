@@ -1,0 +1,39 @@
+// The passes of each layer kind on the CPU: F, I and W apart, in the words of plan/layer_tensors.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "exec/backend.hpp"
+#include "exec/cpu/matmul.hpp"
+#include "plan/model.hpp"
+
+namespace weir::cpu {
+
+void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void forward(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_input(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
+
+void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void forward(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_weight(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
+
+void prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void forward(const NormShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_input(const NormShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_weight(const NormShape& shape, const LayerCall& call, Matmul& matmul);
+
+void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
+
+// Layers of which only times are known have no kernels; a run refuses them before it starts.
+void prepare(const TimedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void forward(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_input(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
+void backward_weight(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
+
+}  // namespace weir::cpu
