@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "exec/cpu/mask_words.hpp"
 #include "exec/cpu/vector_math.hpp"
 
 namespace weir::cpu {
@@ -27,48 +28,18 @@ WEIR_MULTIVERSION void gelu_tanh_backward(const float* x, std::int64_t n, float*
   for (std::int64_t i = 0; i < n; ++i) dx[i] *= gelu_tanh_slope(x[i]);
 }
 
-// The words of `kLanes` consecutive blocks, in element order: philox4x32-10 lane by lane, so that it vectorises.
-WEIR_INLINE void mask_words(const DropoutMask& mask, std::uint64_t first_block, std::uint32_t* words) {
-  std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-  for (int l = 0; l < kLanes; ++l) {
-    const std::uint64_t index = first_block + static_cast<std::uint64_t>(l);
-    c0[l] = static_cast<std::uint32_t>(index);
-    c1[l] = (static_cast<std::uint32_t>(index >> 32) << 16) ^ mask.microbatch;
-    c2[l] = mask.step;
-    c3[l] = mask.layer_and_site;
-  }
-  auto key0 = static_cast<std::uint32_t>(mask.seed);
-  auto key1 = static_cast<std::uint32_t>(mask.seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int l = 0; l < kLanes; ++l) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0[l];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57U} * c2[l];
-      c0[l] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[l] ^ key0;
-      c2[l] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[l] ^ key1;
-      c1[l] = static_cast<std::uint32_t>(p1);
-      c3[l] = static_cast<std::uint32_t>(p0);
-    }
-    key0 += 0x9E3779B9U;
-    key1 += 0xBB67AE85U;
-  }
-  for (int l = 0; l < kLanes; ++l) {
-    words[4 * l] = c0[l];
-    words[4 * l + 1] = c1[l];
-    words[4 * l + 2] = c2[l];
-    words[4 * l + 3] = c3[l];
-  }
-}
-
 // write(i, factor of element first + i) for i in [0, n): whole groups of blocks where `first` begins a block.
 template <class Write>
 WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64_t n, Write write) {
-  constexpr std::int64_t kGroup = 4 * kLanes;
-  std::uint32_t words[kGroup];
+  std::uint32_t words[kWordsAtOnce];
+  const std::uint32_t drop_below = mask.drop_below;
+  const float scale = mask.scale;
   std::int64_t i = 0;
   if (first % 4 == 0) {
-    for (; i + kGroup <= n; i += kGroup) {
+    for (; i + kWordsAtOnce <= n; i += kWordsAtOnce) {
       mask_words(mask, (first + static_cast<std::uint64_t>(i)) / 4, words);
-      for (std::int64_t w = 0; w < kGroup; ++w) write(i + w, words[w] < mask.drop_below ? 0.0F : mask.scale);
+#pragma GCC unroll 1
+      for (std::int64_t w = 0; w < kWordsAtOnce; ++w) write(i + w, words[w] < drop_below ? 0.0F : scale);
     }
   }
   for (; i < n; ++i) write(i, mask.factor(first + static_cast<std::uint64_t>(i)));

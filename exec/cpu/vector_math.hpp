@@ -21,7 +21,8 @@ namespace weir {
 // degree 6.
 WEIR_INLINE float fast_exp(float x) {
   x = x < -87.0F ? -87.0F : x;
-  const float n = __builtin_floorf(x * 1.44269504088896341F + 0.5F);
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding and taking it away rounds to an integer
+  const float n = (x * 1.44269504088896341F + kRound) - kRound;
   const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts, so that n ln 2 is exact
   float p = 1.0F / 720;
   p = p * r + 1.0F / 120;
