@@ -58,7 +58,8 @@ struct Costs {
   Link link;                 // between ranks of this machine
   Seconds host_overhead{0};  // before every compute action
   Seconds step_overhead{0};  // between the last operation and the end of the step (barrier)
-  Correction correction;
+  Correction alone;          // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
+  Correction correction;     // learnt by calibrate
   std::optional<IntervalModel> interval;
 };
 
@@ -73,6 +74,7 @@ void save_costs(const Costs& costs, const std::filesystem::path& file);
 
 struct CostTableResult {
   CostTable table;
+  std::vector<Bytes> scratch;         // per rank: library scratch memory, for memory_peaks
   bool inside_range = true;           // every layer and micro-batch size lies within what was measured
   std::vector<std::string> warnings;  // what was extrapolated, one line each
 };

@@ -33,12 +33,13 @@ struct RankMemory {
 };
 
 // Peak per rank of one step in steady state (optimizer state exists). `spans` are one step's spans ordered by
-// operation (predicted or measured); where operations of different lanes meet, their times decide the order.
+// operation (predicted or measured); where operations of different lanes meet, their times decide the order. `scratch`:
+// library scratch memory per rank, held throughout; empty: none.
 [[nodiscard]] std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
-                                                   std::span<const Span> spans);
+                                                   std::span<const Span> spans, std::span<const Bytes> scratch);
 
 // The same as counters for a trace: "memory" and "memory/<kind>" in bytes, "in flight" as a count.
 [[nodiscard]] std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
-                                                   std::span<const Span> spans);
+                                                   std::span<const Span> spans, std::span<const Bytes> scratch);
 
 }  // namespace weir

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/layer_math.hpp"
+
+#include "plan/layer_tensors.hpp"
+
+namespace weir {
+namespace {
+
+struct Forward {
+  double s;
+  double operator()(const EmbeddingShape&) const { return 0; }
+  double operator()(const NormShape&) const { return 0; }
+  double operator()(const TimedShape&) const { return 0; }
+  double operator()(const HeadShape& head) const {
+    return 2 * (head.pooled ? 1 : s) * static_cast<double>(head.hidden) * static_cast<double>(head.vocabulary);
+  }
+  double operator()(const TransformerShape& b) const {
+    const auto h = static_cast<double>(b.hidden);
+    const auto q = static_cast<double>(b.heads * b.head_dim);
+    const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
+    const double attention = s * (2 * h * (q + 2 * kv) + 2 * q * h) + 4 * s * s * q;
+    const double experts = b.experts > 1 ? static_cast<double>(b.experts_per_token) : 1;
+    const double mlp = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.ffn) * experts;
+    const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
+    return attention * (b.cross_attention ? 2 : 1) + mlp + router;
+  }
+};
+
+}  // namespace
+
+Flops forward_flops(const Layer& layer, std::int64_t seq_length) {
+  return Flops(std::visit(Forward{static_cast<double>(seq_length)}, layer.shape));
+}
+
+Flops training_flops(const Model& model, std::int64_t seq_length) {
+  Flops total{0};
+  for (const Layer& layer : model.layers) total += forward_flops(layer, seq_length);
+  return total * 3.0;
+}
+
+Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype) {
+  const auto index = static_cast<std::size_t>(layer);
+  const LayerTensors tensors = layer_tensors(model.layers[index], seq_length, dtype);
+  std::int64_t bytes = 0;
+  for (const KeptTensor& kept : tensors.saved) bytes += kept.bytes_per_sample;
+  if (tensors.saves_input && layer > 0) {
+    bytes += boundary_bytes(model.layers[index - 1], seq_length, dtype).count();
+  }
+  return Bytes(bytes);
+}
+
+Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype) {
+  return Bytes(layer_tensors(layer, seq_length, dtype).output_bytes_per_sample);
+}
+
+}  // namespace weir

@@ -1,0 +1,25 @@
+// FLOPs and bytes of a layer from its shape, for one sample of s tokens.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "plan/dtype.hpp"
+#include "plan/model.hpp"
+#include "plan/units.hpp"
+
+namespace weir {
+
+// Multiply-adds of matrix products count two (Narayanan et al., SC 2021, appendix): for a block of hidden h,
+// s (2h(q + 2kv) + 2qh + 2 m h f) + 4 s^2 q with q = heads x head_dim and m MLP matrices (2, gated 3), experts that a
+// token visits counted each; a head 2 s h V. Element-wise work is left out. Timed layers: 0, nothing is known.
+[[nodiscard]] Flops forward_flops(const Layer& layer, std::int64_t seq_length);
+// The backward's share of the model FLOPs: twice the forward's (one product for the input, one for the weights).
+[[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);
+
+// What a sample keeps from F to its backward: saved tensors and kept input.
+[[nodiscard]] Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype);
+// The layer's output: what crosses a boundary placed after it.
+[[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+
+}  // namespace weir
