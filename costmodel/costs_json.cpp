@@ -1,0 +1,137 @@
+// weir.costs/1 in and out.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "costmodel/costs.hpp"
+#include "plan/error.hpp"
+#include "plan/strict_json.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kSchema = "weir.costs/1";
+constexpr std::string_view kBases[] = {"measured", "calibrated", "builtin", "oversubscribed"};  // order of Basis
+
+Json correction_json(const Correction& c) {
+  return {{"f", c.f}, {"b", c.b}, {"i", c.i}, {"w", c.w}, {"r", c.r}, {"optimizer", c.optimizer}};
+}
+
+Correction parse_correction(JsonObject object) {
+  Correction c;
+  c.f = object.number("f", 0, 1e6);
+  c.b = object.number("b", 0, 1e6);
+  c.i = object.number("i", 0, 1e6);
+  c.w = object.number("w", 0, 1e6);
+  c.r = object.number("r", 0, 1e6);
+  c.optimizer = object.number("optimizer", 0, 1e6);
+  object.finish();
+  return c;
+}
+
+LayerCost parse_layer(JsonObject& object) {
+  LayerCost layer;
+  layer.key = object.text("key");
+  layer.optimizer = Seconds(object.number("optimizer_s", 0, 1e9));
+  layer.scratch = Bytes(object.integer("scratch_bytes"));
+  for (JsonObject& at : object.objects("times")) {
+    LayerTime time;
+    const auto batch = static_cast<int>(at.integer("micro_batch_size", 1, 1 << 20));
+    time.f = Seconds(at.number("f_s", 0, 1e9));
+    time.i = Seconds(at.number("i_s", 0, 1e9));
+    time.w = Seconds(at.number("w_s", 0, 1e9));
+    time.b = Seconds(at.number("b_s", 0, 1e9));
+    time.spread = at.number("spread", 0, 1e9);
+    at.finish();
+    layer.by_batch[batch] = time;
+  }
+  if (layer.by_batch.empty()) object.fail("times", "expected at least one micro-batch size");
+  object.finish();
+  return layer;
+}
+
+}  // namespace
+
+void save_costs(const Costs& costs, const std::filesystem::path& file) {
+  Json json;
+  json["schema"] = kSchema;
+  json["basis"] = to_string(costs.basis);
+  json["machine"] = costs.machine;
+  json["backend"] = costs.backend;
+  json["origin"] = costs.origin;
+  json["seq_length"] = costs.seq_length;
+  json["dtype"] = std::string(to_string(costs.dtype));
+  json["link"] = {{"latency_s", costs.link.latency.count()}, {"bandwidth_bytes_per_s", costs.link.bandwidth.count()}};
+  json["host_overhead_s"] = costs.host_overhead.count();
+  json["step_overhead_s"] = costs.step_overhead.count();
+  json["alone"] = correction_json(costs.alone);
+  json["correction"] = correction_json(costs.correction);
+  json["interval"] = nullptr;
+  if (costs.interval) {
+    json["interval"] = {{"nominal", costs.interval->nominal},
+                        {"log_low", costs.interval->log_low},
+                        {"log_high", costs.interval->log_high},
+                        {"calibration_plans", costs.interval->calibration_plans}};
+  }
+  json["layers"] = Json::array();
+  for (const LayerCost& layer : costs.layers) {
+    Json times = Json::array();
+    for (const auto& [batch, t] : layer.by_batch) {
+      times.push_back({{"micro_batch_size", batch},
+                       {"f_s", t.f.count()},
+                       {"i_s", t.i.count()},
+                       {"w_s", t.w.count()},
+                       {"b_s", t.b.count()},
+                       {"spread", t.spread}});
+    }
+    json["layers"].push_back({{"key", layer.key},
+                              {"optimizer_s", layer.optimizer.count()},
+                              {"scratch_bytes", layer.scratch.count()},
+                              {"times", times}});
+  }
+  write_file_atomically(file, json.dump(1) + "\n");
+}
+
+Costs load_costs(const std::filesystem::path& file) {
+  const Json json = parse_json(read_text_file(file), file.string());
+  JsonObject top(json, file.string(), "");
+  top.expect_schema(kSchema);
+  Costs costs;
+  const std::string basis = top.text("basis");
+  bool known = false;
+  for (std::size_t i = 0; i < std::size(kBases); ++i) {
+    if (basis != kBases[i]) continue;
+    costs.basis = static_cast<Basis>(i);
+    known = true;
+  }
+  if (!known) top.fail("basis", "expected measured, calibrated, builtin or oversubscribed");
+  costs.machine = top.text("machine");
+  costs.backend = top.text("backend");
+  costs.origin = top.text("origin");
+  costs.seq_length = top.integer("seq_length");
+  const auto dtype = parse_dtype(top.text("dtype"));
+  if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
+  costs.dtype = *dtype;
+  JsonObject link = top.object("link");
+  costs.link = {Seconds(link.number("latency_s", 0, 1e6)), BytesPerSecond(link.number("bandwidth_bytes_per_s"))};
+  link.finish();
+  costs.host_overhead = Seconds(top.number("host_overhead_s", 0, 1e6));
+  costs.step_overhead = Seconds(top.number("step_overhead_s", 0, 1e6));
+  costs.alone = parse_correction(top.object("alone"));
+  costs.correction = parse_correction(top.object("correction"));
+  if (!top.at("interval").is_null()) {
+    JsonObject interval = top.object("interval");
+    IntervalModel model;
+    model.nominal = interval.number("nominal", 0, 1);
+    model.log_low = interval.number("log_low", -100, 100);
+    model.log_high = interval.number("log_high", -100, 100);
+    model.calibration_plans = static_cast<int>(interval.integer("calibration_plans"));
+    interval.finish();
+    costs.interval = model;
+  }
+  for (JsonObject& layer : top.objects("layers")) costs.layers.push_back(parse_layer(layer));
+  top.finish();
+  return costs;
+}
+
+}  // namespace weir

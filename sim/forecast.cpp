@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/forecast.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "costmodel/layer_math.hpp"
+#include "sim/bounds.hpp"
+#include "sim/engine/event_engine.hpp"
+
+namespace weir {
+namespace {
+
+void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& cluster) {
+  const Plan& plan = loaded.plan;
+  const double step = forecast.step_time.count();
+  if (step <= 0) return;
+  forecast.samples_per_s = static_cast<double>(plan.global_batch_size()) / step;
+  if (plan.seq_length == 0) return;
+  forecast.tokens_per_s = *forecast.samples_per_s * static_cast<double>(plan.seq_length);
+  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.pp;
+  if (flops <= 0) return;
+  forecast.model_tflops_per_device = flops / 1e12;
+  const Device& device = cluster.device;
+  const double peak = plan.dtype == Dtype::fp32   ? device.peak_fp32.count()
+                      : plan.dtype == Dtype::tf32 ? device.peak_tf32.count()
+                                                  : device.peak_bf16.count();
+  if (peak > 0) forecast.mfu = flops / peak;
+}
+
+}  // namespace
+
+Bytes Forecast::peak_memory() const {
+  Bytes peak{0};
+  for (const RankMemory& rank : memory) peak = std::max(peak, rank.peak);
+  return peak;
+}
+
+ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
+  const Program program = lower(loaded);
+  CostTableResult table = cost_table(loaded, costs, cluster);
+  const OperationCosts operation_costs = expand(program, table.table);
+  auto outcome = simulate(program, operation_costs);
+  if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
+  ForecastResult result;
+  result.trace = to_trace(program, std::get<Timing>(outcome));
+  const Nanoseconds overhead = to_nanoseconds(costs.step_overhead);
+  result.trace.steps.front().end += overhead;
+  Forecast& f = result.forecast;
+  f.basis = costs.basis;
+  f.metrics = step_metrics(program, result.trace);
+  f.step_time = to_seconds(f.metrics.step_time);
+  f.lower_bound = to_seconds(step_lower_bound(program, operation_costs) + overhead);
+  f.warnings = table.warnings;
+  const bool trusted = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
+  if (trusted && costs.interval && table.inside_range) {
+    f.interval =
+        StepInterval{f.step_time * std::exp(costs.interval->log_low), f.step_time * std::exp(costs.interval->log_high)};
+  }
+  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
+  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
+  result.trace.info["plan"] = to_json(loaded.plan);
+  result.trace.info["machine"] = costs.machine;
+  result.trace.info["basis"] = to_string(costs.basis);
+  add_rates(f, loaded, cluster);
+  return result;
+}
+
+}  // namespace weir

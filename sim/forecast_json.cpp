@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/forecast_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds(Nanoseconds value) { return to_seconds(value).count(); }
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json rank_json(const Forecast& f, std::size_t rank) {
+  const RankMetrics& m = f.metrics.ranks[rank];
+  Json json;
+  json["rank"] = rank;
+  json["busy_s"] = seconds(m.busy);
+  json["idle_s"] = {{"fill", seconds(m.idle.fill)},           {"drain", seconds(m.idle.drain)},
+                    {"imbalance", seconds(m.idle.imbalance)}, {"communication", seconds(m.idle.communication)},
+                    {"host", seconds(m.idle.host)},           {"optimizer", seconds(m.idle.optimizer)}};
+  json["peak_memory_bytes"] = nullptr;
+  json["memory_bytes"] = nullptr;
+  json["peak_in_flight"] = nullptr;
+  if (rank < f.memory.size()) {
+    const RankMemory& memory = f.memory[rank];
+    json["peak_memory_bytes"] = memory.peak.count();
+    json["memory_bytes"] = Json::object();
+    for (std::size_t k = 0; k < kMemoryKinds; ++k) {
+      json["memory_bytes"][std::string(to_string(static_cast<MemoryKind>(k)))] = memory.at_peak[k].count();
+    }
+    json["peak_in_flight"] = memory.peak_in_flight;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Forecast& f, int indent) {
+  Json json;
+  json["schema"] = "weir.forecast/1";
+  json["basis"] = to_string(f.basis);
+  json["step_time_s"] = f.step_time.count();
+  json["step_time_interval_s"] = nullptr;
+  if (f.interval) json["step_time_interval_s"] = {f.interval->low.count(), f.interval->high.count()};
+  json["span_s"] = seconds(f.metrics.span);
+  json["ideal_s"] = f.metrics.ideal.count();
+  json["lower_bound_s"] = f.lower_bound.count();
+  json["bubble_fraction"] = f.metrics.bubble_fraction;
+  json["bubble_fraction_span"] = f.metrics.bubble_fraction_span;
+  json["samples_per_s"] = number_or_null(f.samples_per_s);
+  json["tokens_per_s"] = number_or_null(f.tokens_per_s);
+  json["tokens_per_s_per_device"] = nullptr;
+  if (f.tokens_per_s) json["tokens_per_s_per_device"] = *f.tokens_per_s / static_cast<double>(f.metrics.ranks.size());
+  json["model_tflops_per_device"] = number_or_null(f.model_tflops_per_device);
+  json["mfu"] = number_or_null(f.mfu);
+  json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
+  json["ranks"] = Json::array();
+  for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank) json["ranks"].push_back(rank_json(f, rank));
+  json["warnings"] = f.warnings;
+  return json.dump(indent);
+}
+
+}  // namespace weir

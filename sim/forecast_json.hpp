@@ -1,0 +1,14 @@
+// weir.forecast/1, the fields of DESIGN section 4.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "sim/forecast.hpp"
+
+namespace weir {
+
+// One line for machines, or several with an indent of two.
+[[nodiscard]] std::string to_json(const Forecast& forecast, int indent = 2);
+
+}  // namespace weir

@@ -1,0 +1,59 @@
+// The search: every combination of what was asked for, made legal, forecast, and ranked. `candidates` says which there
+// are, sim/forecast what each costs, and this file only walks and sorts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "sim/forecast.hpp"
+
+namespace weir {
+
+struct SweepRequest {
+  Plan base;                     // model, dtype, optimizer, slots, seed: shared by all
+  std::filesystem::path folder;  // the model's path is relative to it
+  std::vector<int> pp{1};
+  std::vector<int> vpp{1};
+  std::vector<int> microbatches;         // empty: every divisor of the mini-batch
+  std::vector<int> micro_batch_size{1};  // used where microbatches are given and no mini-batch
+  std::optional<int> global_batch_size;  // then b = G / M
+  std::vector<std::string> schedules{"gpipe", "1f1b"};
+  std::vector<Recompute> recompute{Recompute{}};
+  std::optional<Bytes> memory_limit;  // per device
+  int threads = 0;                    // 0: as many as there are cores; the result does not depend on it
+};
+
+struct Ranked {
+  Plan plan;
+  Forecast forecast;
+  double gap = 0;       // step time over its lower bound, minus 1
+  bool pareto = false;  // no other plan is both faster and smaller
+};
+
+struct SweepResult {
+  int candidates = 0;
+  int feasible = 0;
+  double seconds = 0;
+  std::vector<Ranked> plans;              // feasible ones, best first: fastest, then smallest, then the first found
+  std::vector<std::string> refused;       // why combinations were left out, each reason once
+  std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
+};
+
+// Candidate plans, boundaries exact for `costs`; reasons for those that cannot be are added to `refused`.
+[[nodiscard]] std::vector<Plan> candidates(const SweepRequest& request, const Model& model, const Costs& costs,
+                                           const Cluster& cluster, std::vector<std::string>& refused);
+
+[[nodiscard]] SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster);
+
+[[nodiscard]] std::string to_json(const SweepResult& result);
+
+// Time of each layer's F and B for one micro-batch, ns: what partitions are made by.
+[[nodiscard]] std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, const Costs& costs,
+                                                    const Cluster& cluster);
+
+}  // namespace weir
