@@ -95,8 +95,6 @@ std::vector<Plan> candidates(const SweepRequest& request, const Model& model, co
             refuse(refused, *reason);
             continue;
           }
-          // With one rank all schedules are one after the other; keep the first alone.
-          if (k == 1 && v == 1 && schedule != request.schedules.front() && schedule == "gpipe") continue;
           Plan plan = request.base;
           plan.pp = k;
           plan.vpp = v;

@@ -17,6 +17,16 @@ struct GlobalOptions {
   std::uint64_t seed = 1;
 };
 
+void add_doctor_command(CLI::App& app, GlobalOptions& global);
 void add_model_command(CLI::App& app, GlobalOptions& global);
+void add_plan_command(CLI::App& app, GlobalOptions& global);
+void add_schedule_command(CLI::App& app, GlobalOptions& global);
+void add_profile_command(CLI::App& app, GlobalOptions& global);
+void add_calibrate_command(CLI::App& app, GlobalOptions& global);
+void add_simulate_command(CLI::App& app, GlobalOptions& global);
+void add_sweep_command(CLI::App& app, GlobalOptions& global);
+void add_run_command(CLI::App& app, GlobalOptions& global);
+void add_compare_command(CLI::App& app, GlobalOptions& global);
+void add_tune_command(CLI::App& app, GlobalOptions& global);
 
 }  // namespace weir

@@ -28,7 +28,17 @@ int main(int argc, char** argv) {
   app.add_flag("--json", global.json, "Print JSON on stdout");
   app.add_flag("-q,--quiet", global.quiet, "No progress on stderr");
   app.add_option("--seed", global.seed, "Seed of everything random")->capture_default_str();
+  weir::add_doctor_command(app, global);
   weir::add_model_command(app, global);
+  weir::add_plan_command(app, global);
+  weir::add_schedule_command(app, global);
+  weir::add_profile_command(app, global);
+  weir::add_calibrate_command(app, global);
+  weir::add_simulate_command(app, global);
+  weir::add_sweep_command(app, global);
+  weir::add_run_command(app, global);
+  weir::add_compare_command(app, global);
+  weir::add_tune_command(app, global);
   try {
     app.parse(argc, argv);
     return 0;

@@ -1,0 +1,259 @@
+// Each device works through the same list of (layer, micro-batch size) in step with the others. A repetition runs F,
+// then I, then W, then F and the whole B, as the executor would. What the clock does not see: the first touch of fresh
+// memory (warm-up takes it), and how a neighbour's different kind of action slows this one (calibration learns that).
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/measure.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "exec/stage.hpp"
+#include "exec/transport.hpp"
+#include "plan/error.hpp"
+#include "plan/lower.hpp"
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+double relative_spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return (values[n * 3 / 4] - values[n / 4]) / values[n / 2];
+}
+
+struct Times {
+  std::vector<double> f, i, w, b, optimizer;
+};
+
+// One layer as a stage of its own on one device: the executor's own code path, allocations included.
+class LayerBench {
+ public:
+  LayerBench(const Model& model, const Plan& plan, int layer, Backend& backend)
+      : arena_(backend), backend_(backend), loaded_(single(model, plan)) {
+    const Layer& measured = model.layers[static_cast<std::size_t>(layer)];
+    backend.prepare(std::span(&measured, 1), plan.micro_batch_size, plan.seq_length);
+    scratch_ = arena_.allocate(backend.scratch_bytes());
+    backend.use_scratch(scratch_);
+    worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, backend, arena_);
+    tokens_.assign(static_cast<std::size_t>(plan.micro_batch_size * (plan.seq_length + 1)), 0);
+    for (std::size_t t = 0; t < tokens_.size(); ++t) tokens_[t] = static_cast<std::int32_t>(t % 7);
+    if (layer > 0) {
+      const LayerTensors before =
+          layer_tensors(model.layers[static_cast<std::size_t>(layer) - 1], plan.seq_length, plan.dtype);
+      input_bytes_ = before.output_bytes_per_sample * plan.micro_batch_size;
+    }
+    output_bytes_ =
+        layer_tensors(measured, plan.seq_length, plan.dtype).output_bytes_per_sample * plan.micro_batch_size;
+  }
+
+  void repeat(Times& times) {
+    const Pass pass{0, 0, tokens_.data(), &loss_};
+    Tensor output, gradient;
+    times.f.push_back(
+        timed([&] { output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything); }));
+    arena_.release(output);
+    gradient = filled(output_bytes_);
+    times.i.push_back(timed([&] { gradient = worker_->backward_input(pass, gradient); }));
+    arena_.release(gradient);
+    times.w.push_back(timed([&] { worker_->backward_weight(pass); }));
+    output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything);
+    arena_.release(output);
+    gradient = filled(output_bytes_);
+    times.b.push_back(timed([&] { gradient = worker_->backward(pass, gradient); }));
+    arena_.release(gradient);
+    times.optimizer.push_back(
+        timed([&] { worker_->update(++step_, [](const Parameter& p) { return std::vector<Tensor>{p.gradient}; }); }));
+  }
+  [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
+
+ private:
+  static LoadedPlan single(const Model& model, Plan plan) {
+    plan.pp = static_cast<int>(model.layers.size());
+    plan.boundaries.clear();
+    for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
+    return {plan, model, {}};
+  }
+  template <class Work>
+  double timed(Work&& work) {
+    backend_.finish();
+    const auto start = Clock::now();
+    work();
+    backend_.finish();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  Tensor filled(std::int64_t bytes) {
+    Tensor tensor = arena_.allocate(bytes);
+    if (bytes == 0) return tensor;
+    std::vector<float> values(static_cast<std::size_t>(bytes) / 4);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = 1e-3F * static_cast<float>(static_cast<int>(i % 13) - 6);
+    backend_.to_device(tensor, values.data(), bytes);
+    return tensor;
+  }
+
+  Arena arena_;
+  Backend& backend_;
+  LoadedPlan loaded_;
+  Tensor scratch_;
+  std::unique_ptr<StageWorker> worker_;
+  std::vector<std::int32_t> tokens_;
+  std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
+  double loss_ = 0;
+};
+
+struct Job {
+  int layer;
+  int batch;
+};
+
+// All devices through one job; device 0 decides when it has seen enough.
+class Measuring {
+ public:
+  Measuring(const Model& model, const Plan& plan, const MeasureOptions& options, const Backends& backends)
+      : model_(model),
+        plan_(plan),
+        options_(options),
+        factory_(backends.at(options.backend)),
+        barrier_(options.devices),
+        times_(static_cast<std::size_t>(options.devices)) {}
+
+  void run(const std::vector<Job>& jobs, Measurements& result) {
+    std::vector<std::thread> workers;
+    for (int device = 0; device < options_.devices; ++device) {
+      workers.emplace_back([this, device, &jobs, &result] { work(device, jobs, result); });
+    }
+    for (std::thread& worker : workers) worker.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void work(int device, const std::vector<Job>& jobs, Measurements& result) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      std::unique_ptr<Backend> backend;
+      std::unique_ptr<LayerBench> bench;
+      try {
+        Plan plan = plan_;
+        plan.micro_batch_size = jobs[j].batch;
+        backend = factory_({device, options_.devices, plan_.dtype});
+        bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
+        Times warm;
+        bench->repeat(warm);
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        failed_.store(true);
+      }
+      Times& mine = times_[static_cast<std::size_t>(device)];
+      mine = {};
+      enough_.store(false);
+      barrier_.arrive_and_wait();
+      if (failed_.load()) return;
+      for (int repetition = 0; repetition < options_.most; ++repetition) {
+        bench->repeat(mine);
+        if (device == 0 && repetition + 1 >= options_.least && relative_spread(mine.f) < options_.spread &&
+            relative_spread(mine.b) < options_.spread) {
+          enough_.store(true);
+        }
+        barrier_.arrive_and_wait();
+        if (enough_.load()) break;
+      }
+      if (device == 0) note(jobs[j], bench->scratch_bytes(), result);
+      if (device == 0 && options_.progress) options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
+      barrier_.arrive_and_wait();
+    }
+  }
+
+  void note(const Job& job, std::int64_t scratch, Measurements& result) const {
+    Times all;
+    for (const Times& t : times_) {
+      all.f.insert(all.f.end(), t.f.begin(), t.f.end());
+      all.i.insert(all.i.end(), t.i.begin(), t.i.end());
+      all.w.insert(all.w.end(), t.w.begin(), t.w.end());
+      all.b.insert(all.b.end(), t.b.begin(), t.b.end());
+      all.optimizer.insert(all.optimizer.end(), t.optimizer.begin(), t.optimizer.end());
+    }
+    result.samples.push_back({job.layer, job.batch, Seconds(median(all.f)), Seconds(median(all.i)),
+                              Seconds(median(all.w)), Seconds(median(all.b)), relative_spread(all.f)});
+    result.optimizer[static_cast<std::size_t>(job.layer)] = Seconds(median(all.optimizer));
+    auto& most = result.scratch[static_cast<std::size_t>(job.layer)];
+    most = std::max(most, scratch);
+  }
+
+  const Model& model_;
+  const Plan& plan_;
+  const MeasureOptions& options_;
+  const BackendFactory& factory_;
+  std::barrier<> barrier_;
+  std::vector<Times> times_;
+  std::atomic<bool> enough_{false}, failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+std::int64_t now_ns() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// Messages to and fro between two threads: half a round trip is the hand-over's latency.
+Seconds measure_handover(bool spin) {
+  constexpr std::int32_t kRounds = 2000;
+  const auto schedule = std::get<Schedule>(make_schedule("1f1b", {2, 1, kRounds}));
+  LoweringOptions lowering;
+  lowering.optimizer = false;
+  const Program program = lower(schedule, lowering);
+  ThreadTransport transport(program, {}, now_ns, spin);
+  StepClock clock{std::vector<std::int64_t>(program.operations.size()),
+                  std::vector<std::int64_t>(program.operations.size())};
+  transport.begin_step(clock);
+  std::vector<double> trips;
+  std::thread answer([&] {
+    for (std::int32_t i = 0; i < kRounds; ++i) {
+      static_cast<void>(transport.receive(0, i));
+      transport.consumed(0, i);
+      transport.send(1, i, {});
+    }
+  });
+  for (std::int32_t i = 0; i < kRounds; ++i) {
+    const std::int64_t start = now_ns();
+    transport.send(0, i, {});
+    static_cast<void>(transport.receive(1, i));
+    transport.consumed(1, i);
+    trips.push_back(static_cast<double>(now_ns() - start) * 1e-9);
+  }
+  answer.join();
+  return Seconds(median(std::move(trips)) / 2);
+}
+
+}  // namespace
+
+Measurements measure(const Model& model, std::int64_t seq_length, const Plan& plan, const MeasureOptions& options,
+                     const Backends& backends) {
+  if (!backends.contains(options.backend)) {
+    throw MissingComponent("this build has no " + to_string(options.backend) + " backend");
+  }
+  Plan shaped = plan;
+  shaped.seq_length = seq_length;
+  Measurements result;
+  result.optimizer.resize(model.layers.size());
+  result.scratch.resize(model.layers.size());
+  std::vector<Job> jobs;
+  for (const int layer : options.layers) {
+    for (const int batch : options.micro_batch_sizes) jobs.push_back({layer, batch});
+  }
+  Measuring(model, shaped, options, backends).run(jobs, result);
+  result.link = {options.devices > 1 ? measure_handover(true) : Seconds(1e-6), BytesPerSecond(0)};
+  return result;
+}
+
+}  // namespace weir

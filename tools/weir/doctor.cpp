@@ -1,0 +1,72 @@
+// `weir doctor`: what this machine can run, and why not.
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "exec/run.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/host.hpp"
+
+namespace weir {
+namespace {
+
+struct Finding {
+  std::string what;
+  bool works;
+  std::string why;
+};
+
+// The driver is looked up, never linked: a machine without one must be able to ask.
+Finding gpus() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return {"GPUs", false, "no NVIDIA driver (libcuda.so.1) on this machine"};
+  using Init = int (*)(unsigned);
+  using Count = int (*)(int*);
+  const auto init = reinterpret_cast<Init>(dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  const bool works = init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
+  return {"GPUs", works, works ? fmt::format("{} found", devices) : "the driver is there but finds no device"};
+}
+
+std::vector<Finding> findings() {
+  const int cores = available_cores();
+  std::vector<Finding> all;
+#ifdef WEIR_HAS_CPU_BACKEND
+  all.push_back({"cpu backend", true, fmt::format("oneDNN, fp32, K up to {} (one core a device)", cores)});
+#else
+  all.push_back({"cpu backend", false, "this build leaves the executor out (WEIR_EXECUTOR=OFF)"});
+#endif
+  all.push_back({"synthetic backend", true, "timed waits, no training; any K"});
+#ifdef WEIR_HAS_CUDA_BACKEND
+  all.push_back({"cuda backend", true, "built"});
+#else
+  all.push_back({"cuda backend", false, "not in this build"});
+#endif
+  all.push_back(gpus());
+  all.push_back({"processes (MPI)", false, "not in this build: ranks are threads of one process"});
+  return all;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, GlobalOptions& global) {
+  CLI::App* command = app.add_subcommand("doctor", "What this machine can run, and why not");
+  command->callback([&global] {
+    const auto all = findings();
+    if (global.json) {
+      nlohmann::ordered_json json{{"schema", "weir.doctor/1"}, {"machine", machine_name()}, {"version", WEIR_VERSION}};
+      for (const Finding& f : all) json["findings"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+      fmt::print("{}\n", json.dump(2));
+      return;
+    }
+    fmt::print("weir {} on {}\n", WEIR_VERSION, machine_name());
+    for (const Finding& f : all) fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/host.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "exec/run.hpp"
+#include "plan/error.hpp"
+#ifdef WEIR_HAS_CPU_BACKEND
+#include "exec/cpu/cpu_backend.hpp"
+#endif
+
+namespace weir {
+
+std::string machine_name() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string name = "unknown CPU";
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("model name")) {
+      name = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  return fmt::format("{}, {} cores", name, available_cores());
+}
+
+Cluster host_cluster() {
+  Cluster cluster;
+  cluster.name = "this machine";
+  cluster.devices_per_node = available_cores();
+  cluster.device.name = "cpu-core";
+  const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  cluster.device.memory = Bytes(memory / cluster.devices_per_node);
+  // Rough rates of a server core with two 512-bit multiply-add units at 2.5 GHz, and a core's share of its memory bus.
+  cluster.device.peak_fp32 = FlopsPerSecond(160e9);
+  cluster.device.memory_bandwidth = BytesPerSecond(10e9);
+  cluster.intra = {Seconds(1e-6), BytesPerSecond(20e9)};
+  cluster.inter = cluster.intra;
+  cluster.origin = {"rough rates of a current server core; weir profile measures this one"};
+  return cluster;
+}
+
+Cluster cluster_or_host(const std::optional<std::filesystem::path>& file) {
+  return file ? load_cluster(*file) : host_cluster();
+}
+
+Backends available_backends() {
+  Backends backends;
+#ifdef WEIR_HAS_CPU_BACKEND
+  backends[BackendKind::cpu] = make_cpu_backend;
+#endif
+  return backends;
+}
+
+BackendKind parse_backend(const std::string& name) {
+  for (const BackendKind kind : {BackendKind::cpu, BackendKind::cuda, BackendKind::synthetic}) {
+    if (name == to_string(kind)) return kind;
+  }
+  throw UsageError(fmt::format("--backend {}: expected cpu, cuda or synthetic", name));
+}
+
+}  // namespace weir

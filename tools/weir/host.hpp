@@ -1,0 +1,29 @@
+// This machine, as Weir sees it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "exec/backend.hpp"
+#include "plan/cluster.hpp"
+
+namespace weir {
+
+// "Intel(R) Xeon(R) Processor, 2 cores"
+[[nodiscard]] std::string machine_name();
+
+// One node whose devices are the cores this process may use; memory shared evenly, rates rough.
+[[nodiscard]] Cluster host_cluster();
+
+// The cluster file, or this machine where none is named.
+[[nodiscard]] Cluster cluster_or_host(const std::optional<std::filesystem::path>& file);
+
+// What this build can run on.
+[[nodiscard]] Backends available_backends();
+
+// "cpu", "cuda", "synthetic"; throws UsageError.
+[[nodiscard]] BackendKind parse_backend(const std::string& name);
+
+}  // namespace weir

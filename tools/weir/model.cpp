@@ -1,0 +1,61 @@
+// `weir model`: the layers of a model, their parameters, FLOPs and bytes.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/layer_math.hpp"
+#include "plan/model_import.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/options.hpp"
+
+namespace weir {
+namespace {
+
+void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
+  nlohmann::ordered_json json{{"schema", "weir.model/1"}, {"name", model.name},
+                              {"family", model.family},   {"parameters", parameter_count(model)},
+                              {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    json["layers"].push_back(
+        {{"name", layer.name},
+         {"kind", kind_name(layer)},
+         {"parameters", parameter_count(layer)},
+         {"flops_forward", forward_flops(layer, seq_length).count()},
+         {"activation_bytes", activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
+         {"boundary_bytes", boundary_bytes(layer, seq_length, dtype).count()}});
+  }
+  fmt::print("{}\n", json.dump(2));
+}
+
+void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
+  fmt::print("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family, model.layers.size(),
+             parameter_count(model), seq_length);
+  fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind", "parameters",
+             "GFLOP forward", "activations", "boundary");
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
+               parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
+               format_bytes(activation_bytes(model, static_cast<int>(l), seq_length, dtype)),
+               format_bytes(boundary_bytes(layer, seq_length, dtype)));
+  }
+}
+
+}  // namespace
+
+void add_model_command(CLI::App& app, GlobalOptions& global) {
+  CLI::App* command = app.add_subcommand("model", "Layers, parameters, FLOPs and bytes per layer");
+  auto options = std::make_shared<PlanOptions>();
+  add_plan_options(*command, *options);
+  command->callback([options, &global] {
+    const Model model = load_model(options->model);
+    const Plan plan = base_plan(*options, global.seed, model);
+    (global.json ? print_json : print_table)(model, plan.seq_length, plan.dtype);
+  });
+}
+
+}  // namespace weir

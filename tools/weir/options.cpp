@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <sstream>
+
+#include "plan/error.hpp"
+#include "plan/model_import.hpp"
+#include "plan/sha256.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kMostNumbers = 100'000;
+
+int parse_number(std::string_view text, const std::string& option) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > (1 << 20)) {
+    throw UsageError(fmt::format("{} {}: expected numbers of at least 1, as 4 or 1,2,4 or 1..8", option, text));
+  }
+  return number;
+}
+
+}  // namespace
+
+std::vector<int> parse_numbers(const std::string& text, const std::string& option) {
+  std::vector<int> numbers;
+  for (const std::string& part : parse_words(text)) {
+    const auto dots = part.find("..");
+    const int first = parse_number(part.substr(0, dots), option);
+    const int last = dots == std::string::npos ? first : parse_number(part.substr(dots + 2), option);
+    if (last < first || last - first > kMostNumbers)
+      throw UsageError(fmt::format("{} {}: an empty range", option, part));
+    for (int n = first; n <= last; ++n) numbers.push_back(n);
+  }
+  if (numbers.empty()) throw UsageError(fmt::format("{}: expected at least one number", option));
+  return numbers;
+}
+
+std::vector<std::string> parse_words(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+Recompute parse_recompute(const std::string& mode, const std::string& microbatches) {
+  Recompute recompute;
+  if (mode == "full" || mode == "always" || mode == "except-last") {
+    recompute.mode = RecomputeMode::full;
+    recompute.except_last = mode == "except-last";
+  } else if (mode != "none" && mode != "never") {
+    throw UsageError(fmt::format("--recompute {}: expected none (never), full (always) or except-last", mode));
+  }
+  if (microbatches == "except-last") {
+    recompute.except_last = true;
+  } else if (!microbatches.empty() && microbatches != "all") {
+    throw UsageError(fmt::format("--recompute-microbatches {}: expected all or except-last", microbatches));
+  }
+  return recompute;
+}
+
+std::string to_text(const Recompute& recompute) {
+  if (recompute.mode == RecomputeMode::none) return "none";
+  return recompute.except_last ? "except-last" : "full";
+}
+
+void add_plan_options(CLI::App& command, PlanOptions& options) {
+  command.add_option("model", options.model, "Hugging Face config.json, layer list, or layers.csv")->required();
+  command.add_option("--seq-length", options.seq_length, "Tokens a sample (default: the model's positions)");
+  command.add_option("--dtype", options.dtype, "fp32, tf32, bf16 or fp16")->capture_default_str();
+  command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
+  command.add_option("--learning-rate", options.learning_rate, "Learning rate")->capture_default_str();
+  command.add_option("--slots", options.slots, "Receive slots an edge (0: unlimited)")->capture_default_str();
+  command.add_option("--note", options.note, "A free note kept in the plan");
+}
+
+Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model) {
+  if (model.ignored_keys > 0) {
+    fmt::print(stderr, "weir: {}: {} unknown keys ignored\n", options.model.string(), model.ignored_keys);
+  }
+  Plan plan;
+  plan.model_path = options.model.string();
+  plan.model_sha256 = sha256_hex(read_text_file(options.model));
+  plan.seq_length = options.seq_length.value_or(model.seq_length);
+  if (plan.seq_length <= 0 && model.max_positions > 0) {
+    throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions", model.max_positions));
+  }
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype) throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16", options.dtype));
+  plan.dtype = *dtype;
+  if (options.optimizer != "adamw" && options.optimizer != "sgd") {
+    throw UsageError(fmt::format("--optimizer {}: expected adamw or sgd", options.optimizer));
+  }
+  plan.optimizer.kind = options.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+  plan.optimizer.learning_rate = options.learning_rate;
+  if (options.slots < 0) throw UsageError("--slots: expected at least 0");
+  plan.slots = options.slots;
+  plan.seed = seed;
+  plan.note = options.note;
+  return plan;
+}
+
+Bytes parse_memory(const std::string& text, const std::string& option) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) throw UsageError(fmt::format("{} {}: expected an amount with its unit, as \"80 GiB\"", option, text));
+  return *bytes;
+}
+
+Costs costs_or_builtin(const std::optional<std::filesystem::path>& file, const Model& model, const Plan& plan,
+                       const Cluster& cluster) {
+  return file ? load_costs(*file) : builtin_costs(model, plan.seq_length, plan.dtype, cluster);
+}
+
+std::string summary(const Plan& plan) {
+  std::string boundaries;
+  for (const int boundary : plan.boundaries) boundaries += fmt::format("{}{}", boundaries.empty() ? "" : ",", boundary);
+  std::string text = fmt::format("K{}{} M{} b{} {}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "",
+                                 plan.microbatches, plan.micro_batch_size, plan.schedule);
+  if (plan.recompute.mode == RecomputeMode::full) text += " " + to_text(plan.recompute);
+  return boundaries.empty() ? text : text + " [" + boundaries + "]";
+}
+
+}  // namespace weir

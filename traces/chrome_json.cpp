@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "traces/chrome_json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/error.hpp"
+#include "plan/strict_json.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+constexpr const char* kLanes[] = {"compute", "send", "receive", "reduce"};  // order of LaneKind
+constexpr std::int64_t kLongest = std::int64_t{1} << 60;
+
+std::string microseconds(Nanoseconds time) {
+  const std::int64_t ns = time.count();
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
+}
+
+// Threads of a process, top to bottom: compute, then one row per lane and peer.
+std::int64_t thread_of(const Span& span) {
+  return span.lane == LaneKind::compute ? 0 : static_cast<std::int64_t>(span.lane) * 100'000 + span.peer.value + 1;
+}
+
+std::string lane_name(const Span& span) {
+  const char* lane = kLanes[static_cast<std::size_t>(span.lane)];
+  if (span.lane == LaneKind::send) return fmt::format("send to {}", span.peer.value);
+  if (span.lane == LaneKind::receive) return fmt::format("receive from {}", span.peer.value);
+  return lane;
+}
+
+LaneKind parse_lane(JsonObject& args) {
+  const std::string lane = args.text("lane");
+  for (std::size_t i = 0; i < std::size(kLanes); ++i) {
+    if (lane == kLanes[i]) return static_cast<LaneKind>(i);
+  }
+  args.fail("lane", "expected compute, send, receive or reduce");
+}
+
+Span parse_span(JsonObject& event, std::int64_t ranks) {
+  JsonObject args = event.object("args");
+  Span span;
+  span.operation = static_cast<OperationId>(args.integer("operation", 0, (std::int64_t{1} << 31) - 1));
+  const auto action = parse_action(event.text("name"));
+  if (!action) event.fail("name", "expected an action like 2F0");
+  span.action = *action;
+  span.rank = Rank{static_cast<std::int32_t>(event.integer("pid", 0, ranks - 1))};
+  span.lane = parse_lane(args);
+  span.peer = Rank{static_cast<std::int32_t>(args.integer("peer", 0, ranks - 1))};
+  span.step = static_cast<std::int32_t>(args.integer("step", 0, 1 << 30));
+  span.start = Nanoseconds(args.integer("start_ns", -kLongest, kLongest));
+  span.end = Nanoseconds(args.integer("end_ns", span.start.count(), kLongest));
+  return span;
+}
+
+Counter parse_counter(JsonObject object, std::int64_t ranks) {
+  Counter counter;
+  counter.name = object.text("name");
+  counter.rank = Rank{static_cast<std::int32_t>(object.integer("rank", 0, ranks - 1))};
+  counter.unit = object.text("unit") == "bytes" ? CounterUnit::bytes : CounterUnit::count;
+  const auto times = object.integers("time_ns", -kLongest, kLongest);
+  const auto values = object.integers("value", -kLongest, kLongest);
+  if (times.size() != values.size()) object.fail("value", "expected as many values as times");
+  for (std::size_t i = 0; i < times.size(); ++i) counter.samples.push_back({Nanoseconds(times[i]), values[i]});
+  object.finish();
+  return counter;
+}
+
+}  // namespace
+
+std::string to_chrome_json(const Trace& trace) {
+  std::string text = "{\"traceEvents\":[\n";
+  const auto quoted = [](const std::string& word) { return Json(word).dump(); };
+  std::vector<std::pair<std::int32_t, std::int64_t>> named;
+  for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
+    text += fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}},)"
+                        "\n",
+                        rank);
+  }
+  for (const Span& span : trace.spans) {
+    const std::pair lane{span.rank.value, thread_of(span)};
+    if (std::find(named.begin(), named.end(), lane) == named.end()) {
+      named.push_back(lane);
+      text += fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
+                          "\n",
+                          lane.first, lane.second, lane_name(span));
+    }
+    text += fmt::format(
+        R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"operation":{},"step":{},)"
+        R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}}}}},)"
+        "\n",
+        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second, microseconds(span.start),
+        microseconds(span.duration()), span.operation, span.step, kLanes[static_cast<std::size_t>(span.lane)],
+        span.peer.value, span.start.count(), span.end.count());
+  }
+  for (const Counter& counter : trace.counters) {
+    for (const Counter::Sample& sample : counter.samples) {
+      text += fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{"value":{}}}}},)"
+                          "\n",
+                          quoted(counter.name), counter.rank.value, microseconds(sample.time), sample.value);
+    }
+  }
+  if (text.ends_with(",\n")) text.erase(text.size() - 2, 1);
+  Json weir;
+  weir["schema"] = "weir.trace/1";
+  weir["origin"] = trace.origin == TraceOrigin::predicted ? "predicted" : "measured";
+  weir["ranks"] = trace.ranks;
+  weir["steps"] = Json::array();
+  for (const StepWindow& step : trace.steps) {
+    weir["steps"].push_back({{"start_ns", step.start.count()}, {"end_ns", step.end.count()}});
+  }
+  weir["counters"] = Json::array();
+  for (const Counter& counter : trace.counters) {
+    Json times = Json::array(), values = Json::array();
+    for (const Counter::Sample& sample : counter.samples) {
+      times.push_back(sample.time.count());
+      values.push_back(sample.value);
+    }
+    weir["counters"].push_back({{"name", counter.name},
+                                {"rank", counter.rank.value},
+                                {"unit", counter.unit == CounterUnit::bytes ? "bytes" : "count"},
+                                {"time_ns", times},
+                                {"value", values}});
+  }
+  weir["info"] = trace.info;
+  text += "],\n\"displayTimeUnit\":\"ms\",\n\"weir\":" + weir.dump() + "}\n";
+  return text;
+}
+
+Trace parse_chrome_json(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  if (!top.has("weir")) top.fail("weir", "is missing: not a trace written by weir");
+  JsonObject weir = top.object("weir");
+  weir.expect_schema("weir.trace/1");
+  Trace trace;
+  const std::string origin = weir.text("origin");
+  if (origin != "predicted" && origin != "measured") weir.fail("origin", "expected predicted or measured");
+  trace.origin = origin == "predicted" ? TraceOrigin::predicted : TraceOrigin::measured;
+  trace.ranks = static_cast<std::int32_t>(weir.integer("ranks", 1, 1 << 16));
+  for (JsonObject& step : weir.objects("steps")) {
+    const Nanoseconds start(step.integer("start_ns", -kLongest, kLongest));
+    trace.steps.push_back({start, Nanoseconds(step.integer("end_ns", start.count(), kLongest))});
+  }
+  for (const JsonObject& counter : weir.objects("counters"))
+    trace.counters.push_back(parse_counter(counter, trace.ranks));
+  const Json& info = weir.at("info");
+  if (!info.is_object()) weir.fail("info", "expected an object of texts");
+  for (const auto& [key, value] : info.items()) {
+    if (!value.is_string()) weir.fail("info." + key, "expected a text");
+    trace.info[key] = value.get<std::string>();
+  }
+  weir.finish();
+  for (JsonObject& event : top.objects("traceEvents")) {
+    if (event.text("ph") == "X") trace.spans.push_back(parse_span(event, trace.ranks));
+  }
+  std::stable_sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
+    return a.step != b.step ? a.step < b.step : a.operation < b.operation;
+  });
+  return trace;
+}
+
+Trace load_trace(const std::filesystem::path& file) { return parse_chrome_json(read_text_file(file), file.string()); }
+void save_trace(const Trace& trace, const std::filesystem::path& file) {
+  write_file_atomically(file, to_chrome_json(trace));
+}
+
+}  // namespace weir

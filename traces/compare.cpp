@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "traces/compare.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace weir {
+namespace {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double length(const StepWindow& step) { return to_seconds(step.end - step.start).count(); }
+
+std::int32_t median_step(const Trace& trace) {
+  std::vector<std::int32_t> order(trace.steps.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return length(trace.steps[static_cast<std::size_t>(a)]) < length(trace.steps[static_cast<std::size_t>(b)]);
+  });
+  return order[(order.size() - 1) / 2];
+}
+
+std::vector<KindError> errors_by_kind(const Program& program, const Trace& predicted, const Trace& measured) {
+  const std::size_t count = program.operations.size();
+  std::map<std::pair<ActionKind, Rank>, std::pair<KindError, std::vector<double>>> found;
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      const auto i = static_cast<std::size_t>(id);
+      std::vector<double> times;
+      for (std::size_t step = 0; step < measured.steps.size(); ++step) {
+        times.push_back(to_seconds(measured.spans[step * count + i].duration()).count());
+      }
+      const double seen = median(std::move(times));
+      const double expected = to_seconds(predicted.spans[i].duration()).count();
+      const ActionKind kind = program.operations[i].action.kind;
+      auto& [error, ratios] = found[{kind, lane.rank}];
+      error.kind = kind;
+      error.rank = lane.rank;
+      ++error.actions;
+      error.predicted += Seconds(expected);
+      error.measured += Seconds(seen);
+      if (seen > 0) ratios.push_back(std::abs(expected - seen) / seen);
+    }
+  }
+  std::vector<KindError> errors;
+  for (auto& [key, value] : found) {
+    if (!value.second.empty()) value.first.median_abs_error = median(std::move(value.second));
+    errors.push_back(value.first);
+  }
+  return errors;
+}
+
+// Busy time by kind and idle time by cause, averaged over ranks; the sum is the step time.
+std::map<std::string, double> parts_of(const Program& program, const Trace& trace, std::int32_t step,
+                                       const StepMetrics& metrics) {
+  const std::size_t count = program.operations.size();
+  const auto ranks = static_cast<double>(metrics.ranks.size());
+  std::map<std::string, double> parts;
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      const Span& span = trace.spans[static_cast<std::size_t>(step) * count + static_cast<std::size_t>(id)];
+      parts[std::string(to_string(span.action.kind))] += to_seconds(span.duration()).count() / ranks;
+    }
+  }
+  for (const RankMetrics& rank : metrics.ranks) {
+    const std::pair<const char*, Nanoseconds> causes[] = {
+        {"fill", rank.idle.fill},           {"drain", rank.idle.drain},
+        {"imbalance", rank.idle.imbalance}, {"communication", rank.idle.communication},
+        {"host", rank.idle.host},           {"optimizer wait", rank.idle.optimizer}};
+    for (const auto& [cause, time] : causes) parts[cause] += to_seconds(time).count() / ranks;
+  }
+  return parts;
+}
+
+}  // namespace
+
+Comparison compare(const Program& program, const Trace& predicted, const Trace& measured) {
+  Comparison result;
+  result.typical_step = median_step(measured);
+  result.predicted_metrics = step_metrics(program, predicted, 0);
+  result.measured_metrics = step_metrics(program, measured, result.typical_step);
+  result.predicted = to_seconds(result.predicted_metrics.step_time);
+  std::vector<double> lengths;
+  for (const StepWindow& step : measured.steps) lengths.push_back(length(step));
+  result.measured = Seconds(median(std::move(lengths)));
+  result.error = (result.predicted - result.measured) / result.measured;
+  result.kinds = errors_by_kind(program, predicted, measured);
+  auto before = parts_of(program, predicted, 0, result.predicted_metrics);
+  const auto after = parts_of(program, measured, result.typical_step, result.measured_metrics);
+  static constexpr const char* kOrder[] = {
+      "F", "B", "I", "W", "R", "OPTIMIZER", "fill", "drain", "imbalance", "communication", "host", "optimizer wait"};
+  for (const char* cause : kOrder) {
+    const auto found = after.find(cause);
+    if (found != after.end()) result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
+  }
+  return result;
+}
+
+}  // namespace weir
