@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr double kRow = 14, kGap = 2, kLeft = 92, kTop = 18, kBottom = 24;
+constexpr Colour kInk{40, 40, 40};
+
+Colour colour_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::F:
+      return {86, 141, 208};
+    case ActionKind::B:
+      return {88, 165, 100};
+    case ActionKind::I:
+      return {70, 160, 160};
+    case ActionKind::W:
+      return {160, 205, 130};
+    case ActionKind::R:
+      return {235, 160, 70};
+    default:
+      return {150, 150, 150};
+  }
+}
+
+template <class Visit>
+void for_compute(const TimelineRow& row, Visit visit) {
+  const StepWindow& window = row.trace->steps[static_cast<std::size_t>(row.step)];
+  for (const Span& span : row.trace->spans) {
+    if (span.step == row.step && span.lane == LaneKind::compute) visit(span, window);
+  }
+}
+
+}  // namespace
+
+Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& options) {
+  Drawing drawing;
+  drawing.width = options.width;
+  double longest = 0;
+  std::int32_t ranks = 0;
+  for (const TimelineRow& row : rows) {
+    const StepWindow& window = row.trace->steps[static_cast<std::size_t>(row.step)];
+    longest = std::max(longest, to_seconds(window.end - window.start).count());
+    ranks = std::max(ranks, row.trace->ranks);
+  }
+  const double top = options.title.empty() ? 4 : kTop;
+  const double scale = (options.width - kLeft - 8) / std::max(longest, 1e-12);
+  const auto row_count = static_cast<double>(rows.size());
+  const double block = row_count * (kRow + kGap) + 4;
+  drawing.height = top + ranks * block + kBottom;
+  if (!options.title.empty()) drawing.shapes.push_back(Text{4, 12, options.title, 10, Anchor::start, kInk});
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto y_of = [&](std::int32_t rank) { return top + rank * block + static_cast<double>(r) * (kRow + kGap); };
+    for (std::int32_t rank = 0; rank < rows[r].trace->ranks; ++rank) {
+      drawing.shapes.push_back(
+          Text{4, y_of(rank) + 10, fmt::format("rank {} {}", rank, rows[r].label), 7.5, Anchor::start, kInk});
+      drawing.shapes.push_back(Box{kLeft, y_of(rank), longest * scale, kRow, {244, 244, 244}, ""});
+    }
+    for_compute(rows[r], [&](const Span& span, const StepWindow& window) {
+      const double x = kLeft + to_seconds(span.start - window.start).count() * scale;
+      const double width = std::max(to_seconds(span.duration()).count() * scale, 0.05);
+      const std::string name = to_string(span.action);
+      const double gap = width > 2 ? 0.4 : 0;  // neighbours stay apart to the eye
+      drawing.shapes.push_back(Box{x, y_of(span.rank.value), width - gap, kRow, colour_of(span.action.kind),
+                                   fmt::format("{} {}", name, format_duration(to_seconds(span.duration())))});
+      if (options.labels && width > 4.2 * static_cast<double>(name.size())) {
+        drawing.shapes.push_back(
+            Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5, Anchor::middle, {255, 255, 255}});
+      }
+    });
+  }
+  const double axis = drawing.height - kBottom + 2;
+  drawing.shapes.push_back(Line{{{kLeft, axis}, {kLeft + longest * scale, axis}}, kInk, 0.6, false});
+  for (int tick = 0; tick <= 5; ++tick) {
+    const double x = kLeft + longest * scale * tick / 5;
+    drawing.shapes.push_back(Line{{{x, axis}, {x, axis + 3}}, kInk, 0.6, false});
+    drawing.shapes.push_back(Text{x, axis + 12, format_duration(Seconds(longest * tick / 5)), 7, Anchor::middle, kInk});
+  }
+  return drawing;
+}
+
+std::string timeline_csv(std::span<const TimelineRow> rows) {
+  std::string text = "rank,label,action,start_s,end_s\n";
+  for (const TimelineRow& row : rows) {
+    for_compute(row, [&](const Span& span, const StepWindow& window) {
+      text += fmt::format("{},{},{},{:.9f},{:.9f}\n", span.rank.value, row.label, to_string(span.action),
+                          to_seconds(span.start - window.start).count(), to_seconds(span.end - window.start).count());
+    });
+  }
+  return text;
+}
+
+}  // namespace weir

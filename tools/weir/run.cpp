@@ -1,0 +1,113 @@
+// `weir run`: executes a plan.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run.hpp"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "plan/error.hpp"
+#include "plan/text_file.hpp"
+#include "sim/engine/event_engine.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/host.hpp"
+#include "tools/weir/options.hpp"
+#include "tools/weir/progress.hpp"
+#include "tools/weir/synthetic.hpp"
+#include "tools/weir/traced_plan.hpp"
+
+namespace weir {
+namespace {
+
+nlohmann::ordered_json run_json(const RunResult& result, const std::string& backend) {
+  nlohmann::ordered_json json{
+      {"schema", "weir.run/1"}, {"backend", backend}, {"steps", nlohmann::ordered_json::array()}};
+  for (const StepResult& step : result.steps)
+    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}});
+  json["step_time_s"] = result.step_time.count();
+  json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
+                                                               : nlohmann::ordered_json(result.parameters_sha256);
+  json["oversubscribed"] = result.oversubscribed;
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (int rank = 0; rank < result.trace.ranks; ++rank) {
+    nlohmann::ordered_json peak = nullptr;
+    if (!result.peak_memory.empty()) peak = result.peak_memory[static_cast<std::size_t>(rank)].count();
+    json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
+  }
+  return json;
+}
+
+void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptions& options) {
+  fmt::print("{} on {}{}\n", summary(loaded.plan), to_string(options.backend),
+             options.backend == BackendKind::synthetic ? " (timed waits, no training)" : "");
+  for (std::size_t i = 0; i < result.steps.size(); ++i) {
+    const char* kind = static_cast<int>(i) < options.warmup_steps ? " (warm-up)" : "";
+    fmt::print("step {:>3}  loss {:.6f}  {}{}\n", i, result.steps[i].loss, format_duration(result.steps[i].time), kind);
+  }
+  fmt::print("median step {}", format_duration(result.step_time));
+  for (std::size_t rank = 0; rank < result.peak_memory.size(); ++rank) {
+    fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
+  }
+  fmt::print("\n");
+  if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, GlobalOptions& global) {
+  struct Options {
+    std::filesystem::path plan, output;
+    std::string backend = "cpu";
+    std::optional<std::filesystem::path> data, costs;
+    int steps = 3, warmup = 1;
+  };
+  CLI::App* command = app.add_subcommand("run", "Execute a plan: real training steps");
+  auto o = std::make_shared<Options>();
+  command->add_option("plan", o->plan, "Plan file")->required();
+  command->add_option("--backend", o->backend, "cpu, cuda or synthetic (timed waits, no training)")
+      ->capture_default_str();
+  command->add_option("--steps", o->steps, "Measured steps")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  command->add_option("--warmup", o->warmup, "Steps before them, trained but not measured")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
+  command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
+  command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
+  command->callback([o, &global] {
+    const LoadedPlan loaded = load_plan(o->plan);
+    RunOptions options;
+    options.backend = parse_backend(o->backend);
+    options.steps = o->steps;
+    options.warmup_steps = o->warmup;
+    options.data = o->data;
+    if (options.backend == BackendKind::synthetic)
+      options.synthetic_duration_ns = synthetic_durations(loaded, o->costs);
+    if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
+      fmt::print(stderr, "weir: K = {} on {} cores: the result is oversubscribed and compares with nothing\n",
+                 loaded.plan.pp, available_cores());
+    }
+    ProgressBar bar("run", !global.quiet);
+    options.progress = [&bar](int done, int of) { bar.show(done, of); };
+    RunResult result = run(loaded, options, available_backends());
+    result.trace.info["machine"] = machine_name();
+    result.trace.info["version"] = WEIR_VERSION;
+    result.trace.info["backend"] = o->backend;
+    result.trace.info["seed"] = std::to_string(loaded.plan.seed);
+    if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
+    const auto json = run_json(result, o->backend);
+    if (!o->output.empty()) {
+      write_file_atomically(o->output / "run.json", json.dump(2) + "\n");
+      save_traced_plan(result.trace, loaded, o->plan.parent_path(), o->output, "measured");
+    }
+    if (global.json) {
+      fmt::print("{}\n", json.dump(2));
+    } else {
+      print_run(loaded, result, options);
+      if (!o->output.empty()) fmt::print("{}\n", o->output.string());
+    }
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,79 @@
+// `weir simulate`: forecasts one plan.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "plan/error.hpp"
+#include "plan/text_file.hpp"
+#include "sim/forecast.hpp"
+#include "sim/forecast_json.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/host.hpp"
+#include "tools/weir/options.hpp"
+#include "tools/weir/traced_plan.hpp"
+
+namespace weir {
+namespace {
+
+void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
+  fmt::print("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
+             format_duration(f.step_time), to_string(f.basis),
+             f.interval
+                 ? fmt::format(", 90 % {} to {}", format_duration(f.interval->low), format_duration(f.interval->high))
+                 : std::string(", no interval"),
+             format_duration(f.lower_bound), f.metrics.bubble_fraction * 100);
+  if (f.samples_per_s) fmt::print("{:.4g} samples/s", *f.samples_per_s);
+  if (f.tokens_per_s) fmt::print(", {:.4g} tokens/s", *f.tokens_per_s);
+  if (f.model_tflops_per_device) fmt::print(", {:.4g} model TFLOP/s a device", *f.model_tflops_per_device);
+  fmt::print("\n{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", "rank", "busy", "fill", "drain",
+             "imbalance", "comm.", "host", "optimizer", "peak memory", "in flight");
+  for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
+    const RankMetrics& m = f.metrics.ranks[r];
+    const auto d = [](Nanoseconds t) { return format_duration(to_seconds(t)); };
+    fmt::print("{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", r, d(m.busy), d(m.idle.fill),
+               d(m.idle.drain), d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host), d(m.idle.optimizer),
+               format_bytes(f.memory[r].peak), f.memory[r].peak_in_flight);
+  }
+  for (const std::string& warning : f.warnings) fmt::print(stderr, "weir: {}\n", warning);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, GlobalOptions& global) {
+  struct Options {
+    std::filesystem::path plan, output;
+    std::optional<std::filesystem::path> costs, cluster;
+    std::string memory_limit;
+  };
+  CLI::App* command = app.add_subcommand("simulate", "Forecast one plan");
+  auto o = std::make_shared<Options>();
+  command->add_option("plan", o->plan, "Plan file")->required();
+  command->add_option("--costs", o->costs, "Costs file (default: built in)");
+  command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
+  command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
+  command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
+  command->callback([o, &global] {
+    const LoadedPlan loaded = load_plan(o->plan);
+    const Cluster cluster = cluster_or_host(o->cluster);
+    ForecastResult result = forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster);
+    if (!o->memory_limit.empty()) result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
+    if (!o->output.empty()) {
+      write_file_atomically(o->output / "forecast.json", to_json(result.forecast) + "\n");
+      save_traced_plan(result.trace, loaded, o->plan.parent_path(), o->output, "predicted");
+    }
+    if (global.json) {
+      fmt::print("{}\n", to_json(result.forecast));
+    } else {
+      print_forecast(loaded, result.forecast);
+      if (!o->output.empty()) fmt::print("{}\n", o->output.string());
+    }
+    if (!result.forecast.fits()) {
+      throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}", o->plan.string(),
+                                       format_bytes(result.forecast.peak_memory()), o->memory_limit));
+    }
+  });
+}
+
+}  // namespace weir

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/traced_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "plan/error.hpp"
+#include "plan/text_file.hpp"
+#include "traces/chrome_json.hpp"
+#include "traces/perfetto.hpp"
+
+namespace weir {
+
+TracedPlan load_traced_plan(const std::filesystem::path& file) {
+  Trace trace = load_trace(file);
+  const auto plan = trace.info.find("plan");
+  if (plan == trace.info.end())
+    throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
+  TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()), std::move(trace)};
+  const Program program = lower(traced.plan);
+  const std::size_t count = program.operations.size();
+  if (traced.trace.steps.empty() || traced.trace.spans.size() != count * traced.trace.steps.size()) {
+    throw InputError(file.string(), "traceEvents",
+                     fmt::format("expected {} spans for each of {} steps, found {}", count, traced.trace.steps.size(),
+                                 traced.trace.spans.size()));
+  }
+  for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
+    const Span& span = traced.trace.spans[i];
+    if (span.operation != static_cast<OperationId>(i % count) || span.action != program.operations[i % count].action) {
+      throw InputError(file.string(), "traceEvents",
+                       fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));
+    }
+  }
+  return traced;
+}
+
+void save_traced_plan(Trace trace, const LoadedPlan& loaded, const std::filesystem::path& base,
+                      const std::filesystem::path& folder, const std::string& name) {
+  Plan plan = loaded.plan;
+  plan.model_path =
+      std::filesystem::proximate(std::filesystem::absolute(base / plan.model_path), std::filesystem::absolute(folder))
+          .string();
+  trace.info["plan"] = to_json(plan);
+  save_trace(trace, folder / (name + ".json"));
+  const std::array<const Trace*, 1> only{&trace};
+  write_file_atomically(folder / (name + ".pftrace"), to_perfetto(only));
+}
+
+}  // namespace weir

@@ -1,0 +1,24 @@
+// A trace with the plan it is of: written into its info when it was made.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "plan/plan.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+struct TracedPlan {
+  LoadedPlan plan;
+  Trace trace;
+};
+
+// Throws InputError: no plan in the trace, its model moved or changed, spans that are not the plan's operations.
+[[nodiscard]] TracedPlan load_traced_plan(const std::filesystem::path& file);
+
+// Writes NAME.json and NAME.pftrace, with the plan (its model path relative to `folder`) in the info.
+void save_traced_plan(Trace trace, const LoadedPlan& plan, const std::filesystem::path& base,
+                      const std::filesystem::path& folder, const std::string& name);
+
+}  // namespace weir
