@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tools/report/chart.hpp"
+#include "tools/report/timeline.hpp"
+
+namespace weir {
+namespace {
+
+constexpr const char* kStyle = R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:980px;color:#222}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
+table{border-collapse:collapse;font-size:13px}th,td{padding:3px 9px;text-align:right;border-bottom:1px solid #e4e4e4}
+th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;font-size:13px}svg{max-width:100%;height:auto})";
+
+double error_of(const ReportRow& row) { return (row.forecast.step_time - row.measured) / row.measured; }
+double error_after(const ReportRow& row) { return (row.recalibrated - row.measured) / row.measured; }
+
+// What keeps the plan from its ideal: the largest cause of idle time over all ranks, or the work itself.
+std::string limited_by(const ReportRow& row) {
+  std::array<std::pair<const char*, double>, 6> causes{{{"filling the pipeline", 0},
+                                                        {"draining it", 0},
+                                                        {"imbalance between stages", 0},
+                                                        {"communication", 0},
+                                                        {"the host", 0},
+                                                        {"waiting for the optimizer", 0}}};
+  for (const RankMetrics& rank : row.comparison.measured_metrics.ranks) {
+    const Nanoseconds times[] = {rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
+                                 rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
+    for (std::size_t i = 0; i < causes.size(); ++i) causes[i].second += to_seconds(times[i]).count();
+  }
+  const auto worst =
+      std::max_element(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (row.measured_bubble < 0.05) return "the work itself (bubble below 5 %)";
+  return worst->first;
+}
+
+std::string first_sentence(const ReportRow& best) {
+  const Forecast& f = best.forecast;
+  std::string text = fmt::format("Use <b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
+                                 format_duration(best.measured), format_duration(f.step_time));
+  text += f.interval ? fmt::format(", 90 % between {} and {})", format_duration(f.interval->low),
+                                   format_duration(f.interval->high))
+                     : std::string(", no interval: too few held-out plans)");
+  text += fmt::format(", {} on its fullest device", format_bytes(best.measured_peak));
+  if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
+  return text + fmt::format("; it is limited by {}.", limited_by(best));
+}
+
+std::string ranking(const Report& report, std::size_t most) {
+  std::string text =
+      "<table><tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after recalibration</th>"
+      "<th>peak predicted</th><th>peak measured</th><th>bubble predicted</th><th>bubble measured</th></tr>\n";
+  std::size_t shown = 0;
+  for (const ReportRow& row : report.rows) {
+    if (shown >= most && !row.baseline) continue;
+    text += fmt::format(
+        "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{:+.1f} %</td><td>{}</td><td>{}</td><td>{:.1f} "
+        "%"
+        "</td><td>{:.1f} %</td></tr>\n",
+        shown == 0 ? " class=\"best\"" : "", escape(row.plan), row.baseline ? " (baseline)" : "",
+        format_duration(row.forecast.step_time), format_duration(row.measured), error_of(row) * 100,
+        error_after(row) * 100, format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+        row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
+    ++shown;
+  }
+  return text + "</table>\n";
+}
+
+std::string idle_table(const ReportRow& row) {
+  std::string text =
+      "<table><tr><th>rank</th><th></th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</th><th>communication</"
+      "th>"
+      "<th>host</th><th>optimizer</th></tr>\n";
+  const auto add = [&text](std::size_t rank, const char* which, const RankMetrics& m) {
+    text += fmt::format("<tr><td>{}</td><td>{}</td>", rank, which);
+    for (const Nanoseconds time :
+         {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance, m.idle.communication, m.idle.host, m.idle.optimizer}) {
+      text += fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
+    }
+    text += "</tr>\n";
+  };
+  for (std::size_t rank = 0; rank < row.comparison.predicted_metrics.ranks.size(); ++rank) {
+    add(rank, "predicted", row.comparison.predicted_metrics.ranks[rank]);
+    add(rank, "measured", row.comparison.measured_metrics.ranks[rank]);
+  }
+  return text + "</table>\n";
+}
+
+std::string waterfall(const ReportRow& row) {
+  std::string text = fmt::format(
+      "<p>From predicted {} to the measured step, averaged over ranks:</p><table><tr><th>part"
+      "</th><th>difference</th></tr>\n",
+      format_duration(row.comparison.predicted));
+  for (const WaterfallPart& part : row.comparison.waterfall) {
+    text += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause, part.difference.count() * 1e3);
+  }
+  return text + "</table>\n";
+}
+
+std::string memory_table(const ReportRow& row) {
+  std::string text = "<table><tr><th>rank</th>";
+  for (std::size_t k = 0; k < kMemoryKinds; ++k)
+    text += fmt::format("<th>{}</th>", to_string(static_cast<MemoryKind>(k)));
+  text += "<th>peak</th></tr>\n";
+  for (std::size_t rank = 0; rank < row.forecast.memory.size(); ++rank) {
+    const RankMemory& memory = row.forecast.memory[rank];
+    text += fmt::format("<tr><td>{}</td>", rank);
+    for (const Bytes part : memory.at_peak) text += fmt::format("<td>{}</td>", format_bytes(part));
+    text += fmt::format("<td>{}</td></tr>\n", format_bytes(memory.peak));
+  }
+  return text + "</table>\n";
+}
+
+std::string accuracy(const Report& report) {
+  Series before{"predicted first", {}, {86, 141, 208}, Series::Mark::dots};
+  Series after{"recalibrated", {}, {200, 90, 60}, Series::Mark::dots};
+  for (const ReportRow& row : report.rows) {
+    before.points.emplace_back(row.measured.count() * 1e3, row.forecast.step_time.count() * 1e3);
+    after.points.emplace_back(row.measured.count() * 1e3, row.recalibrated.count() * 1e3);
+  }
+  Chart chart{"Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
+  chart.diagonal = true;
+  return to_svg(draw_chart(chart));
+}
+
+}  // namespace
+
+std::string report_html(const Report& report) {
+  const ReportRow& best = report.rows.front();
+  const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
+                        TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta "
+      "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n"
+      "<h1>{0}</h1>\n<p>{2}</p>\n{3}<p class=\"note\">{4} candidates, {5} fit. Costs: {6}. Machine: {7}. Median error "
+      "{8:.1f} % "
+      "as first predicted, {9:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
+      escape(report.title), kStyle, first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
+      escape(report.costs_origin), escape(report.machine), report.error_before * 100, report.error_after * 100);
+  html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
+  html +=
+      "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of median length.</p>\n";
+  html += "<h2>Idle time by cause</h2>\n" + idle_table(best) + waterfall(best);
+  html += "<h2>Memory at the predicted peak</h2>\n" + memory_table(best);
+  html += "<h2>Accuracy</h2>\n" + accuracy(report);
+  html += "<h2>All plans run</h2>\n" + ranking(report, report.rows.size());
+  html +=
+      "<h2>Method</h2>\n<p>Every layer was timed on this machine with all devices busy; the sweep simulated every "
+      "candidate with these times; the most promising different plans and the plain K = 1 were then trained for real, "
+      "interleaved, and each measured step is a median. Recalibrated forecasts use factors per kind of action fitted "
+      "to "
+      "the other plans' traces (Huber location of log ratios).</p>\n";
+  return html + "</body></html>\n";
+}
+
+std::string report_table(const Report& report) {
+  std::size_t width = 4;
+  for (const ReportRow& row : report.rows) width = std::max(width, row.plan.size());
+  std::string text =
+      fmt::format("{:<{}}  {:>9} {:>9} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8}\n", "plan", width + 11, "predicted",
+                  "measured", "error", "recalib.", "peak pred.", "peak meas.", "bubble p", "bubble m");
+  for (const ReportRow& row : report.rows) {
+    text +=
+        fmt::format("{:<{}}  {:>9} {:>9} {:>+6.1f}% {:>+7.1f}% {:>11} {:>11} {:>7.1f}% {:>7.1f}%\n",
+                    row.plan + (row.baseline ? " (baseline)" : ""), width + 11, format_duration(row.forecast.step_time),
+                    format_duration(row.measured), error_of(row) * 100, error_after(row) * 100,
+                    format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+                    row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
+  }
+  return text;
+}
+
+}  // namespace weir

@@ -1,0 +1,46 @@
+// report.html: one file, no network. The first screen says which plan to use, how sure that is, and where the numbers
+// come from; below it stand timelines, idle time by cause, memory, accuracy and method. SPDX-License-Identifier:
+// Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/program.hpp"
+#include "sim/forecast.hpp"
+#include "traces/compare.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+// A plan that was forecast and run.
+struct ReportRow {
+  std::string plan;  // its summary
+  bool baseline = false;
+  Forecast forecast;        // before anything was run
+  Seconds recalibrated{0};  // forecast by costs fitted to the other plans' runs
+  Seconds measured{0};      // median step
+  Bytes measured_peak{0};   // fullest rank
+  double measured_bubble = 0;
+  Comparison comparison;
+  Trace predicted, run;
+};
+
+struct Report {
+  std::string title;
+  std::string machine;
+  std::string costs_origin;
+  std::vector<ReportRow> rows;  // best measured first; the baseline may be anywhere
+  int candidates = 0;
+  int feasible = 0;
+  double error_before = 0;  // median |predicted - measured| / measured over the rows
+  double error_after = 0;   // the same, each row left out of its own fit
+};
+
+[[nodiscard]] std::string report_html(const Report& report);
+
+// plan, predicted step, measured step, error, predicted and measured peak memory, bubble; for a terminal.
+[[nodiscard]] std::string report_table(const Report& report);
+
+}  // namespace weir

@@ -1,0 +1,301 @@
+// `weir tune`, the whole loop: profile, sweep, run the most promising plans, compare, recalibrate, re-rank, report.
+// Start at `tune`; each step is a function below it.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/calibrate.hpp"
+#include "exec/run.hpp"
+#include "plan/error.hpp"
+#include "plan/model_import.hpp"
+#include "plan/text_file.hpp"
+#include "sim/forecast_json.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/report/report.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/host.hpp"
+#include "tools/weir/options.hpp"
+#include "tools/weir/profiling.hpp"
+#include "tools/weir/progress.hpp"
+#include "tools/weir/traced_plan.hpp"
+
+namespace weir {
+namespace {
+
+struct TuneOptions {
+  PlanOptions common;
+  std::string backend = "cpu", memory_limit;
+  int global_batch_size = 8, plans = 6, rounds = 3, steps = 2;
+  std::filesystem::path output = "weir-out";
+  std::optional<std::filesystem::path> data;
+};
+
+// One plan's way through the loop.
+struct Contender {
+  LoadedPlan plan;
+  Program program;
+  ForecastResult first;  // before anything was run
+  RunResult run;         // all rounds together
+  std::vector<double> times;
+  bool baseline = false;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& model, const Cluster& host) {
+  SweepRequest request;
+  request.base = base;
+  request.folder = ".";
+  request.pp.clear();
+  const int most = std::min(available_cores(), static_cast<int>(model.layers.size()));
+  for (int k = 1; k <= most; ++k) request.pp.push_back(k);
+  request.global_batch_size = o.global_batch_size;
+  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""), parse_recompute("except-last", "")};
+  request.memory_limit = o.memory_limit.empty() ? Bytes(host.device.memory.count() / 10 * 8)
+                                                : parse_memory(o.memory_limit, "--memory-limit");
+  return request;
+}
+
+// The fastest feasible plans that differ in more than where their micro-batches end, and the plain K = 1.
+std::vector<Plan> choose(const SweepResult& result, const TuneOptions& o, const Plan& base) {
+  std::vector<Plan> chosen;
+  const auto alike = [](const Plan& a, const Plan& b) {
+    return a.pp == b.pp && a.microbatches == b.microbatches && a.recompute == b.recompute &&
+           (a.schedule == b.schedule || a.pp == 1);
+  };
+  for (const Ranked& ranked : result.plans) {
+    if (static_cast<int>(chosen.size()) == o.plans) break;
+    const bool seen = std::any_of(chosen.begin(), chosen.end(), [&](const Plan& p) { return alike(p, ranked.plan); });
+    if (!seen) chosen.push_back(ranked.plan);
+  }
+  Plan plain = base;
+  plain.micro_batch_size = o.global_batch_size;
+  plain.schedule = "gpipe";
+  if (std::none_of(chosen.begin(), chosen.end(), [&](const Plan& p) { return alike(p, plain); }))
+    chosen.push_back(plain);
+  return chosen;
+}
+
+// Every plan in turn, and again: a slow minute of the machine then falls on all of them.
+void run_interleaved(std::vector<Contender>& contenders, const TuneOptions& o, const Backends& backends,
+                     bool progress) {
+  ProgressBar bar("run", progress);
+  const int of = o.rounds * static_cast<int>(contenders.size());
+  int done = 0;
+  for (int round = 0; round < o.rounds; ++round) {
+    for (Contender& c : contenders) {
+      RunOptions options;
+      options.backend = parse_backend(o.backend);
+      options.steps = o.steps;
+      options.warmup_steps = 1;
+      options.data = o.data;
+      RunResult result = run(c.plan, options, backends);
+      for (int s = options.warmup_steps; s < options.warmup_steps + o.steps; ++s) {
+        c.times.push_back(result.steps[static_cast<std::size_t>(s)].time.count());
+      }
+      const auto before = static_cast<std::int32_t>(c.run.trace.steps.size());
+      for (Span& span : result.trace.spans) span.step += before;
+      if (round == 0) {
+        c.run = std::move(result);
+      } else {
+        c.run.trace.steps.insert(c.run.trace.steps.end(), result.trace.steps.begin(), result.trace.steps.end());
+        c.run.trace.spans.insert(c.run.trace.spans.end(), result.trace.spans.begin(), result.trace.spans.end());
+      }
+      bar.show(++done, of);
+    }
+  }
+}
+
+// Forecast of one plan by costs fitted to all the others' runs.
+Seconds forecast_left_out(const std::vector<Contender>& contenders, std::size_t out, const Costs& profile,
+                          const Cluster& host) {
+  std::vector<CalibrationRun> others;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    if (i != out) others.push_back({&contenders[i].plan, &contenders[i].run.trace});
+  }
+  return forecast(contenders[out].plan, calibrate(profile, others, host).costs, host).forecast.step_time;
+}
+
+ReportRow row_of(Contender& c, Seconds recalibrated) {
+  ReportRow row;
+  row.plan = summary(c.plan.plan);
+  row.baseline = c.baseline;
+  row.forecast = c.first.forecast;
+  row.recalibrated = recalibrated;
+  row.measured = Seconds(median(c.times));
+  for (const Bytes peak : c.run.peak_memory) row.measured_peak = std::max(row.measured_peak, peak);
+  row.comparison = compare(c.program, c.first.trace, c.run.trace);
+  row.measured_bubble = row.comparison.measured_metrics.bubble_fraction;
+  row.predicted = c.first.trace;
+  row.run = c.run.trace;
+  return row;
+}
+
+nlohmann::ordered_json result_json(const Report& report) {
+  nlohmann::ordered_json json{{"schema", "weir.tune/1"},
+                              {"machine", report.machine},
+                              {"candidates", report.candidates},
+                              {"feasible", report.feasible},
+                              {"median_abs_error", report.error_before},
+                              {"median_abs_error_left_out", report.error_after},
+                              {"plans", nlohmann::ordered_json::array()}};
+  for (const ReportRow& row : report.rows) {
+    json["plans"].push_back({{"plan", row.plan},
+                             {"baseline", row.baseline},
+                             {"predicted_step_time_s", row.forecast.step_time.count()},
+                             {"recalibrated_step_time_s", row.recalibrated.count()},
+                             {"measured_step_time_s", row.measured.count()},
+                             {"predicted_peak_memory_bytes", row.forecast.peak_memory().count()},
+                             {"measured_peak_memory_bytes", row.measured_peak.count()},
+                             {"predicted_bubble_fraction", row.forecast.metrics.bubble_fraction},
+                             {"measured_bubble_fraction", row.measured_bubble}});
+  }
+  return json;
+}
+
+void write_outputs(const Report& report, const std::vector<Contender>& contenders, const Costs& profile,
+                   const Costs& costs, const SweepResult& swept, const std::filesystem::path& folder) {
+  save_costs(profile, folder / "profile.json");
+  save_costs(costs, folder / "costs.json");
+  write_file_atomically(folder / "sweep.json", to_json(swept) + "\n");
+  write_file_atomically(folder / "tune.json", result_json(report).dump(2) + "\n");
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const Contender& c = contenders[i];
+    Plan plan = c.plan.plan;
+    plan.model_path =
+        std::filesystem::proximate(std::filesystem::absolute(plan.model_path), std::filesystem::absolute(folder))
+            .string();
+    save_plan(plan, folder / fmt::format("plan-{}.json", i));
+    save_traced_plan(c.first.trace, c.plan, ".", folder, fmt::format("predicted-{}", i));
+    save_traced_plan(c.run.trace, c.plan, ".", folder, fmt::format("measured-{}", i));
+  }
+  write_file_atomically(folder / "report.html", report_html(report));
+}
+
+double median_error(const std::vector<ReportRow>& rows, Seconds ReportRow::*recalibrated) {
+  std::vector<double> errors;
+  for (const ReportRow& row : rows) {
+    const Seconds predicted = recalibrated != nullptr ? row.*recalibrated : row.forecast.step_time;
+    errors.push_back(std::abs(predicted / row.measured - 1));
+  }
+  return median(std::move(errors));
+}
+
+void tune(const TuneOptions& o, const GlobalOptions& global) {
+  const Backends backends = available_backends();
+  const Cluster host = host_cluster();
+  const Model model = load_model(o.common.model);
+  Plan base = base_plan(o.common, global.seed, model);
+  const auto say = [&](const char* what) {
+    if (!global.quiet) fmt::print(stderr, "{}\n", what);
+  };
+
+  say("profiling this machine's layers");
+  ProfileRequest profiling;
+  profiling.backend = parse_backend(o.backend);
+  profiling.progress = !global.quiet;
+  profiling.micro_batch_sizes.clear();
+  for (int b = 1; b <= o.global_batch_size; ++b) {
+    if (o.global_batch_size % b == 0) profiling.micro_batch_sizes.push_back(b);
+  }
+  const Costs profile = profile_machine(model, base, profiling, backends);
+
+  say("sweeping");
+  const SweepResult swept = sweep(request_for(o, base, model, host), profile, host);
+  if (swept.plans.empty()) {
+    throw NoFeasiblePlan(swept.smallest_misfit
+                             ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
+                                           summary(swept.smallest_misfit->plan),
+                                           format_bytes(swept.smallest_misfit->forecast.peak_memory()))
+                             : "no plan is possible for these options");
+  }
+
+  std::vector<Contender> contenders;
+  for (const Plan& plan : choose(swept, o, base)) {
+    Contender c;
+    c.plan = resolve(plan, ".");
+    c.program = lower(c.plan);
+    c.first = forecast(c.plan, profile, host);
+    c.first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
+    c.baseline = plan.pp == 1 && plan.microbatches == 1;
+    contenders.push_back(std::move(c));
+  }
+  say("running the most promising plans");
+  run_interleaved(contenders, o, backends, !global.quiet);
+
+  say("recalibrating");
+  std::vector<CalibrationRun> all;
+  for (const Contender& c : contenders) all.push_back({&c.plan, &c.run.trace});
+  const Calibration fit = calibrate(profile, all, host);
+  Report report;
+  report.title = "weir tune: " + model.name;
+  report.machine = machine_name();
+  report.costs_origin = profile.origin;
+  report.candidates = swept.candidates;
+  report.feasible = swept.feasible;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    contenders[i].run.trace.info = {{"machine", report.machine},
+                                    {"version", WEIR_VERSION},
+                                    {"backend", o.backend},
+                                    {"seed", std::to_string(base.seed)}};
+    report.rows.push_back(row_of(contenders[i], forecast_left_out(contenders, i, profile, host)));
+  }
+  report.error_before = median_error(report.rows, nullptr);
+  report.error_after = median_error(report.rows, &ReportRow::recalibrated);
+  std::stable_sort(report.rows.begin(), report.rows.end(),
+                   [](const ReportRow& a, const ReportRow& b) { return a.measured < b.measured; });
+
+  const SweepResult again = sweep(request_for(o, base, model, host), fit.costs, host);
+  write_outputs(report, contenders, profile, fit.costs, again, o.output);
+  if (global.json) {
+    fmt::print("{}\n", result_json(report).dump(2));
+  } else {
+    fmt::print("{}\n", report_table(report));
+    fmt::print(
+        "median error {:.1f} % as first predicted, {:.1f} % after recalibration (each plan left out of its own fit)\n",
+        report.error_before * 100, report.error_after * 100);
+    fmt::print("best by recalibrated costs: {}, predicted {}\n", summary(again.plans.front().plan),
+               format_duration(again.plans.front().forecast.step_time));
+    fmt::print("{}\n", (o.output / "report.html").string());
+  }
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& app, GlobalOptions& global) {
+  CLI::App* command = app.add_subcommand("tune", "The loop: profile, sweep, run the best, recalibrate, report");
+  auto o = std::make_shared<TuneOptions>();
+  add_plan_options(*command, o->common);
+  const CLI::Range positive(1, 1 << 20);
+  command->add_option("--backend", o->backend, "cpu")->capture_default_str();
+  command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--plans", o->plans, "Plans to run besides the plain K = 1")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--rounds", o->rounds, "Times each plan is run, interleaved")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--steps", o->steps, "Measured steps a run")->check(positive)->capture_default_str();
+  command->add_option("--memory-limit", o->memory_limit, "Memory of a device (default: 80 % of a core's share)");
+  command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
+  command->add_option("-o,--output", o->output, "Folder for plans, costs, traces and report.html")
+      ->capture_default_str();
+  command->callback([o, &global] {
+    if (parse_backend(o->backend) == BackendKind::synthetic)
+      throw UsageError("--backend synthetic: timed waits cannot be tuned");
+    tune(*o, global);
+  });
+}
+
+}  // namespace weir
