@@ -42,7 +42,12 @@ LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
   const auto mix = [share](Seconds x, Seconds y) {
     return Seconds(std::max(0.0, x.count() + share * (y.count() - x.count())));
   };
-  return {mix(a.f, b.f), mix(a.i, b.i), mix(a.w, b.w), mix(a.b, b.b), std::max(a.spread, b.spread)};
+  return {mix(a.f, b.f),
+          mix(a.i, b.i),
+          mix(a.w, b.w),
+          mix(a.b, b.b),
+          std::max(a.spread, b.spread),
+          std::max(a.scratch, b.scratch)};
 }
 
 struct TimeAt {
@@ -57,7 +62,7 @@ TimeAt at_batch(const LayerCost& cost, int batch) {
   if (sizes.size() == 1) {
     const auto& [size, time] = *sizes.begin();
     const double scale = static_cast<double>(batch) / size;
-    return {{time.f * scale, time.i * scale, time.w * scale, time.b * scale, time.spread}, false};
+    return {{time.f * scale, time.i * scale, time.w * scale, time.b * scale, time.spread, time.scratch}, false};
   }
   auto above = sizes.upper_bound(batch);
   const bool inside = above != sizes.begin() && above != sizes.end();
@@ -113,8 +118,8 @@ class StageSums {
       throw InputError("costs", "layers", fmt::format("nothing is known of layer {} ({})", layer.name, key));
     }
     optimizer += found->second->optimizer;
-    scratch = std::max(scratch, found->second->scratch);
     const TimeAt time = at_batch(*found->second, batch);
+    scratch = std::max(scratch, time.time.scratch);
     if (!time.inside) {
       result.inside_range = false;
       const std::string warning = fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch);

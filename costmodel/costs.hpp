@@ -25,13 +25,13 @@ struct LayerTime {
   Seconds w{0};
   Seconds b{0};       // full backward, measured as a whole
   double spread = 0;  // interquartile range of f over its median
+  Bytes scratch{0};   // library scratch memory the backend asked for beyond layer_tensors
 };
 
 struct LayerCost {
   std::string key;                    // layer_key(): the full shape, so equal keys mean equal work
   std::map<int, LayerTime> by_batch;  // micro-batch size -> times; interpolated between, flagged outside
   Seconds optimizer{0};               // update of this layer's parameters, once a step
-  Bytes scratch{0};  // library scratchpad the backend asked for beyond layer_tensors, any size measured
 };
 
 // Multiplicative corrections learnt from traces, per action kind; 1 when nothing was learnt.

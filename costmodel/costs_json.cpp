@@ -33,7 +33,6 @@ LayerCost parse_layer(JsonObject& object) {
   LayerCost layer;
   layer.key = object.text("key");
   layer.optimizer = Seconds(object.number("optimizer_s", 0, 1e9));
-  layer.scratch = Bytes(object.integer("scratch_bytes"));
   for (JsonObject& at : object.objects("times")) {
     LayerTime time;
     const auto batch = static_cast<int>(at.integer("micro_batch_size", 1, 1 << 20));
@@ -42,6 +41,7 @@ LayerCost parse_layer(JsonObject& object) {
     time.w = Seconds(at.number("w_s", 0, 1e9));
     time.b = Seconds(at.number("b_s", 0, 1e9));
     time.spread = at.number("spread", 0, 1e9);
+    time.scratch = Bytes(at.integer("scratch_bytes"));
     at.finish();
     layer.by_batch[batch] = time;
   }
@@ -82,12 +82,10 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
                        {"i_s", t.i.count()},
                        {"w_s", t.w.count()},
                        {"b_s", t.b.count()},
-                       {"spread", t.spread}});
+                       {"spread", t.spread},
+                       {"scratch_bytes", t.scratch.count()}});
     }
-    json["layers"].push_back({{"key", layer.key},
-                              {"optimizer_s", layer.optimizer.count()},
-                              {"scratch_bytes", layer.scratch.count()},
-                              {"times", times}});
+    json["layers"].push_back({{"key", layer.key}, {"optimizer_s", layer.optimizer.count()}, {"times", times}});
   }
   write_file_atomically(file, json.dump(1) + "\n");
 }

@@ -186,10 +186,8 @@ class Measuring {
       all.optimizer.insert(all.optimizer.end(), t.optimizer.begin(), t.optimizer.end());
     }
     result.samples.push_back({job.layer, job.batch, Seconds(median(all.f)), Seconds(median(all.i)),
-                              Seconds(median(all.w)), Seconds(median(all.b)), relative_spread(all.f)});
+                              Seconds(median(all.w)), Seconds(median(all.b)), relative_spread(all.f), Bytes(scratch)});
     result.optimizer[static_cast<std::size_t>(job.layer)] = Seconds(median(all.optimizer));
-    auto& most = result.scratch[static_cast<std::size_t>(job.layer)];
-    most = std::max(most, scratch);
   }
 
   const Model& model_;
@@ -246,7 +244,6 @@ Measurements measure(const Model& model, std::int64_t seq_length, const Plan& pl
   shaped.seq_length = seq_length;
   Measurements result;
   result.optimizer.resize(model.layers.size());
-  result.scratch.resize(model.layers.size());
   std::vector<Job> jobs;
   for (const int layer : options.layers) {
     for (const int batch : options.micro_batch_sizes) jobs.push_back({layer, batch});

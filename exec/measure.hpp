@@ -31,13 +31,13 @@ struct LayerSample {
   int micro_batch_size = 1;
   Seconds f{0}, i{0}, w{0}, b{0};
   double spread = 0;  // interquartile range of f over its median
+  Bytes scratch{0};   // library scratch memory
 };
 
 struct Measurements {
   std::vector<LayerSample> samples;
-  std::vector<Seconds> optimizer;     // by layer index; AdamW
-  std::vector<std::int64_t> scratch;  // by layer index, bytes
-  Link link;                          // one message between two devices; bandwidth 0: hand-over without copying
+  std::vector<Seconds> optimizer;  // by layer index; AdamW
+  Link link;                       // one message between two devices; bandwidth 0: hand-over without copying
 };
 
 [[nodiscard]] Measurements measure(const Model& model, std::int64_t seq_length, const Plan& plan,

@@ -84,9 +84,8 @@ Costs profile_machine(const Model& model, const Plan& plan, const ProfileRequest
     const auto index = static_cast<std::size_t>(layer);
     cost.key = layer_key(model.layers[index], plan.seq_length, plan.dtype);
     cost.optimizer = busy.optimizer[index];
-    cost.scratch = Bytes(busy.scratch[index]);
     for (const LayerSample& s : busy.samples) {
-      if (s.layer == layer) cost.by_batch[s.micro_batch_size] = {s.f, s.i, s.w, s.b, s.spread};
+      if (s.layer == layer) cost.by_batch[s.micro_batch_size] = {s.f, s.i, s.w, s.b, s.spread, s.scratch};
     }
     costs.layers.push_back(std::move(cost));
   }
