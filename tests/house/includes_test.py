@@ -24,7 +24,6 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "nccl": ("exec/nccl/",),
     "mpi.h": ("exec/mpi/",),
     "Eigen/": ("costmodel/",),
-    "boost/": ("plan/", "sim/"),
     "tbb/": ("sim/", "tools/"),
     "CLI/": ("tools/weir/",),
 }

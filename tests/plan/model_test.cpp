@@ -1,0 +1,215 @@
+// Models and plans from files: exact counts, the same bytes again, and one clear line for everything that is wrong.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "plan/error.hpp"
+#include "plan/model_import.hpp"
+#include "plan/plan.hpp"
+#include "plan/sha256.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+const std::filesystem::path kModels = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models";
+
+class Files : public testing::Test {
+ protected:
+  Files() : folder_(std::filesystem::temp_directory_path() / ("weir-model-test-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~Files() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+  std::filesystem::path folder_;
+};
+
+// The message of the InputError that `act` must throw.
+std::string complaint(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+const char* const kTiny = R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":2,"vocab_size":16,"n_positions":4})";
+
+// 50257*768 + 1024*768 + 12*(12*768^2 + 13*768) + 2*768 = 124,439,808; the tied head adds nothing.
+TEST(Model, GPT2SmallHasItsPublishedParameters) {
+  EXPECT_EQ(parameter_count(load_model(kModels / "gpt2.json")), 124'439'808);
+}
+
+TEST(Model, EmbeddingBlocksNormAndHeadAreLayersOfTheirOwn) {
+  const Model model = load_model(kModels / "gpt2-mini.json");
+  ASSERT_EQ(model.layers.size(), 9U);
+  EXPECT_EQ(kind_name(model.layers.front()), "embedding");
+  EXPECT_EQ(kind_name(model.layers[1]), "transformer");
+  EXPECT_EQ(kind_name(model.layers[7]), "norm");
+  EXPECT_EQ(kind_name(model.layers.back()), "head");
+  EXPECT_GE(parameter_count(model), 10'000'000);
+}
+
+TEST_F(Files, UnknownHuggingFaceKeysAreIgnoredAndCounted) {
+  std::string text = kTiny;
+  text.insert(1, R"("summary_type":"cls_index","use_cache":true,)");
+  EXPECT_EQ(load_model(write("config.json", text)).ignored_keys, 2);
+}
+
+TEST_F(Files, LayerTablesNeedNoKnowledgeOfTheLayers) {
+  const Model model = load_model(write("layers.csv",
+                                       "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+                                       "stem,conv,100,1.5,1,0.5,4096,1024,1\nbody,conv,200,2,2,2,8192,1024,3\n"));
+  ASSERT_EQ(model.layers.size(), 4U);
+  EXPECT_EQ(model.layers[3].name, "body.2");
+  EXPECT_EQ(kind_name(model.layers[0]), "conv");
+  EXPECT_EQ(parameter_count(model), 700);
+}
+
+TEST_F(Files, LayerListsAreStrict) {
+  const char* const list = R"({"schema":"weir.layers/1","seq_length":8,"layers":[
+    {"name":"e","kind":"embedding","vocabulary":16,"hidden":8,"positions":8,"tied":true},
+    {"name":"b","kind":"transformer","hidden":8,"heads":2,"count":3},
+    {"name":"n","kind":"norm","hidden":8},{"name":"h","kind":"head","vocabulary":16,"hidden":8,"tied":true}]})";
+  EXPECT_EQ(load_model(write("list.json", list)).layers.size(), 6U);
+  std::string wrong = list;
+  wrong.replace(wrong.find("\"heads\":2"), 9, "\"haeds\":2");
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_model(write("wrong.json", wrong))); }),
+              HasSubstr("wrong.json: layers[1].heads: is missing"));
+}
+
+// Each row: what is wrong with a config, and what the one line must name.
+TEST_F(Files, BadModelsGetOneLineWithFileAndKey) {
+  const auto replaced = [](const std::string& from, const std::string& to) {
+    std::string text = kTiny;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  const std::pair<std::string, std::string> cases[] = {
+      {replaced("\"n_layer\":2,", ""), "bad.json: n_layer: is missing"},
+      {replaced("gpt2", "bloom"), "bad.json: model_type: unknown family \"bloom\""},
+      {replaced("\"n_embd\":8", "\"n_embd\":\"8\""), "bad.json: n_embd: expected an integer"},
+      {replaced("\"n_embd\":8", "\"n_embd\":-8"), "bad.json: n_embd: expected an integer from 1"},
+      {replaced("\"n_embd\":8", "\"n_embd\":99999999999999999999"), "bad.json: n_embd: expected an integer"},
+      {replaced("\"n_layer\":2", "\"n_layer\":1000000000"), "bad.json: n_layer: expected an integer from 1 to 100000"},
+      {replaced("\"n_head\":2", "\"n_head\":3"), "bad.json: n_head: does not divide n_embd"},
+      {replaced("\"n_head\":2", "\"n_head\":2,\"n_head\":2"), "bad.json: n_head: the key is there twice"},
+      {std::string(kTiny).substr(0, 40), "bad.json: no valid JSON"},
+      {std::string(5000, '[') + std::string(5000, ']'), "bad.json: JSON nested deeper than 64"},
+      {"[1, 2]", "bad.json: expected an object"},
+      {"", "bad.json: no valid JSON"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const std::string line = complaint([&] { static_cast<void>(load_model(write("bad.json", text))); });
+    EXPECT_THAT(line, HasSubstr(expected)) << text.substr(0, 80);
+    EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+  }
+}
+
+TEST_F(Files, UnreadableFilesSayWhy) {
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_model(folder_ / "none.json")); }), HasSubstr("no such file"));
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_model(folder_)); }), HasSubstr("is a folder"));
+}
+
+class Plans : public Files {
+ protected:
+  Plans() : model_(write("config.json", kTiny)) {
+    plan_.model_path = "config.json";
+    plan_.model_sha256 = sha256_hex(kTiny);
+    plan_.seq_length = 4;
+    plan_.pp = 2;
+    plan_.microbatches = 4;
+    plan_.boundaries = {2};
+    plan_.note = "a \"quoted\" note";
+  }
+  std::filesystem::path model_;
+  Plan plan_;
+};
+
+TEST_F(Plans, LoadingAndSavingGivesTheSameBytes) {
+  save_plan(plan_, folder_ / "plan.json");
+  const std::string bytes = read_text_file(folder_ / "plan.json");
+  EXPECT_EQ(load_plan(folder_ / "plan.json").plan, plan_);
+  EXPECT_EQ(to_json(parse_plan(bytes, "plan.json")), bytes);
+}
+
+TEST_F(Plans, AChangedModelIsRefused) {
+  save_plan(plan_, folder_ / "plan.json");
+  write("config.json", std::string(kTiny) + " ");
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_plan(folder_ / "plan.json")); }),
+              HasSubstr("model_sha256: " + (folder_ / "config.json").string() + " has changed"));
+}
+
+TEST_F(Plans, BadPlansGetOneLineWithFileAndKey) {
+  const auto changed = [this](const std::function<void(Plan&)>& change) {
+    Plan plan = plan_;
+    change(plan);
+    save_plan(plan, folder_ / "plan.json");
+    return complaint([&] { static_cast<void>(load_plan(folder_ / "plan.json")); });
+  };
+  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {0}; }), HasSubstr("boundaries: 0: expected strictly increasing"));
+  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {5}; }), HasSubstr("boundaries: 5: expected strictly increasing"));
+  EXPECT_THAT(changed([](Plan& p) { p.pp = 3, p.boundaries = {3, 2}; }), HasSubstr("boundaries: 2: expected"));
+  EXPECT_THAT(changed([](Plan& p) { p.pp = 3; }), HasSubstr("boundaries: expected K*v-1 = 2"));
+  EXPECT_THAT(changed([](Plan& p) {
+                p.pp = 6, p.boundaries = {1, 2, 3, 4, 5};
+              }),
+              HasSubstr("pp: 6 stages for 5 layers"));
+  EXPECT_THAT(changed([](Plan& p) { p.seq_length = 5; }), HasSubstr("seq_length: 5 is above the model's 4 positions"));
+  EXPECT_THAT(changed([](Plan& p) { p.schedule = "zigzag"; }), HasSubstr("schedule: unknown schedule \"zigzag\""));
+  std::string text = to_json(plan_);
+  text.replace(text.find("\"slots\""), 7, "\"slotz\"");
+  EXPECT_THAT(complaint([&] { static_cast<void>(parse_plan(text, "p.json")); }),
+              HasSubstr("p.json: slots: is missing"));
+  text = to_json(plan_);
+  text.insert(text.find("\"slots\""), "\"turbo\": true, ");
+  EXPECT_THAT(complaint([&] { static_cast<void>(parse_plan(text, "p.json")); }),
+              HasSubstr("p.json: turbo: unknown key"));
+}
+
+// A disk that is full: a limit on file size stands in for it. What was there before stays.
+TEST_F(Plans, AFullDiskLeavesTheEarlierFileUntouched) {
+  const auto file = folder_ / "plan.json";
+  save_plan(plan_, file);
+  const std::string before = read_text_file(file);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit small{16, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string line = complaint([&] { write_file_atomically(file, std::string(10'000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_THAT(line, HasSubstr("plan.json: cannot be written"));
+  EXPECT_EQ(read_text_file(file), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "a temporary file was left";
+}
+
+TEST(Sha256, KnownAnswer) {  // FIPS 180-4 example: "abc"
+  EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(HuggingFaceSamples, LoadOrAreRefusedClearly) {
+  const std::filesystem::path folder =
+      std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples" / "hf-config";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no sample files beside the checkout";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    try {
+      EXPECT_FALSE(load_model(entry.path()).layers.empty());
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(entry.path().filename().string() + ": "));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir
