@@ -35,24 +35,27 @@ std::vector<Mail> address_mail(const Program& program) {
   return mail;
 }
 
-void interpret(const Program& program, const std::vector<Mail>& mail, Rank rank, RankWork& work,
-               ThreadTransport& transport, ThreadTransport::Now now, StepClock& clock) {
+void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t step) {
+  const Program& program = context.program;
   std::map<OperationId, Tensor> kept;  // values that stay on this rank
   for (const Lane& lane : program.lanes) {
     if (lane.rank != rank || lane.kind != LaneKind::compute) continue;
     for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Mail& m = mail[at(id)];
+      const Action& action = program.operations[at(id)].action;
+      const Mail& m = context.mail[at(id)];
       Tensor incoming;
       if (m.receive_edge >= 0) {
-        incoming = transport.receive(m.receive_edge, m.receive_index);
+        incoming = context.transport.receive(m.receive_edge, m.receive_index);
       } else if (m.local_producer >= 0) {
         incoming = kept.extract(m.local_producer).mapped();
       }
-      clock.start_ns[at(id)] = now();
-      const Tensor outgoing = work.act(id, program.operations[at(id)].action, incoming);
-      clock.end_ns[at(id)] = now();
-      if (m.receive_edge >= 0) transport.consumed(m.receive_edge, m.receive_index);
-      if (m.send_edge >= 0) transport.send(m.send_edge, m.send_index, outgoing);
+      if (action.kind == ActionKind::OPTIMIZER) context.gate.await(id, step, context.clock);
+      context.clock.start_ns[at(id)] = context.now();
+      const Tensor outgoing = work.act(id, action, incoming);
+      context.clock.end_ns[at(id)] = context.now();
+      context.gate.ended(id, step);
+      if (m.receive_edge >= 0) context.transport.consumed(m.receive_edge, m.receive_index);
+      if (m.send_edge >= 0) context.transport.send(m.send_edge, m.send_index, outgoing);
       if (m.feeds_local) kept[id] = outgoing;
     }
   }

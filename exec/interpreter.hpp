@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exec/gradient_gate.hpp"
 #include "exec/transport.hpp"
 #include "plan/program.hpp"
 
@@ -29,8 +30,17 @@ struct Mail {
 // Mail of every operation; index = OperationId.
 [[nodiscard]] std::vector<Mail> address_mail(const Program& program);
 
-// Runs the compute lane of `rank` for one step and writes its starts and ends to `clock`.
-void interpret(const Program& program, const std::vector<Mail>& mail, Rank rank, RankWork& work,
-               ThreadTransport& transport, ThreadTransport::Now now, StepClock& clock);
+// What the ranks of a run share while they walk a step.
+struct StepContext {
+  const Program& program;
+  const std::vector<Mail>& mail;
+  ThreadTransport& transport;
+  GradientGate& gate;
+  ThreadTransport::Now now;
+  StepClock& clock;
+};
+
+// Runs the compute lane of `rank` for one step and writes its starts and ends to the clock.
+void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t step);
 
 }  // namespace weir

@@ -1,6 +1,5 @@
 // A run: one worker thread a rank, a barrier at each end of a step, and the clocks of all operations turned into a
-// trace. Start at `run`; `Trainer` is a rank that trains, `Waiter` one that only waits for given times.
-// SPDX-License-Identifier: Apache-2.0
+// trace. What a rank does with an action is exec/rank_work's. SPDX-License-Identifier: Apache-2.0
 #include "exec/run.hpp"
 
 #include <fmt/format.h>
@@ -14,11 +13,11 @@
 #include <mutex>
 #include <set>
 #include <thread>
-#include <tuple>
 
 #include "exec/batches.hpp"
+#include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
-#include "exec/stage.hpp"
+#include "exec/rank_work.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
 #include "plan/sha256.hpp"
@@ -29,163 +28,6 @@ namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
-
-// Timed waits, no training: sleeps to a deadline, the last stretch awake, because a sleep may oversleep.
-class Waiter : public RankWork {
- public:
-  explicit Waiter(const std::vector<std::int64_t>& durations) : durations_(durations) {}
-  void begin_step(std::uint32_t) override {}
-  Tensor act(OperationId id, const Action&, Tensor) override {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(durations_[at(id)]);
-    if (durations_[at(id)] > 0) std::this_thread::sleep_until(deadline);
-    return {};
-  }
-
- private:
-  const std::vector<std::int64_t>& durations_;
-};
-
-// Everything the ranks of one training run share.
-struct Shared {
-  Shared(const LoadedPlan& plan, const Program& lowered, const Batches& data)
-      : loaded(plan), program(lowered), batches(data) {}
-  const LoadedPlan& loaded;
-  const Program& program;
-  const Batches& batches;
-  std::vector<std::unique_ptr<StageWorker>> stages;              // by global stage
-  std::vector<double> losses;                                    // by micro-batch
-  std::unique_ptr<std::atomic<std::uint32_t>[]> gradients_done;  // by stage: the last step whose gradients are whole
-  std::vector<OperationId> last_gradient;                        // by stage
-  std::atomic<bool> stopped{false};
-};
-
-class Trainer : public RankWork {
- public:
-  Trainer(Shared& shared, Backend& backend, StepClock& clock, bool spin)
-      : shared_(shared), backend_(backend), clock_(clock), spin_(spin) {
-    const std::int64_t tokens = shared.loaded.plan.micro_batch_size * (shared.loaded.plan.seq_length + 1);
-    tokens_.resize(static_cast<std::size_t>(shared.program.shape.microbatches),
-                   std::vector<std::int32_t>(static_cast<std::size_t>(tokens)));
-  }
-
-  void begin_step(std::uint32_t step) override {
-    step_ = step;
-    const Plan& plan = shared_.loaded.plan;
-    for (std::size_t m = 0; m < tokens_.size(); ++m) {
-      for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
-        const auto index = static_cast<std::uint32_t>(static_cast<int>(m) * plan.micro_batch_size + sample);
-        shared_.batches.sample(step, index, &tokens_[m][static_cast<std::size_t>(sample * (plan.seq_length + 1))]);
-      }
-    }
-  }
-
-  Tensor act(OperationId id, const Action& action, Tensor incoming) override {
-    StageWorker& stage = *shared_.stages[at(action.stage.value)];
-    if (action.kind == ActionKind::OPTIMIZER) {
-      update(id, action.stage);
-      return {};
-    }
-    const auto m = at(action.microbatch.value);
-    const Pass pass{step_, action.microbatch.value, tokens_[m].data(), &shared_.losses[m]};
-    Tensor outgoing;
-    switch (action.kind) {
-      case ActionKind::F:
-        outgoing = stage.forward(pass, incoming, keep(action));
-        break;
-      case ActionKind::R:
-        stage.rematerialise(pass);
-        break;
-      case ActionKind::B:
-        outgoing = stage.backward(pass, incoming);
-        break;
-      case ActionKind::I:
-        outgoing = stage.backward_input(pass, incoming);
-        break;
-      default:
-        stage.backward_weight(pass);
-        break;
-    }
-    backend_.finish();
-    if (id == shared_.last_gradient[at(action.stage.value)]) {
-      shared_.gradients_done[at(action.stage.value)].store(step_ + 1, std::memory_order_release);
-      if (!spin_) shared_.gradients_done[at(action.stage.value)].notify_all();
-    }
-    return outgoing;
-  }
-
- private:
-  [[nodiscard]] StageWorker::Keep keep(const Action& forward) const {
-    const Plan& plan = shared_.loaded.plan;
-    const bool kept = plan.recompute.mode == RecomputeMode::none ||
-                      (plan.recompute.except_last && forward.microbatch.value == plan.microbatches - 1);
-    return kept ? StageWorker::Keep::everything : StageWorker::Keep::input_only;
-  }
-
-  // The stages whose gradients this one's optimizer sums: those its REDUCE_GRADs wait for.
-  void await_gradients(OperationId optimizer) {
-    for (const Dependency& reduce : shared_.program.predecessors(optimizer)) {
-      const std::int64_t start = now_ns();
-      for (const Dependency& gradient : shared_.program.predecessors(reduce.before)) {
-        const Stage stage = shared_.program.operations[at(gradient.before)].action.stage;
-        auto& done = shared_.gradients_done[at(stage.value)];
-        for (std::uint32_t seen = done.load(std::memory_order_acquire); seen < step_ + 1;
-             seen = done.load(std::memory_order_acquire)) {
-          if (shared_.stopped.load()) throw ThreadTransport::Stopped{};
-          if (spin_) {
-            std::this_thread::yield();
-          } else {
-            done.wait(seen, std::memory_order_acquire);
-          }
-        }
-      }
-      if (shared_.program.operations[at(reduce.before)].action.stage ==
-          shared_.program.operations[at(optimizer)].action.stage) {
-        clock_.start_ns[at(reduce.before)] = start;
-        clock_.end_ns[at(reduce.before)] = now_ns();
-      }
-    }
-  }
-
-  void update(OperationId id, Stage stage) {
-    await_gradients(id);
-    clock_.start_ns[at(id)] = now_ns();
-    StageWorker& worker = *shared_.stages[at(stage.value)];
-    worker.update(step_ + 1, [&](const Parameter& parameter) { return copies_of(parameter, stage); });
-    backend_.finish();
-    worker.begin_step();
-  }
-
-  // Gradients of every use of a parameter, in layer order and then by replica; empty for a use that is updated
-  // elsewhere on this stage.
-  [[nodiscard]] std::vector<Tensor> copies_of(const Parameter& parameter, Stage stage) const {
-    if (!parameter.owns_weight) return {};
-    const ScheduleShape& shape = shared_.program.shape;
-    std::vector<std::tuple<int, std::int32_t, Tensor>> found;
-    for (std::int32_t other = 0; other < shape.total_stages(); ++other) {
-      const bool same_stage = other % shape.stages == stage.value % shape.stages;
-      if (!same_stage && parameter.description.tied_with.empty()) continue;
-      for (const Parameter& candidate : shared_.stages[at(other)]->parameters()) {
-        const bool same = candidate.layer == parameter.layer && candidate.tensor == parameter.tensor;
-        const bool tied = !parameter.description.tied_with.empty() &&
-                          candidate.description.tied_with == parameter.description.tied_with;
-        if (same || tied) found.emplace_back(candidate.layer, other, candidate.gradient);
-      }
-    }
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
-    });
-    std::vector<Tensor> gradients;
-    for (const auto& [layer, other, gradient] : found) gradients.push_back(gradient);
-    return gradients;
-  }
-
-  Shared& shared_;
-  Backend& backend_;
-  StepClock& clock_;
-  bool spin_;
-  std::uint32_t step_ = 0;
-  std::vector<std::vector<std::int32_t>> tokens_;  // by micro-batch
-};
 
 std::string hash_parameters(const Shared& shared, std::vector<std::unique_ptr<Backend>>& backends) {
   Sha256 digest;
@@ -223,6 +65,13 @@ Seconds median(std::vector<Seconds> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+// The moment the last thread arrived at a barrier, taken by that thread before any is released: when a step begins and
+// ends, whichever thread the machine lets run first.
+struct Stamp {
+  std::int64_t* at_ns;
+  void operator()() noexcept { *at_ns = now_ns(); }
+};
+
 class Run {
  public:
   Run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends)
@@ -243,11 +92,13 @@ class Run {
     std::vector<Arena*> arenas;
     for (auto& arena : arenas_) arenas.push_back(arena.get());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
+    gate_ = std::make_unique<GradientGate>(program_, spin_);
+    context_ = std::make_unique<StepContext>(StepContext{program_, mail_, *transport_, *gate_, now_ns, clock_});
   }
 
   RunResult execute() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape.ranks);
-    barrier_ = std::make_unique<std::barrier<>>(ranks + 1);
+    barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     std::vector<std::thread> workers;
     for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
       workers.emplace_back([this, rank] { work(rank); });
@@ -264,6 +115,7 @@ class Run {
     if (!measured.empty()) result_.step_time = median(measured);
     if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
     for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
+    for (const auto& backend : backends_) result_.scratch.push_back(Bytes(backend->scratch_bytes()));
     result_.trace.origin = TraceOrigin::measured;
     result_.trace.ranks = program_.shape.ranks;
     return std::move(result_);
@@ -292,18 +144,7 @@ class Run {
     }
     batches_ =
         std::make_unique<Batches>(options_.data, embedding->vocabulary, loaded_.plan.seq_length, loaded_.plan.seed);
-    const auto stages = at(program_.shape.total_stages());
     shared_ = std::make_unique<Shared>(loaded_, program_, *batches_);
-    shared_->stages.resize(stages);
-    shared_->losses.resize(at(program_.shape.units()));
-    shared_->gradients_done = std::make_unique<std::atomic<std::uint32_t>[]>(stages);
-    shared_->last_gradient.assign(stages, -1);
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      const Action& action = program_.operations[i].action;
-      if (action.kind == ActionKind::B || action.kind == ActionKind::W) {
-        shared_->last_gradient[at(action.stage.value)] = static_cast<OperationId>(i);
-      }
-    }
   }
 
   [[nodiscard]] std::unique_ptr<RankWork> prepare(std::int32_t rank) {
@@ -322,7 +163,7 @@ class Run {
     for (const Stage stage : stages) {
       shared_->stages[at(stage.value)] = std::make_unique<StageWorker>(loaded_, stage, backend, *arenas_[at(rank)]);
     }
-    return std::make_unique<Trainer>(*shared_, backend, clock_, spin_);
+    return std::make_unique<Trainer>(*shared_, backend);
   }
 
   void work(std::int32_t rank) {
@@ -341,7 +182,7 @@ class Run {
       if (finished_) break;
       guarded([&] { own->begin_step(static_cast<std::uint32_t>(step_)); });
       barrier_->arrive_and_wait();  // data is ready: the clock starts
-      guarded([&] { interpret(program_, mail_, Rank{rank}, *own, *transport_, now_ns, clock_); });
+      guarded([&] { interpret(*context_, Rank{rank}, *own, static_cast<std::uint32_t>(step_)); });
       barrier_->arrive_and_wait();  // the step ends
     }
     if (scratch) arenas_[at(rank)]->release(scratch);
@@ -352,9 +193,9 @@ class Run {
     transport_->begin_step(clock_);
     barrier_->arrive_and_wait();
     barrier_->arrive_and_wait();
-    const std::int64_t start = now_ns();
+    const std::int64_t start = arrived_ns_;
     barrier_->arrive_and_wait();
-    const std::int64_t end = now_ns();
+    const std::int64_t end = arrived_ns_;
     if (failure_) return;
     StepResult result{0, Seconds(Nanoseconds(end - start))};
     if (shared_) {
@@ -381,13 +222,7 @@ class Run {
       if (!failure_) failure_ = std::current_exception();
       failed_.store(true);
       transport_->stop();
-      if (shared_) {
-        shared_->stopped.store(true);
-        for (std::int32_t s = 0; s < program_.shape.total_stages(); ++s) {
-          shared_->gradients_done[at(s)].store(~0U);
-          shared_->gradients_done[at(s)].notify_all();
-        }
-      }
+      gate_->stop();
     }
   }
 
@@ -402,7 +237,10 @@ class Run {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<Shared> shared_;  // null for timed waits
   std::unique_ptr<ThreadTransport> transport_;
-  std::unique_ptr<std::barrier<>> barrier_;
+  std::unique_ptr<GradientGate> gate_;
+  std::unique_ptr<StepContext> context_;
+  std::unique_ptr<std::barrier<Stamp>> barrier_;
+  std::int64_t arrived_ns_ = 0;  // at the latest barrier
   int step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;

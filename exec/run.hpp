@@ -36,6 +36,7 @@ struct RunResult {
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic
   std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic
+  std::vector<Bytes> scratch;      // per rank: library scratch memory in that peak
   bool oversubscribed = false;     // more ranks than cores: never compared
   Trace trace;                     // measured steps
 };

@@ -1,0 +1,58 @@
+// What a rank does with an action: train its stages, or wait for a given time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/batches.hpp"
+#include "exec/interpreter.hpp"
+#include "exec/stage.hpp"
+
+namespace weir {
+
+// Timed waits, no training.
+class Waiter : public RankWork {
+ public:
+  explicit Waiter(const std::vector<std::int64_t>& durations_ns) : durations_(durations_ns) {}
+  void begin_step(std::uint32_t) override {}
+  Tensor act(OperationId id, const Action&, Tensor) override;
+
+ private:
+  const std::vector<std::int64_t>& durations_;  // by operation
+};
+
+// Everything the ranks of one training run share.
+struct Shared {
+  Shared(const LoadedPlan& plan, const Program& lowered, const Batches& data)
+      : loaded(plan),
+        program(lowered),
+        batches(data),
+        stages(static_cast<std::size_t>(lowered.shape.total_stages())),
+        losses(static_cast<std::size_t>(lowered.shape.units())) {}
+  const LoadedPlan& loaded;
+  const Program& program;
+  const Batches& batches;
+  std::vector<std::unique_ptr<StageWorker>> stages;  // by global stage
+  std::vector<double> losses;                        // by micro-batch
+};
+
+class Trainer : public RankWork {
+ public:
+  Trainer(Shared& shared, Backend& backend);
+  void begin_step(std::uint32_t step) override;  // draws the step's tokens
+  Tensor act(OperationId id, const Action& action, Tensor incoming) override;
+
+ private:
+  [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
+  void update(Stage stage);
+  [[nodiscard]] std::vector<Tensor> copies_of(const Parameter& parameter, Stage stage) const;
+
+  Shared& shared_;
+  Backend& backend_;
+  std::uint32_t step_ = 0;
+  std::vector<std::vector<std::int32_t>> tokens_;  // by micro-batch
+};
+
+}  // namespace weir

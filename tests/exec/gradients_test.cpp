@@ -1,0 +1,196 @@
+// Gradients of the CPU kernels against central differences of the double-precision reference.
+//
+// The difference quotient (L(w + e) - L(w - e)) / 2e with e = 1e-5 has an error of about e^2 L''' / 6 + 1e-16 L / e <
+// 1e-9 here, so what remains is fp32 in the kernels: sums of some hundred products of order 1 carry an error of about
+// sqrt(100) * 6e-8, and a chain of ten such steps 1e-5; 2e-4 of the largest gradient leaves room for cancellation.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <random>
+
+#include "exec/batches.hpp"
+#include "exec/stage.hpp"
+#include "tests/exec/reference.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+using reference::Batch;
+using reference::Matrix;
+
+constexpr double kTolerance = 2e-4;
+constexpr double kStep = 1e-5;
+
+Matrix doubles(const Tensor& tensor, std::int64_t elements) { return {tensor.floats(), tensor.floats() + elements}; }
+
+void expect_close(const Matrix& expected, const Matrix& got, const std::string& what) {
+  ASSERT_EQ(expected.size(), got.size());
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  ASSERT_GT(largest, 0) << what;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(expected[i], got[i], kTolerance * largest) << what << "[" << i << "]";
+  }
+}
+
+template <class Loss>
+Matrix differences(Matrix& at, Loss loss) {
+  Matrix gradient(at.size());
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const double before = at[i];
+    at[i] = before + kStep;
+    const double up = loss();
+    at[i] = before - kStep;
+    const double down = loss();
+    at[i] = before;
+    gradient[i] = (up - down) / (2 * kStep);
+  }
+  return gradient;
+}
+
+// A device pins the thread that prepares it; here that is the test's own, which gets its cores back.
+class KeepCores {
+ public:
+  KeepCores() { sched_getaffinity(0, sizeof(set_), &set_); }
+  KeepCores(const KeepCores&) = delete;
+  KeepCores& operator=(const KeepCores&) = delete;
+  ~KeepCores() { sched_setaffinity(0, sizeof(set_), &set_); }
+
+ private:
+  cpu_set_t set_{};
+};
+
+// A stage on a CPU device with random parameters (not the initial ones, whose biases are zero and gains one).
+class StageOnCpu {
+ public:
+  StageOnCpu(const LoadedPlan& loaded, Stage stage)
+      : backend_(make_cpu_backend({})),
+        arena_(*backend_),
+        loaded_(loaded),
+        range_(layers_of_stage(loaded.plan, static_cast<int>(loaded.model.layers.size()), stage)) {
+    const std::span layers(loaded.model.layers.data() + range_.first,
+                           static_cast<std::size_t>(range_.last - range_.first));
+    backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
+    Tensor scratch = arena_.allocate(backend_->scratch_bytes());
+    backend_->use_scratch(scratch);
+    worker_ = std::make_unique<StageWorker>(loaded, stage, *backend_, arena_);
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal(0, 0.3F);
+    for (Parameter& parameter : worker_->parameters()) {
+      if (!parameter.owns_weight) continue;
+      const bool gain = parameter.description.init == ParameterTensor::Init::ones;
+      std::generate_n(parameter.weight.floats(), parameter.description.elements(),
+                      [&] { return (gain ? 1.0F : 0.0F) + normal(random); });
+    }
+  }
+  [[nodiscard]] std::vector<std::vector<Matrix>> weights() {  // by layer
+    std::vector<std::vector<Matrix>> all(static_cast<std::size_t>(range_.last - range_.first));
+    for (const Parameter& p : worker_->parameters()) {
+      all[static_cast<std::size_t>(p.layer - range_.first)].push_back(doubles(p.weight, p.description.elements()));
+    }
+    return all;
+  }
+  Tensor filled(const Matrix& values) {
+    Tensor tensor = arena_.allocate(static_cast<std::int64_t>(values.size()) * 4);
+    std::copy(values.begin(), values.end(), tensor.floats());
+    return tensor;
+  }
+  StageWorker& worker() { return *worker_; }
+
+ private:
+  KeepCores cores_;
+  std::unique_ptr<Backend> backend_;
+  Arena arena_;
+  const LoadedPlan& loaded_;
+  LayerRange range_;
+  std::unique_ptr<StageWorker> worker_;
+};
+
+struct Setting {
+  TinyModel model{false, 0.0, 12, 1};
+  LoadedPlan loaded;
+  std::vector<std::int32_t> tokens;
+  Batch batch;
+  Setting(std::vector<int> boundaries) : loaded(model.load(model.plan(std::move(boundaries), 1))) {
+    tokens.resize(2 * 9);
+    const Batches data({}, 12, 8, 9);
+    for (std::uint32_t sample = 0; sample < 2; ++sample) data.sample(0, sample, &tokens[sample * 9]);
+    batch = {2, 8, tokens.data()};
+  }
+  [[nodiscard]] Pass pass(double* loss = nullptr) const { return {0, 0, tokens.data(), loss}; }
+};
+
+// Each layer as a stage of its own: L = sum(output * r) for a random r (a head: its loss). I and W run apart, twice, so
+// that accumulation over micro-batches is seen as well: W's gradients must then be doubled.
+TEST(Gradients, EachLayersInputAndWeightGradients) {
+  Setting setting({1, 2, 3});
+  std::mt19937 random(6);
+  std::normal_distribution<double> normal;
+  for (int index = 0; index < 4; ++index) {
+    StageOnCpu stage(setting.loaded, Stage{index});
+    const Layer& layer = setting.loaded.model.layers[static_cast<std::size_t>(index)];
+    const std::string name = kind_name(layer);
+    const bool first = index == 0, head = index == 3;
+    Matrix x(first ? 0 : 2 * 8 * 16), r(head ? 1 : 2 * 8 * 16, 1.0);
+    for (double& value : x) value = static_cast<float>(normal(random));
+    if (!head) {
+      for (double& value : r) value = static_cast<float>(normal(random));
+    }
+    double loss = 0;
+    Matrix input_gradient;
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      const Tensor output = stage.worker().forward(setting.pass(&loss), first ? Tensor{} : stage.filled(x),
+                                                   StageWorker::Keep::everything);
+      static_cast<void>(output);
+      const Tensor gradient = stage.worker().backward_input(setting.pass(), head ? Tensor{} : stage.filled(r));
+      if (!first) input_gradient = doubles(gradient, static_cast<std::int64_t>(x.size()));
+      stage.worker().backward_weight(setting.pass());
+    }
+    auto weights = stage.weights()[0];
+    const auto objective = [&] {
+      const Matrix y = reference::forward(layer, weights, x, setting.batch);
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * r[i];
+      return sum;
+    };
+    if (head) {
+      EXPECT_NEAR(loss, objective(), 1e-5);
+    }
+    if (!first) expect_close(differences(x, objective), input_gradient, name + " input");
+    for (std::size_t p = 0; p < weights.size(); ++p) {
+      const Parameter& parameter = stage.worker().parameters()[p];
+      Matrix got = doubles(parameter.gradient, parameter.description.elements());
+      for (double& value : got) value /= 2;
+      expect_close(differences(weights[p], objective), got, name + " " + parameter.description.name);
+    }
+  }
+}
+
+// The whole model: loss and every gradient of embedding, block, norm and head together.
+TEST(Gradients, TheWholeModelsLossAndGradients) {
+  Setting setting({});
+  StageOnCpu stage(setting.loaded, Stage{0});
+  double loss = 0;
+  static_cast<void>(stage.worker().forward(setting.pass(&loss), {}, StageWorker::Keep::everything));
+  static_cast<void>(stage.worker().backward(setting.pass(), {}));
+  auto weights = stage.weights();
+  const auto objective = [&] {
+    Matrix x;
+    for (std::size_t l = 0; l < weights.size(); ++l) {
+      x = reference::forward(setting.loaded.model.layers[l], weights[l], x, setting.batch);
+    }
+    return x[0];
+  };
+  EXPECT_NEAR(loss, objective(), 1e-5);
+  for (const Parameter& parameter : stage.worker().parameters()) {
+    Matrix& at = weights[static_cast<std::size_t>(parameter.layer)][static_cast<std::size_t>(parameter.tensor)];
+    expect_close(differences(at, objective), doubles(parameter.gradient, parameter.description.elements()),
+                 "layer " + std::to_string(parameter.layer) + " " + parameter.description.name);
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,55 @@
+// A GPT-2 small enough to train in milliseconds, as plans in a temporary folder.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "exec/cpu/cpu_backend.hpp"
+#include "exec/run.hpp"
+#include "plan/plan.hpp"
+#include "plan/sha256.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+
+inline Backends cpu_only() { return {{BackendKind::cpu, make_cpu_backend}}; }
+
+class TinyModel {
+ public:
+  explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3)
+      : folder_(std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()))) {
+    const std::string rate = std::to_string(dropout);
+    text_ = R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":)" + std::to_string(blocks) + R"(,"vocab_size":)" +
+            std::to_string(vocabulary) + R"(,"n_positions":8,"initializer_range":0.2,"tie_word_embeddings":)" +
+            (tied ? "true" : "false") + R"(,"embd_pdrop":)" + rate + R"(,"attn_pdrop":)" + rate + R"(,"resid_pdrop":)" +
+            rate + "}";
+    write_file_atomically(folder_ / "config.json", text_);
+  }
+  TinyModel(const TinyModel&) = delete;
+  TinyModel& operator=(const TinyModel&) = delete;
+  ~TinyModel() { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] Plan plan(std::vector<int> boundaries, int microbatches, const std::string& schedule = "1f1b") const {
+    Plan plan;
+    plan.model_path = "config.json";
+    plan.model_sha256 = sha256_hex(text_);
+    plan.seq_length = 8;
+    plan.pp = static_cast<int>(boundaries.size()) + 1;
+    plan.boundaries = std::move(boundaries);
+    plan.microbatches = microbatches;
+    plan.micro_batch_size = 2;
+    plan.schedule = schedule;
+    return plan;
+  }
+  [[nodiscard]] LoadedPlan load(const Plan& plan) const { return resolve(plan, folder_); }
+
+ private:
+  std::filesystem::path folder_;
+  std::string text_;
+};
+
+}  // namespace weir

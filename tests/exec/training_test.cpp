@@ -1,0 +1,231 @@
+// Training as GPipe promises it: the same parameters to the last bit whatever the pipeline, and a loss that falls.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "costmodel/memory.hpp"
+#include "costmodel/replay.hpp"
+#include "plan/error.hpp"
+#include "sim/engine/event_engine.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+std::string hash_after(const TinyModel& model, const Plan& plan, int steps = 3) {
+  RunOptions options;
+  options.steps = steps;
+  options.warmup_steps = 0;
+  return run(model.load(plan), options, cpu_only()).parameters_sha256;
+}
+
+Recompute recompute(const char* mode) {
+  Recompute r;
+  if (mode != std::string("never")) r.mode = RecomputeMode::full;
+  r.except_last = mode == std::string("except-last");
+  return r;
+}
+
+// K in 1..4, several partitions each, both schedules, all three modes; dropout on, head tied; M = 4.
+TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
+  const TinyModel model;
+  const std::string expected = hash_after(model, model.plan({}, 4, "gpipe"));
+  int compared = 0;
+  for (const std::vector<int>& boundaries :
+       std::vector<std::vector<int>>{{}, {1}, {3}, {5}, {1, 3}, {2, 5}, {1, 2, 4}, {2, 3, 5}}) {
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const char* mode : {"never", "always", "except-last"}) {
+        Plan plan = model.plan(boundaries, 4, schedule);
+        plan.recompute = recompute(mode);
+        EXPECT_EQ(hash_after(model, plan), expected) << "K" << plan.pp << " " << schedule << " " << mode;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 48);
+}
+
+// The hash sees what it should: another seed, another M, one more step give other parameters.
+TEST(Training, OtherRunsGiveOtherParameters) {
+  const TinyModel model;
+  const Plan plan = model.plan({2}, 4);
+  const std::string base = hash_after(model, plan);
+  Plan other = plan;
+  other.seed = 2;
+  EXPECT_NE(hash_after(model, other), base);
+  EXPECT_NE(hash_after(model, plan, 4), base);
+  EXPECT_NE(hash_after(model, model.plan({2}, 2)), base);
+}
+
+TEST(Training, SgdIsBitwiseEqualToo) {
+  const TinyModel model(false);
+  Plan one = model.plan({}, 2), three = model.plan({2, 4}, 2);
+  for (Plan* plan : {&one, &three})
+    plan->optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 0.1, .momentum = 0.9};
+  EXPECT_EQ(hash_after(model, one), hash_after(model, three));
+}
+
+// Bytes of a shipped text: 40 steps bring the loss from about ln 256 = 5.55 (uniform) to below 3.5.
+TEST(Training, LearnsAShippedText) {
+  const TinyModel model(true, 0.0, 256, 2);
+  Plan plan = model.plan({2}, 4);
+  plan.micro_batch_size = 8;
+  plan.optimizer.learning_rate = 2e-2;
+  RunOptions options;
+  options.steps = 60;
+  options.warmup_steps = 0;
+  options.data = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/data/weirs.txt";
+  const RunResult result = run(model.load(plan), options, cpu_only());
+  EXPECT_GT(result.steps.front().loss, 5.0);
+  double last = 0;
+  for (std::size_t i = 50; i < 60; ++i) last += result.steps[i].loss / 10;
+  EXPECT_LT(last, 3.5);
+}
+
+// The measured peak is the forecast's for the same spans, to 1 %, whatever the plan.
+TEST(Memory, PredictedPeakIsTheArenas) {
+  const TinyModel model;
+  for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      for (const char* mode : {"never", "always", "except-last"}) {
+        Plan plan = model.plan(boundaries, 6, schedule);
+        plan.recompute = recompute(mode);
+        const LoadedPlan loaded = model.load(plan);
+        const RunResult result = run(loaded, {}, cpu_only());
+        const Program program = lower(loaded);
+        const std::span<const Span> spans(result.trace.spans.data(), program.operations.size());
+        const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
+        for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+          const auto measured = static_cast<double>(result.peak_memory[rank].count());
+          const auto predicted = static_cast<double>(peaks[rank].peak.count());
+          // The tiny model's messages are large beside its weights: one slot more or less is allowed for timing.
+          EXPECT_NEAR(predicted, measured, 0.01 * measured + 1024)
+              << "K" << plan.pp << " " << schedule << " " << mode << " rank " << rank;
+          std::int64_t parts = 0;
+          for (const Bytes part : peaks[rank].at_peak) parts += part.count();
+          EXPECT_EQ(parts, peaks[rank].peak.count());
+        }
+      }
+    }
+  }
+}
+
+// Durations and gaps as measured give the measured makespan exactly; without the gaps, within 1 % in the median.
+TEST(Replay, GivesTheMeasuredStepAgain) {
+  const TinyModel model(true, 0.1, 256, 4);
+  std::vector<double> errors;
+  for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {4}}) {
+    for (const char* schedule : {"gpipe", "1f1b"}) {
+      Plan plan = model.plan(boundaries, 6, schedule);
+      plan.micro_batch_size = 64;  // long enough that gaps are small beside it
+      const LoadedPlan loaded = model.load(plan);
+      RunOptions options;
+      options.steps = 5;
+      const RunResult result = run(loaded, options, cpu_only());
+      const Program program = lower(loaded);
+      for (std::int32_t step = 0; step < options.steps; ++step) {
+        std::int64_t last = 0;
+        for (const Span& span : result.trace.spans) {
+          if (span.step == step) last = std::max(last, span.end.count());
+        }
+        const double measured =
+            static_cast<double>(last - result.trace.steps[static_cast<std::size_t>(step)].start.count());
+        const auto replay = [&](ReplayGaps gaps) {
+          const auto timing = simulate(program, replay_costs(program, result.trace, step, gaps));
+          return static_cast<double>(std::get<Timing>(timing).makespan.count());
+        };
+        EXPECT_EQ(replay(ReplayGaps::keep), measured) << "K" << plan.pp << " " << schedule;
+        errors.push_back(std::abs(replay(ReplayGaps::drop) / measured - 1));
+      }
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LT(errors[errors.size() / 2], 0.01);
+}
+
+// Seeded random plans: all finish. K to 4 trained (more ranks than cores, too), K to 32 as timed waits.
+TEST(Progress, RandomPlansNeverDeadlock) {
+  const TinyModel model(true, 0.1, 32, 3);
+  std::mt19937 random(3);
+  const auto pick = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int trial = 0; trial < 25; ++trial) {
+    SCOPED_TRACE("seed 3, trial " + std::to_string(trial));
+    std::vector<int> boundaries;
+    for (int layer = 1; layer < 6 && boundaries.size() < 3; ++layer) {
+      if (pick(0, 1) == 1) boundaries.push_back(layer);
+    }
+    Plan plan = model.plan(boundaries, pick(1, 64), pick(0, 1) == 0 ? "gpipe" : "1f1b");
+    plan.slots = pick(1, 4);
+    plan.micro_batch_size = 1;
+    plan.recompute = recompute(trial % 2 == 0 ? "never" : "always");
+    RunOptions options;
+    options.steps = 1;
+    EXPECT_EQ(run(model.load(plan), options, cpu_only()).steps.size(), 2U);
+  }
+}
+
+TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
+  const TinyModel model(true, 0.0, 32, 40);
+  std::mt19937 random(4);
+  const auto pick = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int trial = 0; trial < 12; ++trial) {
+    SCOPED_TRACE("seed 4, trial " + std::to_string(trial));
+    const int k = pick(1, 32);
+    std::vector<int> boundaries;
+    for (int s = 1; s < k; ++s) boundaries.push_back(s);
+    Plan plan = model.plan(boundaries, pick(1, 64), pick(0, 1) == 0 ? "gpipe" : "1f1b");
+    plan.slots = pick(1, 4);
+    const LoadedPlan loaded = model.load(plan);
+    const Program program = lower(loaded);
+    RunOptions options;
+    options.backend = BackendKind::synthetic;
+    options.steps = 1;
+    options.warmup_steps = 0;
+    options.synthetic_duration_ns.assign(program.operations.size(), 1000);
+    const RunResult result = run(loaded, options, {});
+    for (const Lane& lane : program.lanes) {
+      for (OperationId id = lane.first + 1; id < lane.last; ++id) {
+        ASSERT_GE(result.trace.spans[static_cast<std::size_t>(id)].start,
+                  result.trace.spans[static_cast<std::size_t>(id) - 1].end);
+      }
+      for (OperationId id = lane.first; id < lane.last; ++id) {
+        for (const Dependency& before : program.predecessors(id)) {
+          const Span& earlier = result.trace.spans[static_cast<std::size_t>(before.before)];
+          const Span& later = result.trace.spans[static_cast<std::size_t>(id)];
+          ASSERT_GE(lane.kind == LaneKind::receive ? later.end : later.start, earlier.end);
+        }
+      }
+    }
+  }
+}
+
+TEST(Run, SaysWhatItCannotDo) {
+  const TinyModel model;
+  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({}, 1)), {}, {})), MissingComponent);
+  Plan half = model.plan({}, 1);
+  half.dtype = Dtype::bf16;
+  EXPECT_THROW(static_cast<void>(run(model.load(half), {}, cpu_only())), UsageError);
+  RunOptions no_data;
+  no_data.data = "/nonexistent/text";
+  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({}, 1)), no_data, cpu_only())), InputError);
+}
+
+// A device that fails in the middle of a step stops all ranks and the error comes out.
+TEST(Run, OneFailingRankStopsAll) {
+  const TinyModel model;
+  class Failing : public BlockSource {
+    void* allocate(std::int64_t) override { throw std::bad_alloc(); }
+    void release(void*, std::int64_t) noexcept override {}
+  };
+  const Backends backends{{BackendKind::cpu, [](const BackendRequest& request) -> std::unique_ptr<Backend> {
+                             if (request.rank == 1) throw MissingComponent("no such device");
+                             return make_cpu_backend(request);
+                           }}};
+  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({3}, 4)), {}, backends)), MissingComponent);
+}
+
+}  // namespace
+}  // namespace weir
