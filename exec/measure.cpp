@@ -1,3 +1,6 @@
+// In a pipeline a layer finds the cache full of other layers' weights and activations, and only its input fresh. So
+// before each timed pass the bench writes over more memory than a core's own cache holds, and then its input.
+//
 // Each device works through the same list of (layer, micro-batch size) in step with the others. A repetition runs F,
 // then I, then W, then F and the whole B, as the executor would. What the clock does not see: the first touch of fresh
 // memory (warm-up takes it), and how a neighbour's different kind of action slows this one (calibration learns that).
@@ -23,6 +26,8 @@ namespace weir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -62,17 +67,16 @@ class LayerBench {
   void repeat(Times& times) {
     const Pass pass{0, 0, tokens_.data(), &loss_};
     Tensor output, gradient;
-    times.f.push_back(
-        timed([&] { output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything); }));
+    times.f.push_back(timed_pass(
+        input_bytes_, [&](Tensor input) { output = worker_->forward(pass, input, StageWorker::Keep::everything); }));
     arena_.release(output);
-    gradient = filled(output_bytes_);
-    times.i.push_back(timed([&] { gradient = worker_->backward_input(pass, gradient); }));
+    const auto backward_input = [&](Tensor given) { gradient = worker_->backward_input(pass, given); };
+    times.i.push_back(timed_pass(output_bytes_, backward_input));
     arena_.release(gradient);
-    times.w.push_back(timed([&] { worker_->backward_weight(pass); }));
+    times.w.push_back(timed_pass(0, [&](Tensor) { worker_->backward_weight(pass); }));
     output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything);
     arena_.release(output);
-    gradient = filled(output_bytes_);
-    times.b.push_back(timed([&] { gradient = worker_->backward(pass, gradient); }));
+    times.b.push_back(timed_pass(output_bytes_, [&](Tensor given) { gradient = worker_->backward(pass, given); }));
     arena_.release(gradient);
     times.optimizer.push_back(
         timed([&] { worker_->update(++step_, [](const Parameter& p) { return std::vector<Tensor>{p.gradient}; }); }));
@@ -85,6 +89,12 @@ class LayerBench {
     plan.boundaries.clear();
     for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
     return {plan, model, {}};
+  }
+  template <class Work>
+  double timed_pass(std::int64_t given_bytes, Work&& work) {
+    for (std::size_t i = 0; i < evicted_.size(); i += 16) evicted_[i] += 1.0F;
+    const Tensor given = filled(given_bytes);
+    return timed([&] { work(given); });
   }
   template <class Work>
   double timed(Work&& work) {
@@ -110,6 +120,7 @@ class LayerBench {
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
   std::vector<std::int32_t> tokens_;
+  std::vector<float> evicted_ = std::vector<float>(kEvictedBytes / sizeof(float));
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
   double loss_ = 0;
 };

@@ -1,0 +1,156 @@
+// Formulas on worked numbers, costs there and back, the conformal interval, and a fit that finds what was put in.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/costs.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "costmodel/calibrate.hpp"
+#include "costmodel/layer_math.hpp"
+#include "plan/error.hpp"
+#include "plan/schedules/schedules.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+Layer block() { return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32}, ""}; }
+
+// s = 4, h = 8, f = 32: projections 4 * (2*8*24 + 2*8*8) = 2048, scores and mix 4 * 16 * 8 = 512,
+// MLP 4 * 2 * 2 * 8 * 32 = 4096; together 6656.
+TEST(LayerMath, ABlocksFlops) { EXPECT_EQ(forward_flops(block(), 4).count(), 6656); }
+
+// 2 * 4 tokens * 8 * 100 classes.
+TEST(LayerMath, AHeadsFlops) {
+  EXPECT_EQ(forward_flops({"h", HeadShape{.vocabulary = 100, .hidden = 8}, ""}, 4).count(), 6400);
+}
+
+Costs costs_of(const Layer& layer, std::int64_t tokens) {
+  Costs costs;
+  costs.basis = Basis::measured;
+  LayerCost cost;
+  cost.key = layer_key(layer, tokens, Dtype::fp32);
+  cost.by_batch[1] = {Seconds(1e-3), Seconds(1e-3), Seconds(1e-3), Seconds(2e-3), 0, Bytes(64)};
+  cost.by_batch[4] = {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3), 0, Bytes(128)};
+  cost.optimizer = Seconds(1e-4);
+  costs.layers.push_back(cost);
+  costs.link = {Seconds(2e-6), BytesPerSecond(1e9)};
+  return costs;
+}
+
+LoadedPlan two_blocks(int k, int batch) {
+  LoadedPlan loaded;
+  loaded.model.layers = {block(), block()};
+  loaded.model.family = "layers";
+  loaded.plan.seq_length = 4;
+  loaded.plan.pp = k;
+  loaded.plan.microbatches = 4;
+  loaded.plan.micro_batch_size = batch;
+  if (k == 2) loaded.plan.boundaries = {1};
+  loaded.schedule = std::get<Schedule>(make_schedule("1f1b", {k, 1, 4}));
+  return loaded;
+}
+
+// Size 2 lies a third of the way from 1 to 4: F = 1 + (2.5 - 1)/3 = 1.5 ms a layer. A message of 2 * 4 * 8 * 4 = 256
+// bytes occupies 256 ns at 1 GB/s.
+TEST(CostTable, InterpolatesBetweenMeasuredSizes) {
+  const auto result = cost_table(two_blocks(2, 2), costs_of(block(), 4), {});
+  EXPECT_TRUE(result.inside_range);
+  EXPECT_EQ(result.table.stages[0].f, Nanoseconds(1'500'000));
+  EXPECT_EQ(result.table.stages[0].optimizer, Nanoseconds(100'000));
+  EXPECT_EQ(result.table.forward_messages[0].occupancy, Nanoseconds(256));
+  EXPECT_EQ(result.table.forward_messages[0].latency, Nanoseconds(2000));
+  EXPECT_EQ(result.scratch[0], Bytes(128));
+}
+
+// Size 8 is outside: along the last pair, 2.5 + (8 - 4) * 0.5 = 4.5 ms, and said so.
+TEST(CostTable, FlagsWhatItExtrapolates) {
+  const auto result = cost_table(two_blocks(1, 8), costs_of(block(), 4), {});
+  EXPECT_FALSE(result.inside_range);
+  EXPECT_EQ(result.table.stages[0].f, Nanoseconds(9'000'000));
+  ASSERT_EQ(result.warnings.size(), 1U);
+  EXPECT_THAT(result.warnings[0], HasSubstr("micro-batch size 8 is extrapolated"));
+}
+
+TEST(CostTable, UnknownLayersAreNamed) {
+  try {
+    static_cast<void>(cost_table(two_blocks(1, 1), costs_of(block(), 5), {}));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nothing is known of layer b"));
+  }
+}
+
+TEST(CostsFile, ComesBackTheSameAndIsStrict) {
+  const auto folder = std::filesystem::temp_directory_path() / ("weir-costs-" + std::to_string(::getpid()));
+  Costs costs = costs_of(block(), 4);
+  costs.interval = IntervalModel{0.9, -0.1, 0.1, 20};
+  costs.correction.f = 1.25;
+  save_costs(costs, folder / "a.json");
+  save_costs(load_costs(folder / "a.json"), folder / "b.json");
+  const std::string bytes = read_text_file(folder / "a.json");
+  EXPECT_EQ(read_text_file(folder / "b.json"), bytes);
+  std::string wrong = bytes;
+  wrong.replace(wrong.find("\"spread\""), 8, "\"sprout\"");
+  write_file_atomically(folder / "c.json", wrong);
+  try {
+    static_cast<void>(load_costs(folder / "c.json"));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("c.json: layers[0].times[0].spread: is missing"));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// n = 9 at 90 %: the 9th smallest of |r| = 0.01 ... 0.09, so 0.09; eight plans cannot promise it.
+TEST(Interval, SplitConformalNeedsNinePlans) {
+  std::vector<double> ratios;
+  for (int i = 1; i <= 8; ++i) ratios.push_back((i % 2 == 0 ? 1 : -1) * 0.01 * i);
+  EXPECT_FALSE(conformal_interval(ratios, 0.9));
+  ratios.push_back(-0.09);
+  const auto interval = conformal_interval(ratios, 0.9);
+  ASSERT_TRUE(interval);
+  EXPECT_DOUBLE_EQ(interval->log_high, 0.09);
+  EXPECT_DOUBLE_EQ(interval->log_low, -0.09);
+  EXPECT_EQ(interval->calibration_plans, 9);
+}
+
+// A trace whose F takes 1.2 and B 0.9 times the profile, one step of three disturbed: the fit gives 1.2 and 0.9.
+TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
+  const LoadedPlan loaded = two_blocks(2, 1);
+  const Costs base = costs_of(block(), 4);
+  const Program program = lower(loaded);
+  const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
+  Trace trace;
+  trace.origin = TraceOrigin::measured;
+  trace.ranks = 2;
+  for (std::int32_t step = 0; step < 3; ++step) {
+    trace.steps.push_back({Nanoseconds(0), Nanoseconds(50'000'000)});
+    for (std::size_t i = 0; i < program.operations.size(); ++i) {
+      const auto id = static_cast<OperationId>(i);
+      const Lane& lane = program.lane_of(id);
+      const ActionKind kind = program.operations[i].action.kind;
+      double scale = kind == ActionKind::F ? 1.2 : kind == ActionKind::B ? 0.9 : 1.0;
+      if (step == 1) scale *= 3;
+      const std::int64_t start = (id - lane.first) * 1'000'000;
+      trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, lane.rank, step,
+                             Nanoseconds(start),
+                             Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[i])))});
+    }
+  }
+  const CalibrationRun run{&loaded, &trace};
+  const Calibration fit = calibrate(base, std::span(&run, 1), {});
+  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-6);
+  EXPECT_NEAR(fit.costs.correction.b, 0.9, 1e-6);
+  EXPECT_NEAR(fit.costs.correction.r, 1.2, 1e-6);  // not seen: F's
+  EXPECT_EQ(fit.costs.basis, Basis::calibrated);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,183 @@
+// The command as users meet it: exit codes, one line of complaint, the same bytes twice, and a whole loop on a tiny
+// model. SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+struct Result {
+  int code;
+  std::string out;  // stdout, then stderr
+};
+
+class Command : public testing::Test {
+ protected:
+  Command() : folder_(std::filesystem::temp_directory_path() / ("weir-command-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,"n_positions":8})");
+  }
+  ~Command() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  std::string read(const std::string& name) {
+    std::ifstream in(folder_ / name);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  Result weir(const std::string& arguments) {
+    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
+    FILE* pipe = ::popen(line.c_str(), "r");
+    std::string out;
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+    const int status = ::pclose(pipe);
+    return {WEXITSTATUS(status), out};
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(Command, ExitCodesTellWhatKindOfTrouble) {
+  EXPECT_EQ(weir("doctor").code, 0);
+  EXPECT_EQ(weir("").code, 2);
+  EXPECT_EQ(weir("model").code, 2);
+  EXPECT_EQ(weir("model none.json").code, 3);
+  EXPECT_EQ(weir("plan tiny.json -K 7").code, 3);
+  EXPECT_EQ(weir("plan tiny.json -M 4 -b 3 --global-batch-size 8").code, 2);
+  EXPECT_EQ(weir("sweep tiny.json -K 2 -M 4 --memory-limit '1 KiB'").code, 4);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  EXPECT_EQ(weir("run plan.json --backend cuda").code, 5);
+  EXPECT_EQ(weir("run plan.json --backend abacus").code, 2);
+  EXPECT_EQ(weir("simulate plan.json --memory-limit 80").code, 2);
+}
+
+TEST_F(Command, ContradictionsNameAllThree) {
+  EXPECT_THAT(weir("plan tiny.json -M 4 -b 3 --global-batch-size 8").out,
+              HasSubstr("--global-batch-size 8 contradicts --micro-batch-size 3 times --microbatches 4"));
+}
+
+TEST_F(Command, ABadPlanLeavesEarlierOutputsUntouched) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  ASSERT_EQ(weir("simulate plan.json -o out").code, 0);
+  const std::string before = read("out/forecast.json");
+  std::string plan = read("plan.json");
+  plan.replace(plan.find("\"slots\": 2"), 10, "\"slots\": -2");
+  write("plan.json", plan);
+  const Result result = weir("simulate plan.json -o out");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_EQ(result.out, "weir: plan.json: slots: expected an integer from 0 to 1048576\n");
+  EXPECT_EQ(read("out/forecast.json"), before);
+}
+
+TEST_F(Command, TheSameCommandGivesTheSameBytes) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute full -o plan.json").code, 0);
+  const std::string plan = read("plan.json");
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute full -o plan.json").code, 0);
+  EXPECT_EQ(read("plan.json"), plan);
+  EXPECT_EQ(weir("simulate plan.json --json").out, weir("simulate plan.json --json").out);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_EQ(weir(std::string("schedule 1f1b -K 4 -M 6 --svg ") + name + ".svg").code, 0);
+    ASSERT_EQ(weir(std::string("schedule 1f1b -K 4 -M 6 --pdf ") + name + ".pdf").code, 0);
+  }
+  EXPECT_EQ(read("a.svg"), read("b.svg"));
+  EXPECT_EQ(read("a.pdf"), read("b.pdf"));
+  EXPECT_EQ(read("a.csv"), read("b.csv"));
+}
+
+// The search gives the same with one thread and with two, except for how long it took.
+TEST_F(Command, SweepsDoNotDependOnThreads) {
+  const auto sweep = [this](const char* threads) {
+    Json json = Json::parse(
+        weir(std::string(
+                 "--json sweep tiny.json -K 1..5 --global-batch-size 8 --recompute none,full,except-last --threads ") +
+             threads)
+            .out);
+    json.erase("seconds");
+    return json;
+  };
+  const Json one = sweep("1");
+  EXPECT_EQ(one, sweep("2"));
+  EXPECT_EQ(one["schema"], "weir.sweep/1");
+  EXPECT_GT(one["feasible"].get<int>(), 50);
+  double before = 0;
+  for (const Json& plan : one["plans"]) {  // best first, never below its bound
+    EXPECT_GE(plan["forecast"]["step_time_s"].get<double>(), before);
+    EXPECT_GE(plan["gap"].get<double>(), -1e-9);
+    before = plan["forecast"]["step_time_s"].get<double>();
+  }
+}
+
+// F = 2, I = W = 1 ms, K = 4, M = 8: (M + K - 1)(F + I + W) = 44 ms, bubble 3/11; rates and memory are null.
+TEST_F(Command, UniformSchedulesAreTimedWithoutAModel) {
+  const Json json = Json::parse(weir("--json schedule 1f1b -K 4 -M 8 --uniform F=2ms,I=1ms,W=1ms,latency=0s").out);
+  EXPECT_EQ(json["schema"], "weir.forecast/1");
+  EXPECT_DOUBLE_EQ(json["step_time_s"].get<double>(), 0.044);
+  EXPECT_NEAR(json["bubble_fraction_span"].get<double>(), 3.0 / 11, 1e-12);
+  EXPECT_TRUE(json["tokens_per_s"].is_null());
+  EXPECT_TRUE(json["ranks"][0]["peak_memory_bytes"].is_null());
+}
+
+TEST_F(Command, ADeadlockIsRefusedBeforeItRuns) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 2 -o plan.json").code, 0);
+  write("crossed.csv", "0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n");
+  std::string plan = read("plan.json");
+  plan.replace(plan.find("\"1f1b\""), 6, "\"crossed.csv\"");
+  write("plan.json", plan);
+  const Result result = weir("run plan.json");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr("deadlock: 0B0 waits for the gradient of stage 1"));
+}
+
+TEST_F(Command, PredictedAndMeasuredTracesCompare) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  ASSERT_EQ(weir("simulate plan.json -o out").code, 0);
+  ASSERT_EQ(weir("run plan.json --steps 2 -o out").code, 0);
+  const Result result =
+      weir("--json compare out/predicted.json out/measured.json --svg both.svg --perfetto both.pftrace");
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_EQ(Json::parse(result.out)["schema"], "weir.comparison/1");
+  EXPECT_GT(std::filesystem::file_size(folder_ / "both.pftrace"), 100U);
+  EXPECT_EQ(weir("compare plan.json plan.json").code, 0);
+  ASSERT_EQ(weir("profile tiny.json -b 1 -o profile.json").code, 0);
+  EXPECT_EQ(weir("calibrate out/measured.json --costs profile.json -o costs.json").code, 0);
+  EXPECT_EQ(weir("calibrate out/predicted.json --costs profile.json -o costs.json").code, 3);
+  EXPECT_EQ(Json::parse(weir("--json simulate plan.json --costs costs.json").out)["basis"], "calibrated");
+}
+
+TEST_F(Command, TheWholeLoopOnATinyModel) {
+  const Result result = weir("tune tiny.json --global-batch-size 4 --rounds 1 --steps 1 --plans 2 -q -o out");
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("(baseline)"));
+  EXPECT_THAT(result.out, HasSubstr("out/report.html"));
+  for (const char* name : {"report.html", "tune.json", "sweep.json", "costs.json", "profile.json", "plan-0.json",
+                           "predicted-0.pftrace", "measured-0.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / name)) << name;
+  }
+  EXPECT_THAT(read("out/report.html"), HasSubstr("<svg"));
+  EXPECT_EQ(read("out/report.html").find("http://") == std::string::npos ||
+                read("out/report.html").find("src=\"http") == std::string::npos,
+            true);
+  EXPECT_EQ(weir("simulate out/plan-0.json --costs out/costs.json").code, 0);
+}
+
+// Timed waits show GPipe's bubble with more ranks than this machine has cores.
+TEST_F(Command, SyntheticSweepDrawsTheBubble) {
+  const Result result =
+      weir("sweep tiny.json -K 4 -M 1,4 --schedule gpipe --backend synthetic --run --steps 1 --svg bubble.svg");
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(read("bubble.svg"), HasSubstr("M = 4K"));
+  EXPECT_THAT(read("bubble.csv"), HasSubstr("measured,4,"));
+}
+
+}  // namespace
+}  // namespace weir
