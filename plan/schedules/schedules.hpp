@@ -15,7 +15,7 @@ namespace weir {
 
 struct ScheduleRequest {
   std::int32_t ranks = 1;         // K
-  std::int32_t chunks = 1;        // v: stages a rank
+  std::int32_t chunks = 1;        // v: stages a rank (seq1f1b: slices a sequence)
   std::int32_t microbatches = 1;  // M
 };
 
@@ -36,8 +36,21 @@ struct Generator {
 // The named generator's schedule. An unknown name is a reason too, and lists the known ones.
 [[nodiscard]] ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request);
 
-// One function a file.
+// Each stands with its drawing and its source in the file of its family.
 [[nodiscard]] ScheduleOrReason make_gpipe(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_1f1b(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_1f1b_eager(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_interleaved_1f1b(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_looped_bfs(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_zb_h1(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_zb_h2(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_zb_v(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_v_half(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_v_min(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_dualpipev(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_dualpipe(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_seq_1f1b(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_chimera(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_hanayo(const ScheduleRequest& request);
 
 }  // namespace weir
