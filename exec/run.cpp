@@ -133,6 +133,9 @@ class Run {
                          "a layer of which only times are known cannot be trained; use --backend synthetic");
       }
     }
+    if (program_.shape.segments > 1) {
+      throw InputError(loaded_.plan.schedule, "", "slices of sequences cannot be trained; use --backend synthetic");
+    }
     const auto* head = std::get_if<HeadShape>(&loaded_.model.layers.back().shape);
     const auto* embedding = std::get_if<EmbeddingShape>(&loaded_.model.layers.front().shape);
     if (head == nullptr || embedding == nullptr) {

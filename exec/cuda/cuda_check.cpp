@@ -30,11 +30,4 @@ void check_cublas(cublasStatus_t status, const char* expression, const char* fil
   if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
 }
 
-void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  char detail[512] = {};
-  cudnnGetLastErrorString(detail, sizeof(detail));
-  fail("cuDNN", fmt::format("{} ({})", cudnnGetErrorString(status), detail), expression, file, line);
-}
-
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Every CUDA, cuBLASLt and cuDNN call is checked: the macro throws RunFailed with expression, file and line.
+// Every CUDA and cuBLASLt call is checked: the macro throws RunFailed with expression, file and line.
 // In a destructor nothing may be thrown: CUDA_CHECK_NOEXCEPT asserts in debug builds and is otherwise silent, since a
 // failing release can only follow an error that was thrown before.
 // SPDX-License-Identifier: Apache-2.0
@@ -6,7 +6,6 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <cudnn.h>
 
 #include <cassert>
 
@@ -14,7 +13,6 @@ namespace weir {
 
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line);
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line);
-void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line);
 
 inline void check_cuda_noexcept(cudaError_t status) noexcept {
   // A process that is exiting may have unloaded the driver before the last handle is released.
@@ -26,5 +24,4 @@ inline void check_cuda_noexcept(cudaError_t status) noexcept {
 
 #define CUDA_CHECK(expression) ::weir::check_cuda((expression), #expression, __FILE__, __LINE__)
 #define CUBLAS_CHECK(expression) ::weir::check_cublas((expression), #expression, __FILE__, __LINE__)
-#define CUDNN_CHECK(expression) ::weir::check_cudnn((expression), #expression, __FILE__, __LINE__)
 #define CUDA_CHECK_NOEXCEPT(expression) ::weir::check_cuda_noexcept(expression)
