@@ -1,6 +1,6 @@
 # The CUDA language and the libraries of the CUDA executor. Included by the root, because a language must be enabled in
 # the highest folder whose targets link it. Nothing here links libcuda: a binary must start on a machine without a driver
-# and say so, and the driver functions it needs are looked up at run time.
+# and say so.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(CMAKE_CUDA_COMPILER nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
 endif()
@@ -13,16 +13,4 @@ enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no C++20 option for nvcc 13
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-find_package(CUDAToolkit 12.5 REQUIRED)  # cuGreenCtxStreamCreate is 12.5, the rest of green contexts 12.4
-
-function(weir_find_cuda_library target header library)
-  find_path(${target}_INCLUDE_DIR ${header} HINTS ${${target}_ROOT} ENV ${target}_ROOT ${CUDAToolkit_INCLUDE_DIRS}
-            PATH_SUFFIXES include REQUIRED)
-  find_library(${target}_LIBRARY NAMES ${library} HINTS ${${target}_ROOT} ENV ${target}_ROOT ${CUDAToolkit_LIBRARY_DIR}
-               PATH_SUFFIXES lib lib64 REQUIRED)
-  add_library(${target}::${target} UNKNOWN IMPORTED GLOBAL)
-  set_target_properties(${target}::${target} PROPERTIES IMPORTED_LOCATION "${${target}_LIBRARY}"
-                        INTERFACE_INCLUDE_DIRECTORIES "${${target}_INCLUDE_DIR}")
-endfunction()
-weir_find_cuda_library(NCCL nccl.h nccl)
-weir_find_cuda_library(CUDNN cudnn.h cudnn)
+find_package(CUDAToolkit 12.0 REQUIRED)

@@ -1,10 +1,10 @@
 // One thread an element for what is element-wise, one block a row for what is summed along a row. A block's sum is a
 // fixed tree over fixed strides; a sum over rows is in ascending order, in two stages.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/kernels.hpp"
-
-#include <stdexcept>
 #include <string>
+
+#include "exec/cuda/kernels.hpp"
+#include "plan/error.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -18,7 +18,7 @@ void check_launch(const char* kernel) {
   const cudaError_t status = cudaPeekAtLastError();
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
-  throw std::runtime_error(std::string("launch of ") + kernel + ": " + cudaGetErrorString(status));
+  throw RunFailed(std::string("launch of ") + kernel + ": " + cudaGetErrorString(status));
 }
 
 __device__ std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
@@ -242,7 +242,8 @@ __global__ void embed_token_gradient_kernel(Tokens tokens, const float* dy, std:
   const std::int64_t rows = tokens.batch * tokens.seq_length, own = blockIdx.x;
   const std::int32_t id = tokens.ids[token_index(tokens, own)];
   int earlier = 0;
-  for (std::int64_t row = threadIdx.x; row < own; row += kThreads) earlier |= tokens.ids[token_index(tokens, row)] == id;
+  for (std::int64_t row = threadIdx.x; row < own; row += kThreads)
+    earlier |= tokens.ids[token_index(tokens, row)] == id;
   if (__syncthreads_or(earlier) != 0) return;
   gradient += id * width;
   for (std::int64_t row = own; row < rows; ++row) {

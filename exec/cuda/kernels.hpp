@@ -26,7 +26,8 @@ struct Rows {
 // y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of each row.
 void layer_norm(const float* x, const float* gain, const float* shift, Rows size, float epsilon, float* y,
                 float* statistics, cudaStream_t stream);
-// dx (+)= the norm's gradient; the gradients of gain and shift are overwritten. partials: 2 * width * partials_of(rows).
+// dx (+)= the norm's gradient; the gradients of gain and shift are overwritten. partials: 2 * width *
+// partials_of(rows).
 struct NormGradient {
   const float *x, *statistics, *gain, *dy;
   float *dx, *gain_gradient, *shift_gradient, *partials;

@@ -76,8 +76,7 @@ struct Matmul::Kernel {
 
   Kernel(const Product& p, bool tf32) {
     cublasLtMatmulDesc_t made = nullptr;
-    CUBLAS_CHECK(
-        cublasLtMatmulDescCreate(&made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     descriptor = Owned<cublasLtMatmulDesc_t>(made);
     const ColumnMajorProduct columns = column_major(p);
     set(made, CUBLASLT_MATMUL_DESC_TRANSA, columns.first.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -104,9 +103,8 @@ struct Matmul::Kernel {
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, descriptor.get(), first.get(), second.get(), result.get(), result.get(),
-                                       made, 1, &found, &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, descriptor.get(), first.get(), second.get(),
+                                                                 result.get(), result.get(), made, 1, &found, &count);
     if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
       throw RunFailed(fmt::format("cuBLASLt has no algorithm without split-K for a product of {} x {} x {} ({})", p.m,
                                   p.n, p.k, cublasLtGetStatusString(status)));

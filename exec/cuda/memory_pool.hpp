@@ -1,6 +1,5 @@
-// A stage's device memory: one CUDA memory pool that keeps what it has once got (no allocation from the driver in the
-// steady state) and knows its high-water mark. Reuse that depends on timing is switched off, so that the same program
-// has the same peak every time.
+// A rank's device memory: one CUDA memory pool that keeps what it has once got. The arena above it counts the bytes and
+// hands freed blocks out again, so a steady state asks the pool for nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,14 +16,9 @@ class MemoryPool {
  public:
   explicit MemoryPool(int device);
 
-  // Ordered by `stream`: usable by work enqueued on it from now on, free for work enqueued on it after release.
+  // Ordered by `stream`: usable by work put on it from now on. Throws std::bad_alloc when the device is full.
   [[nodiscard]] void* allocate(std::int64_t bytes, cudaStream_t stream);
-  void release(void* data, cudaStream_t stream);
-
-  [[nodiscard]] std::int64_t used_high_water() const;      // bytes handed out at once, as the pool counts them
-  [[nodiscard]] std::int64_t reserved_high_water() const;  // bytes held from the driver
-  void reset_high_water();
-  [[nodiscard]] cudaMemPool_t get() const { return pool_.get(); }
+  void release(void* data, cudaStream_t stream) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeAsync(data, stream)); }
 
  private:
   UniqueHandle<cudaMemPool_t, release_memory_pool> pool_;

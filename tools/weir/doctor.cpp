@@ -10,6 +10,9 @@
 #include "exec/run.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
+#ifdef WEIR_HAS_CUDA_BACKEND
+#include "exec/cuda/device_info.hpp"
+#endif
 
 namespace weir {
 namespace {
@@ -43,7 +46,8 @@ std::vector<Finding> findings() {
 #endif
   all.push_back({"synthetic backend", true, "timed waits, no training; any K"});
 #ifdef WEIR_HAS_CUDA_BACKEND
-  all.push_back({"cuda backend", true, "built"});
+  const CudaFacts cuda = cuda_facts();
+  all.push_back({"cuda backend", cuda.device.has_value(), cuda.why});
 #else
   all.push_back({"cuda backend", false, "not in this build"});
 #endif

@@ -11,6 +11,9 @@
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/cpu_backend.hpp"
 #endif
+#ifdef WEIR_HAS_CUDA_BACKEND
+#include "exec/cuda/cuda_backend.hpp"
+#endif
 
 namespace weir {
 
@@ -50,6 +53,9 @@ Backends available_backends() {
   Backends backends;
 #ifdef WEIR_HAS_CPU_BACKEND
   backends[BackendKind::cpu] = make_cpu_backend;
+#endif
+#ifdef WEIR_HAS_CUDA_BACKEND
+  backends[BackendKind::cuda] = make_cuda_backend;
 #endif
   return backends;
 }

@@ -1,0 +1,112 @@
+// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp, and a line in each
+// of the visitors below. SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/cuda_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "exec/cuda/device_info.hpp"
+#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/layers.hpp"
+#include "exec/cuda/memory_pool.hpp"
+#include "exec/cuda/stream.hpp"
+#include "plan/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kDevice = 0;
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
+    on_.stream = stream_.get();
+    on_.matmul = &matmul_;
+  }
+
+  void* allocate(std::int64_t bytes) override {
+    void* block = pool_.allocate(bytes, stream_.get());
+    finish();  // another rank's stream may be the next to use it
+    return block;
+  }
+  void release(void* block, std::int64_t) noexcept override { pool_.release(block, stream_.get()); }
+
+  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+    CUDA_CHECK(cudaSetDevice(kDevice));
+    for (const Layer& layer : layers) {
+      needs_.cover(
+          std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+    }
+  }
+  std::int64_t scratch_bytes() const override { return needs_.bytes(); }
+  void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
+
+  void forward(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
+  }
+  void backward_input(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); }, call.layer->shape);
+  }
+  void backward_weight(const LayerCall& call) override {
+    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
+  }
+  void update(const UpdateCall& call) override;
+  void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+  void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
+    copy(to.data, from, bytes, cudaMemcpyHostToDevice);
+  }
+  void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
+    copy(to, from.data, bytes, cudaMemcpyDeviceToHost);
+  }
+
+ private:
+  void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
+    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
+    finish();
+  }
+
+  MemoryPool pool_;
+  Stream stream_;
+  cuda::Matmul matmul_;
+  cuda::ScratchNeeds needs_;
+  cuda::Workbench on_;
+};
+
+void CudaBackend::update(const UpdateCall& call) {
+  if (call.gradients.empty() || call.gradients.size() > cuda::kMostCopies) {
+    throw RunFailed(fmt::format("the cuda backend sums up to {} uses of a weight, not {}", cuda::kMostCopies,
+                                call.gradients.size()));
+  }
+  cuda::Gradients gradients{};
+  for (const Tensor& gradient : call.gradients) gradients.of[gradients.count++] = gradient.floats();
+  const Optimizer& o = call.optimizer;
+  const auto rate = static_cast<float>(o.learning_rate);
+  const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
+  const auto step = static_cast<double>(call.step);
+  if (o.kind == OptimizerKind::adamw) {
+    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.beta1), static_cast<float>(o.beta2),
+                 static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
+                 static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
+                gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
+                stream_.get());
+  } else {
+    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
+              call.state1.floats(), stream_.get());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
+  if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
+    throw UsageError(
+        fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
+  }
+  const CudaFacts facts = cuda_facts();
+  if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
+  return std::make_unique<CudaBackend>(request.dtype);
+}
+
+}  // namespace weir
