@@ -168,8 +168,7 @@ class Timeline {
  public:
   Timeline(const LoadedPlan& loaded, const Program& program, std::span<const Span> spans,
            std::span<const Bytes> scratch)
-      : loaded_(loaded),
-        program_(program),
+      : program_(program),
         spans_(spans),
         live_(at(program.shape.ranks)),
         running_(live_.size()),
@@ -204,7 +203,7 @@ class Timeline {
       }
     }
     // An action of no length must start before it ends.
-    std::sort(events.begin(), events.end(), [this](const auto& a, const auto& b) { return key(a) < key(b); });
+    std::sort(events.begin(), events.end(), [&](const auto& a, const auto& b) { return this->key(a) < this->key(b); });
     for (const auto& [time, phase, id] : events) {
       const Action& action = program_.operations[at(id)].action;
       const auto rank = at(program_.lane_of(id).rank.value);
@@ -283,7 +282,6 @@ class Timeline {
     note(to);
   }
 
-  const LoadedPlan& loaded_;
   const Program& program_;
   std::span<const Span> spans_;
   std::vector<StageFootprints> stages_;

@@ -185,7 +185,9 @@ TEST(Replay, GivesTheMeasuredStepAgain) {
     }
   }
   std::sort(errors.begin(), errors.end());
+#ifndef __SANITIZE_THREAD__  // which makes everything between two actions many times slower
   EXPECT_LT(errors[errors.size() / 2], 0.01);
+#endif
 }
 
 // Seeded random plans: all finish. K to 4 trained (more ranks than cores, too), K to 32 as timed waits.

@@ -140,12 +140,15 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
   for (const Ranked& ranked : result.plans) rows.push_back({&ranked, {}, {}});
   if (!o.run && static_cast<int>(rows.size()) > o.top) rows.resize(static_cast<std::size_t>(o.top));
   if (o.run) run_rows(rows, o, !global.quiet);
-  if (o.picture) draw(rows, *o.picture);
+  std::optional<std::filesystem::path> picture = o.picture;
+  if (o.run && !picture) picture = "weir-out/sweep.svg";
+  if (picture) draw(rows, *picture);
   if (o.output) write_file_atomically(*o.output, sweep_json(result, rows).dump(2) + "\n");
   if (global.json) {
     fmt::print("{}\n", sweep_json(result, rows).dump(2));
   } else {
     print_rows(result, rows);
+    if (picture) fmt::print("{}\n", picture->string());
   }
 }
 
@@ -174,7 +177,8 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--steps", o->steps, "Measured steps of --run")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  command->add_option("--svg,--pdf", o->picture, "Bubble and memory against M as a picture, data as CSV beside it");
+  command->add_option("--svg,--pdf", o->picture,
+                      "Bubble and memory against M as a picture, data as CSV beside it (--run: weir-out/sweep.svg)");
   command->add_option("-o,--output", o->output, "Write weir.sweep/1 JSON");
   command->callback([o, &global] { run_sweep(*o, global); });
 }

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,6 +24,7 @@
 #include "tools/weir/profiling.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/traced_plan.hpp"
+#include "traces/perfetto.hpp"
 
 namespace weir {
 namespace {
@@ -177,6 +179,8 @@ void write_outputs(const Report& report, const std::vector<Contender>& contender
     save_plan(plan, folder / fmt::format("plan-{}.json", i));
     save_traced_plan(c.first.trace, c.plan, ".", folder, fmt::format("predicted-{}", i));
     save_traced_plan(c.run.trace, c.plan, ".", folder, fmt::format("measured-{}", i));
+    const std::array<const Trace*, 2> both{&c.first.trace, &c.run.trace};
+    write_file_atomically(folder / fmt::format("both-{}.pftrace", i), to_perfetto(both));
   }
   write_file_atomically(folder / "report.html", report_html(report));
 }

@@ -1,0 +1,57 @@
+// The event engine, lowering and judging, per action: 1F1B with constant costs and private links.
+// SPDX-License-Identifier: Apache-2.0
+#include <benchmark/benchmark.h>
+
+#include "costmodel/cost_table.hpp"
+#include "plan/lower.hpp"
+#include "plan/schedules/schedules.hpp"
+#include "plan/validate.hpp"
+#include "sim/engine/event_engine.hpp"
+
+namespace {
+
+using namespace weir;
+
+Schedule schedule_for(const benchmark::State& state) {
+  return std::get<Schedule>(
+      make_schedule("1f1b", {static_cast<int>(state.range(0)), 1, static_cast<int>(state.range(1))}));
+}
+
+OperationCosts costs_for(const Program& program) {
+  CostTable table;
+  const auto stages = static_cast<std::size_t>(program.shape.stages);
+  table.stages.assign(stages, {Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)});
+  table.forward_messages.assign(stages, {Nanoseconds(5), Nanoseconds(2)});
+  table.backward_messages = table.forward_messages;
+  return expand(program, table);
+}
+
+void per_action(benchmark::State& state, std::size_t actions) {
+  state.counters["ns/action"] = benchmark::Counter(
+      1e-9 * static_cast<double>(actions), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void event_engine(benchmark::State& state) {
+  const Program program = lower(schedule_for(state), {});
+  const OperationCosts costs = costs_for(program);
+  for (auto _ : state) benchmark::DoNotOptimize(simulate(program, costs));
+  per_action(state, program.operations.size());
+}
+BENCHMARK(event_engine)->Args({4, 250})->Args({16, 128})->Args({64, 1024});
+
+void generate_judge_and_lower(benchmark::State& state) {
+  std::size_t actions = 0;
+  for (auto _ : state) {
+    const Schedule schedule = schedule_for(state);
+    if (validate(schedule)) state.SkipWithError("invalid");
+    const Program program = lower(schedule, {});
+    if (find_cycle(program)) state.SkipWithError("deadlock");
+    actions = program.operations.size();
+  }
+  per_action(state, actions);
+}
+BENCHMARK(generate_judge_and_lower)->Args({16, 128})->Args({64, 1024});
+
+}  // namespace
+
+BENCHMARK_MAIN();
