@@ -170,6 +170,21 @@ TEST_F(Command, TheWholeLoopOnATinyModel) {
   EXPECT_EQ(weir("simulate out/plan-0.json --costs out/costs.json").code, 0);
 }
 
+TEST_F(Command, EvaluatesItsOwnForecasts) {
+  const Result result =
+      weir("--json -q evaluate tiny.json --global-batch-size 8 --fit 2 --interval 9 --held-out 3 --rounds 1 -o out");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["schema"], "weir.evaluation/1");
+  EXPECT_EQ(json["plans"], 3);
+  EXPECT_EQ(json["coverage"]["calibration_plans"], 9);
+  EXPECT_LE(json["coverage"]["hits"].get<int>(), 3);
+  EXPECT_LT(json["memory_max_abs_error"].get<double>(), 0.2);  // a message is large beside this model's weights
+  const Json predictions = Json::parse(read("out/predictions.json"));
+  EXPECT_EQ(predictions["plans"].size(), 3U);
+  EXPECT_EQ(weir("evaluate tiny.json --global-batch-size 1 --held-out 5000").code, 2);
+}
+
 // Timed waits show GPipe's bubble with more ranks than this machine has cores.
 TEST_F(Command, SyntheticSweepDrawsTheBubble) {
   const Result result =

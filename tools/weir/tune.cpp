@@ -24,6 +24,7 @@
 #include "tools/weir/profiling.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/traced_plan.hpp"
+#include "tools/weir/trial.hpp"
 #include "traces/perfetto.hpp"
 
 namespace weir {
@@ -36,22 +37,6 @@ struct TuneOptions {
   std::filesystem::path output = "weir-out";
   std::optional<std::filesystem::path> data;
 };
-
-// One plan's way through the loop.
-struct Contender {
-  LoadedPlan plan;
-  Program program;
-  ForecastResult first;  // before anything was run
-  RunResult run;         // all rounds together
-  std::vector<double> times;
-  bool baseline = false;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& model, const Cluster& host) {
   SweepRequest request;
@@ -87,38 +72,8 @@ std::vector<Plan> choose(const SweepResult& result, const TuneOptions& o, const 
   return chosen;
 }
 
-// Every plan in turn, and again: a slow minute of the machine then falls on all of them.
-void run_interleaved(std::vector<Contender>& contenders, const TuneOptions& o, const Backends& backends,
-                     bool progress) {
-  ProgressBar bar("run", progress);
-  const int of = o.rounds * static_cast<int>(contenders.size());
-  int done = 0;
-  for (int round = 0; round < o.rounds; ++round) {
-    for (Contender& c : contenders) {
-      RunOptions options;
-      options.backend = parse_backend(o.backend);
-      options.steps = o.steps;
-      options.warmup_steps = 1;
-      options.data = o.data;
-      RunResult result = run(c.plan, options, backends);
-      for (int s = options.warmup_steps; s < options.warmup_steps + o.steps; ++s) {
-        c.times.push_back(result.steps[static_cast<std::size_t>(s)].time.count());
-      }
-      const auto before = static_cast<std::int32_t>(c.run.trace.steps.size());
-      for (Span& span : result.trace.spans) span.step += before;
-      if (round == 0) {
-        c.run = std::move(result);
-      } else {
-        c.run.trace.steps.insert(c.run.trace.steps.end(), result.trace.steps.begin(), result.trace.steps.end());
-        c.run.trace.spans.insert(c.run.trace.spans.end(), result.trace.spans.begin(), result.trace.spans.end());
-      }
-      bar.show(++done, of);
-    }
-  }
-}
-
 // Forecast of one plan by costs fitted to all the others' runs.
-Seconds forecast_left_out(const std::vector<Contender>& contenders, std::size_t out, const Costs& profile,
+Seconds forecast_left_out(const std::vector<Trial>& contenders, std::size_t out, const Costs& profile,
                           const Cluster& host) {
   std::vector<CalibrationRun> others;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
@@ -127,14 +82,14 @@ Seconds forecast_left_out(const std::vector<Contender>& contenders, std::size_t 
   return forecast(contenders[out].plan, calibrate(profile, others, host).costs, host).forecast.step_time;
 }
 
-ReportRow row_of(Contender& c, Seconds recalibrated) {
+ReportRow row_of(const Trial& c, Seconds recalibrated) {
   ReportRow row;
   row.plan = summary(c.plan.plan);
-  row.baseline = c.baseline;
+  row.baseline = c.plan.plan.pp == 1 && c.plan.plan.microbatches == 1;
   row.forecast = c.first.forecast;
   row.recalibrated = recalibrated;
-  row.measured = Seconds(median(c.times));
-  for (const Bytes peak : c.run.peak_memory) row.measured_peak = std::max(row.measured_peak, peak);
+  row.measured = c.measured();
+  row.measured_peak = c.measured_peak();
   row.comparison = compare(c.program, c.first.trace, c.run.trace);
   row.measured_bubble = row.comparison.measured_metrics.bubble_fraction;
   row.predicted = c.first.trace;
@@ -164,14 +119,14 @@ nlohmann::ordered_json result_json(const Report& report) {
   return json;
 }
 
-void write_outputs(const Report& report, const std::vector<Contender>& contenders, const Costs& profile,
-                   const Costs& costs, const SweepResult& swept, const std::filesystem::path& folder) {
+void write_outputs(const Report& report, const std::vector<Trial>& contenders, const Costs& profile, const Costs& costs,
+                   const SweepResult& swept, const std::filesystem::path& folder) {
   save_costs(profile, folder / "profile.json");
   save_costs(costs, folder / "costs.json");
   write_file_atomically(folder / "sweep.json", to_json(swept) + "\n");
   write_file_atomically(folder / "tune.json", result_json(report).dump(2) + "\n");
   for (std::size_t i = 0; i < contenders.size(); ++i) {
-    const Contender& c = contenders[i];
+    const Trial& c = contenders[i];
     Plan plan = c.plan.plan;
     plan.model_path =
         std::filesystem::proximate(std::filesystem::absolute(plan.model_path), std::filesystem::absolute(folder))
@@ -223,22 +178,26 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
                              : "no plan is possible for these options");
   }
 
-  std::vector<Contender> contenders;
+  std::vector<Trial> contenders;
   for (const Plan& plan : choose(swept, o, base)) {
-    Contender c;
-    c.plan = resolve(plan, ".");
-    c.program = lower(c.plan);
-    c.first = forecast(c.plan, profile, host);
+    Trial c = make_trial(plan, profile, host);
     c.first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
-    c.baseline = plan.pp == 1 && plan.microbatches == 1;
     contenders.push_back(std::move(c));
   }
   say("running the most promising plans");
-  run_interleaved(contenders, o, backends, !global.quiet);
+  ProgressBar bar("run", !global.quiet);
+  TrialOptions trials{.backend = parse_backend(o.backend),
+                      .rounds = o.rounds,
+                      .steps = o.steps,
+                      .seed = 0,
+                      .data = o.data,
+                      .progress = {}};
+  trials.progress = [&bar](int done, int of) { bar.show(done, of); };
+  run_trials(contenders, trials, backends);
 
   say("recalibrating");
   std::vector<CalibrationRun> all;
-  for (const Contender& c : contenders) all.push_back({&c.plan, &c.run.trace});
+  for (const Trial& c : contenders) all.push_back({&c.plan, &c.run.trace});
   const Calibration fit = calibrate(profile, all, host);
   Report report;
   report.title = "weir tune: " + model.name;

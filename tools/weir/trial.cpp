@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/trial.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace weir {
+namespace {
+
+void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
+  RunOptions options;
+  options.backend = o.backend;
+  options.steps = o.steps;
+  options.warmup_steps = 1;
+  options.data = o.data;
+  RunResult result = run(trial.plan, options, backends);
+  for (std::size_t s = 1; s < result.steps.size(); ++s) trial.times.push_back(result.steps[s].time.count());
+  Trace& all = trial.run.trace;
+  const auto before = static_cast<std::int32_t>(all.steps.size());
+  for (Span& span : result.trace.spans) span.step += before;
+  if (before == 0) {
+    trial.run = std::move(result);
+    return;
+  }
+  all.steps.insert(all.steps.end(), result.trace.steps.begin(), result.trace.steps.end());
+  all.spans.insert(all.spans.end(), result.trace.spans.begin(), result.trace.spans.end());
+}
+
+}  // namespace
+
+Seconds Trial::measured() const { return Seconds(median(times)); }
+
+Bytes Trial::measured_peak() const {
+  Bytes most{0};
+  for (const Bytes peak : run.peak_memory) most = std::max(most, peak);
+  return most;
+}
+
+Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster) {
+  Trial trial;
+  trial.plan = resolve(plan, ".");
+  trial.program = lower(trial.plan);
+  trial.first = forecast(trial.plan, costs, cluster);
+  return trial;
+}
+
+void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends) {
+  std::vector<std::size_t> order(trials.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(options.seed);
+  const int of = options.rounds * static_cast<int>(trials.size());
+  int done = 0;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (options.seed != 0) std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
+      run_once(trials[i], options, backends);
+      if (options.progress) options.progress(++done, of);
+    }
+  }
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace weir

@@ -1,0 +1,42 @@
+// Plans put to the test: each with its first forecast, run several times interleaved with the others, so that a slow
+// minute of the machine falls on all of them. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "exec/run.hpp"
+#include "plan/program.hpp"
+#include "sim/forecast.hpp"
+
+namespace weir {
+
+struct Trial {
+  LoadedPlan plan;
+  Program program;
+  ForecastResult first;                    // before it was run
+  RunResult run;                           // the first run, with the traces of all of them
+  std::vector<double> times;               // of every measured step, seconds
+  [[nodiscard]] Seconds measured() const;  // their median
+  [[nodiscard]] Bytes measured_peak() const;
+};
+
+struct TrialOptions {
+  BackendKind backend = BackendKind::cpu;
+  int rounds = 3;          // each plan is run so often
+  int steps = 2;           // measured steps of a run, after one warm-up step
+  std::uint64_t seed = 0;  // 0: in the order given; otherwise each round in a random order
+  std::optional<std::filesystem::path> data;
+  std::function<void(int done, int of)> progress;
+};
+
+[[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);
+void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
+
+// Middle of the sorted values; the mean of the two middle ones where their number is even. Precondition: not empty.
+[[nodiscard]] double median(std::vector<double> values);
+
+}  // namespace weir
