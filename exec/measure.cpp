@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "exec/stage.hpp"
+#include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
@@ -251,6 +252,7 @@ Measurements measure(const Model& model, std::int64_t seq_length, const Plan& pl
   if (!backends.contains(options.backend)) {
     throw MissingComponent("this build has no " + to_string(options.backend) + " backend");
   }
+  require_kernels(model);
   Plan shaped = plan;
   shaped.seq_length = seq_length;
   Measurements result;

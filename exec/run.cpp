@@ -18,6 +18,7 @@
 #include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
 #include "exec/rank_work.hpp"
+#include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
 #include "plan/sha256.hpp"
@@ -127,6 +128,7 @@ class Run {
     if (factory == backends.end()) {
       throw MissingComponent(fmt::format("this build has no {} backend", to_string(options_.backend)));
     }
+    require_kernels(loaded_.model);
     for (const Layer& layer : loaded_.model.layers) {
       if (std::holds_alternative<TimedShape>(layer.shape)) {
         throw InputError(loaded_.plan.model_path, layer.name,

@@ -1,5 +1,5 @@
-// Readers of models. Hugging Face configs are read leniently where their class has defaults and strictly where sizes
-// are concerned; our own formats are strict throughout. SPDX-License-Identifier: Apache-2.0
+// Readers of models in our own formats, strict throughout, and the choice between them and plan/hugging_face.
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/model_import.hpp"
 
 #include <fmt/format.h>
@@ -13,84 +13,12 @@
 #include <vector>
 
 #include "plan/error.hpp"
+#include "plan/hugging_face.hpp"
 #include "plan/strict_json.hpp"
 #include "plan/text_file.hpp"
 
 namespace weir {
 namespace {
-
-constexpr std::int64_t kMostLayers = 100'000;
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of any one dimension
-constexpr std::int64_t kLongestDefault = 8192;                // longer contexts must be asked for
-
-Activation parse_activation(JsonObject& config, std::string_view key, const std::string& name) {
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return Activation::gelu_tanh;
-  if (name == "gelu") return Activation::gelu;
-  if (name == "relu") return Activation::relu;
-  if (name == "silu" || name == "swish") return Activation::silu;
-  config.fail(key, fmt::format("unknown activation \"{}\"; expected gelu_new, gelu, relu or silu", name));
-}
-
-// GPT-2: learned positions, pre-norm blocks, final norm, head tied to the token table unless said otherwise.
-Model gpt2_model(JsonObject& config) {
-  Model model;
-  const std::int64_t hidden = config.integer("n_embd", 1, kLargestSize);
-  const std::int64_t heads = config.integer("n_head", 1, kLargestSize);
-  const std::int64_t blocks = config.integer("n_layer", 1, kMostLayers);
-  const std::int64_t vocabulary = config.integer("vocab_size", 1, kLargestSize);
-  const std::int64_t positions = config.integer(config.has("n_positions") ? "n_positions" : "n_ctx", 1, kLargestSize);
-  static_cast<void>(config.integer_or("n_ctx", positions, 1, kLargestSize));
-  if (hidden % heads != 0) config.fail("n_head", fmt::format("does not divide n_embd = {}", hidden));
-  const bool tied = config.boolean_or("tie_word_embeddings", true);
-  model.layers.push_back({"embedding",
-                          EmbeddingShape{.vocabulary = vocabulary,
-                                         .hidden = hidden,
-                                         .positions = positions,
-                                         .dropout = config.number_or("embd_pdrop", 0.1, 0, 0.999),
-                                         .tied = tied},
-                          ""});
-  TransformerShape block{.hidden = hidden, .heads = heads, .kv_heads = heads, .head_dim = hidden / heads};
-  block.ffn = config.integer_or("n_inner", 4 * hidden, 1, kLargestSize);
-  block.activation = parse_activation(config, "activation_function", config.text_or("activation_function", "gelu_new"));
-  block.norm_epsilon = config.number_or("layer_norm_epsilon", 1e-5, 1e-12, 1);
-  block.attention_dropout = config.number_or("attn_pdrop", 0.1, 0, 0.999);
-  block.residual_dropout = config.number_or("resid_pdrop", 0.1, 0, 0.999);
-  for (const char* key : {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"}) {
-    if (config.boolean_or(key, false)) config.fail(key, "expected false: not modelled");
-  }
-  if (!config.boolean_or("scale_attn_weights", true)) config.fail("scale_attn_weights", "expected true");
-  for (std::int64_t i = 0; i < blocks; ++i) model.layers.push_back({fmt::format("block.{}", i), block, ""});
-  model.layers.push_back({"norm", NormShape{hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
-  model.layers.push_back({"head", HeadShape{.vocabulary = vocabulary, .hidden = hidden, .tied = tied}, ""});
-  model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
-  model.max_positions = positions;
-  return model;
-}
-
-struct Family {
-  std::string_view type;
-  Model (*read)(JsonObject&);
-};
-constexpr std::array<Family, 1> kFamilies{{{"gpt2", gpt2_model}}};
-
-Model hugging_face_model(const Json& json, const std::string& file) {
-  JsonObject config(json, file, "");
-  const std::string type = config.text("model_type");
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(), [&](const Family& f) { return f.type == type; });
-  if (family == kFamilies.end()) {
-    std::string known;
-    for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.type);
-    config.fail("model_type", fmt::format("unknown family \"{}\"; known: {}", type.substr(0, 40), known));
-  }
-  Model model = family->read(config);
-  model.family = type;
-  model.seq_length = model.max_positions <= kLongestDefault ? model.max_positions : 0;
-  // These say what a config is, not what its model computes.
-  static_cast<void>(config.text_or("torch_dtype", ""));
-  if (config.has("architectures")) static_cast<void>(config.at("architectures"));
-  model.ignored_keys = static_cast<int>(config.unread().size());
-  return model;
-}
 
 std::int64_t size(JsonObject& object, std::string_view key) { return object.integer(key, 1, kLargestSize); }
 

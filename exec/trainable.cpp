@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/trainable.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "plan/error.hpp"
+
+namespace weir {
+namespace {
+
+// What a layer asks for beyond what GPT-2 and OPT need; empty where nothing.
+struct Lacking {
+  std::string_view operator()(const EmbeddingShape& e) const {
+    if (e.token_types > 0) return "token types";
+    if (e.norm) return "a normalised embedding";
+    return "";
+  }
+  std::string_view operator()(const TransformerShape& b) const {
+    if (b.norm != NormKind::layer_norm) return "RMS norms";
+    if (b.rotary) return "rotary positions";
+    if (b.gated) return "a gated MLP";
+    if (b.kv_heads != b.heads) return "grouped-query attention";
+    if (b.heads * b.head_dim != b.hidden) return "heads that do not add up to the width";
+    if (b.experts > 1) return "experts";
+    if (!b.qkv_bias || !b.output_bias || !b.mlp_bias) return "products without bias";
+    if (!b.pre_norm || b.parallel) return "this order of norms";
+    if (!b.causal || b.cross_attention || b.relative_buckets > 0) return "this attention";
+    return "";
+  }
+  std::string_view operator()(const NormShape& n) const { return n.kind == NormKind::layer_norm ? "" : "RMS norms"; }
+  std::string_view operator()(const HeadShape& h) const {
+    if (h.bias) return "a head with bias";
+    return h.pooled ? "a pooled head" : "";
+  }
+  std::string_view operator()(const TimedShape&) const { return ""; }
+};
+
+}  // namespace
+
+void require_kernels(const Model& model) {
+  for (const Layer& layer : model.layers) {
+    const std::string_view lacking = std::visit(Lacking{}, layer.shape);
+    if (lacking.empty()) continue;
+    throw MissingComponent(fmt::format("{}: {}: no kernels for {}; it can be forecast, not trained or measured",
+                                       model.name, layer.name, lacking));
+  }
+}
+
+}  // namespace weir
