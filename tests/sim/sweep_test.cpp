@@ -1,0 +1,125 @@
+// The search against brute force: what it ranks first, what it leaves out, and what it marks as a trade-off.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/sweep.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "plan/model_import.hpp"
+#include "plan/sha256.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+// Six layers of unequal times (F, I, W of 1..3 ms) and activations, from a table: the costs are the table's own.
+constexpr const char* kLayers =
+    "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+    "a,table,1000,1,1,1,4000,512,2\n"
+    "b,table,9000,3,3,2,16000,512,3\n"
+    "c,table,4000,2,1,1,8000,64,1\n";
+
+class Sweep : public testing::Test {
+ protected:
+  Sweep() : folder_(std::filesystem::temp_directory_path() / ("weir-sweep-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    write_file_atomically(folder_ / "layers.csv", kLayers);
+    request_.folder = folder_;
+    request_.base.model_path = "layers.csv";
+    request_.base.model_sha256 = sha256_hex(kLayers);
+    request_.base.seq_length = 1;
+    request_.pp = {1, 2, 3, 4};
+    request_.global_batch_size = 8;
+    request_.recompute = {{}, {RecomputeMode::full}, {RecomputeMode::full, true}};
+    cluster_.device.name = "cpu-core";
+    cluster_.devices_per_node = 4;
+    cluster_.intra = {Seconds(5e-6), BytesPerSecond(1e9)};
+    costs_ = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, cluster_);
+  }
+  ~Sweep() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] SweepResult search() const { return sweep(request_, costs_, cluster_); }
+
+  std::filesystem::path folder_;
+  SweepRequest request_;
+  Cluster cluster_;
+  Costs costs_;
+};
+
+// 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2 * (4 * 3 - 1) = 88.
+TEST_F(Sweep, WalksEveryCombinationAndRanksTheFastestFirst) {
+  const SweepResult result = search();
+  EXPECT_EQ(result.candidates, 88);
+  EXPECT_EQ(result.feasible, 88);
+  std::vector<std::string> refused;
+  Seconds best{1e9};
+  for (const Plan& plan : candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
+    best = std::min(best, forecast(resolve(plan, folder_), costs_, cluster_).forecast.step_time);
+  }
+  EXPECT_EQ(result.plans.front().forecast.step_time, best);
+  for (const Ranked& ranked : result.plans) EXPECT_GE(ranked.gap, -1e-12) << to_json(ranked.plan);
+}
+
+TEST_F(Sweep, AMemoryLimitKeepsExactlyThePlansThatFit) {
+  const SweepResult all = search();
+  std::vector<Bytes> peaks;
+  for (const Ranked& ranked : all.plans) peaks.push_back(ranked.forecast.peak_memory());
+  std::sort(peaks.begin(), peaks.end());
+  request_.memory_limit = peaks[peaks.size() / 2];
+  const SweepResult limited = search();
+  EXPECT_EQ(limited.feasible, std::upper_bound(peaks.begin(), peaks.end(), *request_.memory_limit) - peaks.begin());
+  EXPECT_LT(limited.feasible, limited.candidates);
+  EXPECT_EQ(limited.smallest_misfit->forecast.peak_memory(),
+            *std::upper_bound(peaks.begin(), peaks.end(), *request_.memory_limit));
+
+  request_.memory_limit = peaks.front() - Bytes(1);
+  const SweepResult none = search();
+  EXPECT_EQ(none.feasible, 0);
+  EXPECT_EQ(none.smallest_misfit->forecast.peak_memory(), peaks.front());
+}
+
+// By definition, each pair compared: off the front there is a plan no worse in time and memory; on it there is none
+// better in one and no worse in the other.
+TEST_F(Sweep, TheParetoFrontIsWhatItsDefinitionSays) {
+  request_.schedules = {"gpipe"};  // where re-materialisation trades time for memory: 1f1b wins both here
+  const SweepResult result = search();
+  int front = 0;
+  for (const Ranked& a : result.plans) {
+    bool matched = false, beaten = false;
+    for (const Ranked& b : result.plans) {
+      if (&a == &b) continue;
+      const auto faster = a.forecast.step_time - b.forecast.step_time;
+      const auto smaller = a.forecast.peak_memory() - b.forecast.peak_memory();
+      const bool no_worse = faster >= Seconds(0) && smaller >= Bytes(0);
+      matched |= no_worse;
+      beaten |= no_worse && (faster > Seconds(0) || smaller > Bytes(0));
+    }
+    EXPECT_FALSE(a.pareto && beaten) << to_json(a.plan);
+    EXPECT_TRUE(a.pareto || matched) << to_json(a.plan);
+    front += a.pareto ? 1 : 0;
+  }
+  EXPECT_GT(front, 1);
+}
+
+TEST_F(Sweep, SaysOnceWhyCombinationsWereLeftOut) {
+  request_.pp = {2, 7};
+  request_.microbatches = {3, 4};
+  EXPECT_THAT(search().refused, testing::UnorderedElementsAre("K*v = 7 is above the 6 layers",
+                                                              "M = 3 does not divide the mini-batch of 8"));
+}
+
+TEST_F(Sweep, OneThreadAndTwoFindTheSame) {
+  request_.threads = 1;
+  SweepResult one = search();
+  request_.threads = 2;
+  SweepResult two = search();
+  one.seconds = two.seconds = 0;
+  EXPECT_EQ(to_json(one), to_json(two));
+}
+
+}  // namespace
+}  // namespace weir
