@@ -49,7 +49,7 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
     ranks = std::max(ranks, row.trace->ranks);
   }
   const double top = options.title.empty() ? 4 : kTop;
-  const double scale = (options.width - kLeft - 8) / std::max(longest, 1e-12);
+  const double scale = (options.width - kLeft - 24) / std::max(longest, 1e-12);
   const auto row_count = static_cast<double>(rows.size());
   const double block = row_count * (kRow + kGap) + 4;
   drawing.height = top + ranks * block + kBottom;
