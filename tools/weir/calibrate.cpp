@@ -9,13 +9,14 @@
 #include <memory>
 
 #include "plan/error.hpp"
+#include "plan/text_file.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/traced_plan.hpp"
 
 namespace weir {
 
-void add_calibrate_command(CLI::App& app, GlobalOptions&) {
+void add_calibrate_command(CLI::App& app, GlobalOptions& global) {
   struct Options {
     std::vector<std::filesystem::path> traces;
     std::filesystem::path costs, output = "costs.json";
@@ -27,7 +28,7 @@ void add_calibrate_command(CLI::App& app, GlobalOptions&) {
   command->add_option("--costs", o->costs, "The profile to start from")->required();
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("-o,--output", o->output, "Costs file")->capture_default_str();
-  command->callback([o] {
+  command->callback([o, &global] {
     std::list<TracedPlan> kept;  // stable addresses
     std::vector<CalibrationRun> runs;
     for (const auto& file : o->traces) {
@@ -38,6 +39,10 @@ void add_calibrate_command(CLI::App& app, GlobalOptions&) {
     }
     const Calibration fit = calibrate(load_costs(o->costs), runs, cluster_or_host(o->cluster));
     save_costs(fit.costs, o->output);
+    if (global.json) {
+      fmt::print("{}", read_text_file(o->output));
+      return;
+    }
     fmt::print("{:<18} {:>8} {:>13} {:>16}\n", "action", "factor", "observations", "median residual");
     for (const FitQuality& q : fit.quality) {
       fmt::print("{:<18} {:>8.3f} {:>13} {:>15.2f}%\n", q.kind, q.factor, q.observations, q.median_residual * 100);

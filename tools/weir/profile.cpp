@@ -13,6 +13,7 @@
 #include "exec/run.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
+#include "plan/text_file.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
@@ -115,6 +116,10 @@ void add_profile_command(CLI::App& app, GlobalOptions& global) {
     request.progress = !global.quiet;
     const Costs costs = profile_machine(model, plan, request, available_backends());
     save_costs(costs, o->output);
+    if (global.json) {
+      fmt::print("{}", read_text_file(o->output));
+      return;
+    }
     fmt::print("{:<28} {:>6} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "layer", "batch", "F", "I", "W", "B", "spread");
     for (const LayerCost& layer : costs.layers) {
       for (const auto& [batch, t] : layer.by_batch) {
