@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <random>
@@ -155,9 +156,8 @@ TEST(Memory, PredictedPeakIsTheArenas) {
   }
 }
 
-// Durations and gaps as measured give the measured makespan exactly; without the gaps, within 1 % in the median.
-TEST(Replay, GivesTheMeasuredStepAgain) {
-  const TinyModel model(true, 0.1, 256, 4);
+// Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be exact every time.
+double replay_error(const TinyModel& model) {
   std::vector<double> errors;
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {4}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -185,9 +185,31 @@ TEST(Replay, GivesTheMeasuredStepAgain) {
     }
   }
   std::sort(errors.begin(), errors.end());
-#ifndef __SANITIZE_THREAD__  // which makes everything between two actions many times slower
-  EXPECT_LT(errors[errors.size() / 2], 0.01);
-#endif
+  return errors[errors.size() / 2];
+}
+
+std::int64_t involuntary_switches() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+// Durations and gaps as measured give the measured makespan exactly; without the gaps, within 1 % in the median. A gap
+// is also what another process makes by taking a core away, so an attempt counts only where that happened less than
+// once in two steps; a machine that never leaves us alone for one attempt in ten cannot answer.
+TEST(Replay, GivesTheMeasuredStepAgain) {
+  const TinyModel model(true, 0.1, 256, 4);
+  constexpr std::int64_t kSteps = 6 * (5 + 1);
+  std::string seen;
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const std::int64_t before = involuntary_switches();
+    const double error = replay_error(model);
+    const std::int64_t switches = involuntary_switches() - before;
+    seen += std::to_string(switches) + " switches: " + std::to_string(error) + "; ";
+    if (error < 0.01) return;
+    ASSERT_GT(switches, kSteps / 2) << "undisturbed, and yet " << error;
+  }
+  GTEST_SKIP() << "the cores were taken away all the time: " << seen;
 }
 
 // Seeded random plans: all finish. K to 4 trained (more ranks than cores, too), K to 32 as timed waits.

@@ -37,10 +37,9 @@ Finding gpus() {
 }
 
 std::vector<Finding> findings() {
-  const int cores = available_cores();
   std::vector<Finding> all;
 #ifdef WEIR_HAS_CPU_BACKEND
-  all.push_back({"cpu backend", true, fmt::format("oneDNN, fp32, K up to {} (one core a device)", cores)});
+  all.push_back({"cpu backend", true, fmt::format("oneDNN, fp32, K up to {} (one core a device)", available_cores())});
 #else
   all.push_back({"cpu backend", false, "this build leaves the executor out (WEIR_EXECUTOR=OFF)"});
 #endif
