@@ -117,6 +117,20 @@ TEST_F(Command, SweepsDoNotDependOnThreads) {
   }
 }
 
+// A named cluster's memory is the limit, and its devices are all there are: 8 H100 of 80 GiB hold GPT-2 at K = 8, not
+// at 16.
+TEST_F(Command, AClusterLimitsMemoryAndDevices) {
+  const std::string examples = WEIR_SOURCE_DIR "/tools/examples/";
+  const std::string on_h100 =
+      " --cluster " + examples + "clusters/dgx-h100.json -M 16 -b 1 --dtype bf16 --recompute full";
+  const Json json = Json::parse(weir("--json sweep " + examples + "models/gpt2.json -K 1,8,4096" + on_h100).out);
+  EXPECT_GT(json["feasible"].get<int>(), 0);
+  for (const Json& plan : json["plans"]) EXPECT_LE(plan["plan"]["pp"].get<int>(), 8);
+  const Result none = weir("sweep " + examples + "models/llama-3-70b.json -K 2" + on_h100);
+  EXPECT_EQ(none.code, 4);
+  EXPECT_THAT(none.out, HasSubstr("no plan fits"));
+}
+
 // F = 2, I = W = 1 ms, K = 4, M = 8: (M + K - 1)(F + I + W) = 44 ms, bubble 3/11; rates and memory are null.
 TEST_F(Command, UniformSchedulesAreTimedWithoutAModel) {
   const Json json = Json::parse(weir("--json schedule 1f1b -K 4 -M 8 --uniform F=2ms,I=1ms,W=1ms,latency=0s").out);

@@ -58,7 +58,11 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     const LoadedPlan loaded = load_plan(o->plan);
     const Cluster cluster = cluster_or_host(o->cluster);
     ForecastResult result = forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster);
-    if (!o->memory_limit.empty()) result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
+    if (!o->memory_limit.empty()) {
+      result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
+    } else if (o->cluster) {
+      result.forecast.memory_limit = cluster.device.memory;
+    }
     if (!o->output.empty()) {
       write_file_atomically(o->output / "forecast.json", to_json(result.forecast) + "\n");
       save_traced_plan(result.trace, loaded, o->plan.parent_path(), o->output, "predicted");
@@ -71,7 +75,8 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     }
     if (!result.forecast.fits()) {
       throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}", o->plan.string(),
-                                       format_bytes(result.forecast.peak_memory()), o->memory_limit));
+                                       format_bytes(result.forecast.peak_memory()),
+                                       format_bytes(*result.forecast.memory_limit)));
     }
   });
 }

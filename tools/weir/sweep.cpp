@@ -41,7 +41,8 @@ struct Row {
   std::optional<double> bubble;
 };
 
-SweepRequest request_for(const SweepOptions& o, const Plan& base) {
+// Where nothing else is said a plan must fit the device's memory; a named cluster has so many devices and no more.
+SweepRequest request_for(const SweepOptions& o, const Plan& base, const Cluster& cluster) {
   SweepRequest request;
   request.base = base;
   request.folder = ".";
@@ -56,7 +57,13 @@ SweepRequest request_for(const SweepOptions& o, const Plan& base) {
   request.schedules = parse_words(o.schedule);
   request.recompute.clear();
   for (const std::string& mode : parse_words(o.recompute)) request.recompute.push_back(parse_recompute(mode, ""));
-  if (!o.memory_limit.empty()) request.memory_limit = parse_memory(o.memory_limit, "--memory-limit");
+  request.memory_limit =
+      o.memory_limit.empty() ? cluster.device.memory : parse_memory(o.memory_limit, "--memory-limit");
+  if (o.cluster) {
+    std::erase_if(request.pp, [&](int k) { return k > cluster.devices(); });
+    if (request.pp.empty())
+      throw NoFeasiblePlan(fmt::format("{} has {} devices", o.cluster->string(), cluster.devices()));
+  }
   request.threads = o.threads;
   return request;
 }
@@ -126,13 +133,13 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
   const Model model = load_model(o.common.model);
   const Plan base = base_plan(o.common, global.seed, model);
   const Cluster cluster = cluster_or_host(o.cluster);
-  const SweepRequest request = request_for(o, base);
+  const SweepRequest request = request_for(o, base, cluster);
   const SweepResult result = sweep(request, costs_or_builtin(o.costs, model, base, cluster), cluster);
   if (result.plans.empty()) {
     for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
     throw NoFeasiblePlan(result.smallest_misfit
-                             ? fmt::format("no plan fits {}; the smallest ({}) needs {}", o.memory_limit,
-                                           summary(result.smallest_misfit->plan),
+                             ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                                           format_bytes(*request.memory_limit), summary(result.smallest_misfit->plan),
                                            format_bytes(result.smallest_misfit->forecast.peak_memory()))
                              : "no plan is possible for these options");
   }
