@@ -118,8 +118,13 @@ Costs costs_or_builtin(const std::optional<std::filesystem::path>& file, const M
 }
 
 std::string summary(const Plan& plan) {
+  constexpr std::size_t kMostShown = 8;
   std::string boundaries;
-  for (const int boundary : plan.boundaries) boundaries += fmt::format("{}{}", boundaries.empty() ? "" : ",", boundary);
+  for (std::size_t i = 0; i < plan.boundaries.size(); ++i) {
+    const bool skipped = plan.boundaries.size() > kMostShown && i >= 2 && i + 1 < plan.boundaries.size();
+    if (skipped && i > 2) continue;
+    boundaries += fmt::format("{}{}", i == 0 ? "" : ",", skipped ? "..." : std::to_string(plan.boundaries[i]));
+  }
   std::string text = fmt::format("K{}{} M{} b{} {}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "",
                                  plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.recompute.mode == RecomputeMode::full) text += " " + to_text(plan.recompute);
