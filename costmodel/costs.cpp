@@ -97,7 +97,7 @@ class StageSums {
     cost.i = to_nanoseconds(sum.i * c.i * alone.i);
     cost.w = to_nanoseconds(sum.w * c.w * alone.w);
     cost.b = to_nanoseconds(sum.b * c.b * alone.b);
-    cost.r = to_nanoseconds(sum.f * c.r * alone.f);
+    cost.r = to_nanoseconds(sum.f * c.r * alone.r);
     cost.optimizer = to_nanoseconds(optimizer * c.optimizer * alone.optimizer);
     return cost;
   }

@@ -52,12 +52,7 @@ Cluster load_cluster(const std::filesystem::path& file) {
   cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
   cluster.intra = link_of(top.object("intra"));
   cluster.inter = cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
-  const Json& origin = top.at("origin");
-  if (!origin.is_array()) top.fail("origin", "expected a list of texts: where each constant comes from");
-  for (const Json& line : origin) {
-    if (!line.is_string()) top.fail("origin", "expected a list of texts");
-    cluster.origin.push_back(line.get<std::string>());
-  }
+  cluster.origin = top.texts("origin");  // where each constant comes from
   top.finish();
   return cluster;
 }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "costmodel/calibrate.hpp"
+#include "costmodel/intervals.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/schedules/schedules.hpp"
@@ -39,6 +40,7 @@ struct EvaluateOptions {
 struct Evaluation {
   double median_error = 0, p95_error = 0, tau = 0, regret = 0, memory_error = 0;
   int hits = 0;
+  CoverageBand band;
   std::optional<IntervalModel> interval;
 };
 
@@ -102,6 +104,7 @@ double kendall(const std::vector<Trial>& trials, const std::vector<double>& pred
 Evaluation judge(const std::vector<Trial>& held_out, const std::optional<IntervalModel>& interval) {
   Evaluation e;
   e.interval = interval;
+  if (interval) e.band = coverage_band(*interval, static_cast<int>(held_out.size()));
   std::vector<double> errors, predicted;
   double best = 1e300;
   std::size_t chosen = 0;
@@ -133,6 +136,7 @@ nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOption
     coverage = {{"nominal", e.interval->nominal},
                 {"hits", e.hits},
                 {"of", o.held_out},
+                {"band", {e.band.low, e.band.high}},
                 {"calibration_plans", e.interval->calibration_plans}};
   }
   return {{"schema", "weir.evaluation/1"},
@@ -194,6 +198,7 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
   std::vector<double> log_ratios;
   for (const Trial& t : setting) log_ratios.push_back(std::log(t.measured() / t.first.forecast.step_time));
   costs.interval = conformal_interval(log_ratios, 0.9);
+  for (const Trial& t : setting) costs.range = widened(costs.range.value_or(CalibratedRange{}), t.plan.plan);
 
   // The forecasts are on disk, and their hash printed, before any of these plans is run.
   std::vector<Trial> held_out = trials_of(o.fit + o.interval, o.held_out);
@@ -229,8 +234,9 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
       o.held_out, machine_name(), global.seed, e.median_error * 100, e.p95_error * 100, e.tau, e.regret * 100,
       e.memory_error * 100);
   if (e.interval) {
-    fmt::print("90 % interval of +-{:.1f} %: {} of {} inside\n", (std::exp(e.interval->log_high) - 1) * 100, e.hits,
-               o.held_out);
+    fmt::print("90 % interval of +-{:.1f} %: {} of {} inside ({} to {} of an honest one set by {} plans)\n",
+               (std::exp(e.interval->log_high) - 1) * 100, e.hits, o.held_out, e.band.low, e.band.high,
+               e.interval->calibration_plans);
   }
   fmt::print("{}\n", o.output.string());
 }
