@@ -262,7 +262,6 @@ class Timeline {
     if (action.kind == ActionKind::F) {
       take_from_slot(rank, id, stage.input_bytes());
       ++in_flight_[rank];
-      peaks_[rank].peak_in_flight = std::max(peaks_[rank].peak_in_flight, in_flight_[rank]);
     }
     if (is_backward(action.kind)) take_from_slot(rank, id, stage.output_bytes());
     running_[rank] = footprint(action);

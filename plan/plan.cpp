@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/deadlock.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/schedule_csv.hpp"

@@ -73,6 +73,7 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   f.lower_bound = to_seconds(step_lower_bound(program, operation_costs) + overhead);
   f.warnings = table.warnings;
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  f.peak_in_flight = peak_in_flight(loaded.schedule);
   f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
   result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
   result.trace.info["plan"] = to_json(loaded.plan);

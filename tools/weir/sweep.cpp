@@ -45,6 +45,7 @@ struct Row {
 SweepRequest request_for(const SweepOptions& o, const Plan& base, const Cluster& cluster) {
   SweepRequest request;
   request.base = base;
+  request.exact_slots = o.common.slots.has_value();
   request.folder = ".";
   request.pp = parse_numbers(o.pp, "--pp");
   request.vpp = parse_numbers(o.vpp, "--vpp");
