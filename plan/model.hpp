@@ -20,7 +20,8 @@ namespace weir {
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu, gelu_tanh, relu, silu };
 
-// Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden].
+// Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden]. With `patch` > 0 the
+// samples are images: s - 1 patches, each projected to hidden with a bias, after a learned class token (ViT).
 struct EmbeddingShape {
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
@@ -28,7 +29,9 @@ struct EmbeddingShape {
   std::int64_t token_types = 0;  // BERT's segment table; 0: none
   bool norm = false;             // BERT normalises the sum
   double dropout = 0;
-  bool tied = false;  // the token table is shared with the head
+  bool tied = false;       // the token table is shared with the head (T5: with the decoder)
+  bool shared = false;     // the token table is the first layer's (T5's decoder), which counts it
+  std::int64_t patch = 0;  // values of a patch, channels x side^2; 0: tokens
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -64,13 +67,18 @@ struct NormShape {
   double epsilon = 1e-5;
 };
 
+// What stands between the blocks and a head's projection: BERT's pooler (hidden x hidden and tanh, of one position), or
+// its masked language model's transform (hidden x hidden, activation and norm, of every position).
+enum class HeadDense : std::uint8_t { none, pooler, transform };
+
 // Projection to classes and mean cross-entropy: x[b, s, hidden] -> loss.
 struct HeadShape {
-  std::int64_t vocabulary = 0;
+  std::int64_t vocabulary = 0;  // 0: no projection, a bare model's pooler
   std::int64_t hidden = 0;
   bool bias = false;
   bool tied = false;    // uses the embedding's token table
   bool pooled = false;  // one position a sample (ViT, classifiers) instead of every position
+  HeadDense dense = HeadDense::none;
 };
 
 // A layer of which only times and bytes are known, for one sample.
@@ -91,11 +99,11 @@ struct Layer {
   std::string label;  // what a timed layer calls its kind ("conv"); empty otherwise
 };
 
-// An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet).
+// An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet, T5's decoder).
 struct Skip {
-  std::int32_t from = 0;  // layer index
-  std::int32_t to = 0;    // layer index, > from + 1
-  Bytes bytes{0};         // per sample
+  std::int32_t from = 0;       // layer index
+  std::int32_t to = 0;         // layer index, > from + 1
+  std::optional<Bytes> bytes;  // per sample, the part of the output that goes on: a tensor of its own; none: all of it
 };
 
 struct Model {
