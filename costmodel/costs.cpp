@@ -39,6 +39,10 @@ struct Key {
   std::string operator()(const TimedShape& t) const {
     return fmt::format("timed f={} i={} w={}", t.forward.count(), t.backward_input.count(), t.backward_weight.count());
   }
+  std::string operator()(const SizedShape& s) const {
+    return fmt::format("sized flops={} parameters={} input={}{} kept={} output={}", s.forward.count(), s.parameters,
+                       s.input, s.keeps_input ? " kept" : "", s.kept, s.output);
+  }
 };
 
 LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {

@@ -15,6 +15,7 @@ struct Forward {
   }
   double operator()(const NormShape&) const { return 0; }
   double operator()(const TimedShape&) const { return 0; }
+  double operator()(const SizedShape& sized) const { return sized.forward.count(); }
   double operator()(const HeadShape& head) const {
     const std::int64_t outputs = head.vocabulary + (head.dense == HeadDense::none ? 0 : head.hidden);
     return 2 * (head.pooled ? 1 : s) * static_cast<double>(head.hidden) * static_cast<double>(outputs);

@@ -12,10 +12,10 @@ namespace weir {
 
 // Multiply-adds of matrix products count two (Narayanan et al., SC 2021, appendix): for a block of hidden h,
 // s (2h(q + 2kv) + 2qh + 2 m h f) + 4 s^2 q with q = heads x head_dim and m MLP matrices (2, gated 3), experts that a
-// token visits counted each, and 2 s h E for the router over E experts; cross attention the attention's terms again (its
-// keys are as many as its queries); a head 2 s h V, and 2 s h^2 for a dense layer before it, s = 1 where one position is
-// pooled; an embedding of patches 2 (s - 1) p h for p values a patch. Element-wise work is left out. Timed layers: 0,
-// nothing is known.
+// token visits counted each, and 2 s h E for the router over E experts; cross attention the attention's terms again
+// (its keys are as many as its queries); a head 2 s h V, and 2 s h^2 for a dense layer before it, s = 1 where one
+// position is pooled; an embedding of patches 2 (s - 1) p h for p values a patch. Element-wise work is left out. Sized
+// layers say theirs; of timed ones nothing is known: 0.
 [[nodiscard]] Flops forward_flops(const Layer& layer, std::int64_t seq_length);
 // The backward's share of the model FLOPs: twice the forward's (one product for the input, one for the weights).
 [[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);

@@ -38,6 +38,7 @@ struct Lacking {
     return h.pooled ? "a pooled head" : "";
   }
   std::string_view operator()(const TimedShape&) const { return ""; }
+  std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
 };
 
 }  // namespace

@@ -107,6 +107,16 @@ struct Builder {
     return t;
   }
 
+  LayerTensors operator()(const SizedShape& sized) const {
+    LayerTensors t;
+    if (sized.parameters > 0) t.parameters.push_back({"weight", {sized.parameters}, Init::normal, true, ""});
+    t.output_bytes_per_sample = sized.output * element;
+    t.saves_input = sized.keeps_input;
+    t.w_needs_output_gradient = sized.parameters > 0;
+    if (sized.kept > 0) t.saved = {{"kept", sized.kept * element, KeptUntil::W}};
+    return t;
+  }
+
   // What a weight gradient reads must stay until W, the rest goes with I.
   static KeptUntil until(bool read_by_w) { return read_by_w ? KeptUntil::W : KeptUntil::I; }
 

@@ -41,6 +41,7 @@ struct Count {
     return dense + norm + (s.tied ? 0 : s.vocabulary * s.hidden) + (s.bias ? s.vocabulary : 0);
   }
   std::int64_t operator()(const TimedShape& s) const { return s.parameters; }
+  std::int64_t operator()(const SizedShape& s) const { return s.parameters; }
 };
 
 struct Kind {
@@ -50,6 +51,7 @@ struct Kind {
   std::string operator()(const NormShape&) const { return "norm"; }
   std::string operator()(const HeadShape&) const { return "head"; }
   std::string operator()(const TimedShape&) const { return layer.label; }
+  std::string operator()(const SizedShape&) const { return layer.label; }
 };
 
 }  // namespace

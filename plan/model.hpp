@@ -1,9 +1,9 @@
 // A model is a sequence of layers; a stage boundary may fall between any two of them.
 //
 // A layer either has a shape (embedding, transformer block, norm, head), from which FLOPs, bytes and kernels
-// follow, or it is *timed*: it says its own times and bytes, and nothing else is known of it. Layer kinds are
-// values, not classes: adding one means an alternative in `LayerShape`, its tensors in plan/layer_tensors,
-// its FLOPs in costmodel/layer_math, and its kernels in each backend.
+// follow, or it is *sized*: it says its own FLOPs and bytes, or *timed*: it says its own times and bytes, and nothing
+// else is known of it. Layer kinds are values, not classes: adding one means an alternative in `LayerShape`, its
+// tensors in plan/layer_tensors, its FLOPs in costmodel/layer_math, and its kernels in each backend.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -91,12 +91,22 @@ struct TimedShape {
   Bytes boundary{0};    // output
 };
 
-using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, TimedShape>;
+// A layer known by its sizes, for one sample, whatever it computes: what convolutional networks are made of (plan/cnn).
+struct SizedShape {
+  std::int64_t parameters = 0;
+  Flops forward{0};
+  std::int64_t input = 0;    // numbers it reads from the layer before
+  bool keeps_input = false;  // until W: a convolution, a norm
+  std::int64_t kept = 0;     // numbers kept from F to W beside the input
+  std::int64_t output = 0;   // numbers
+};
+
+using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, TimedShape, SizedShape>;
 
 struct Layer {
   std::string name;
   LayerShape shape;
-  std::string label;  // what a timed layer calls its kind ("conv"); empty otherwise
+  std::string label;  // what a timed or sized layer calls its kind ("conv"); empty otherwise
 };
 
 // An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet, T5's decoder).
@@ -108,7 +118,7 @@ struct Skip {
 
 struct Model {
   std::string name;
-  std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv
+  std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv, "cnn"
   std::vector<Layer> layers;
   std::vector<Skip> skips;
   std::int64_t seq_length = 0;      // default tokens a sample; 0 where samples are not sequences
@@ -117,7 +127,7 @@ struct Model {
   int ignored_keys = 0;             // keys of a Hugging Face config that mean nothing here
 };
 
-// "embedding", "transformer", "norm", "head", or a timed layer's own label.
+// "embedding", "transformer", "norm", "head", or a timed or sized layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);
 
 // Learned numbers of one layer; a tied head counts none for its matrix, its embedding has it.
