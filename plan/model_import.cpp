@@ -16,6 +16,7 @@
 #include "plan/cnn/read.hpp"
 #include "plan/error.hpp"
 #include "plan/hugging_face.hpp"
+#include "plan/pipedream_graph.hpp"
 #include "plan/strict_json.hpp"
 #include "plan/text_file.hpp"
 
@@ -243,6 +244,8 @@ Model load_model(const std::filesystem::path& file) {
   Model model;
   if (file.extension() == ".csv") {
     model = layers_csv(text, file.string());
+  } else if (file.extension() == ".txt") {
+    model = pipedream_model(text, file.string());
   } else {
     const Json json = parse_json(text, file.string());
     if (!json.is_object()) throw InputError(file.string(), "", "expected an object");

@@ -1,5 +1,5 @@
 // Models from files: a Hugging Face `config.json`, our own layer list (weir.layers/1), the sizes of
-// a convolutional network (weir.cnn/1), or a `layers.csv` with times.
+// a convolutional network (weir.cnn/1), a `layers.csv` with times, or PipeDream's `graph.txt`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
