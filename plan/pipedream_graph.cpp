@@ -97,7 +97,7 @@ class Line {
   [[nodiscard]] std::string until(std::string_view word) {
     const std::size_t at = rest_.find(word);
     if (at == std::string_view::npos) fail(fmt::format("expected \"{}\"", word));
-    const std::string taken(rest_.substr(0, at));
+    std::string taken(rest_.substr(0, at));
     rest_.remove_prefix(at);
     return taken;
   }

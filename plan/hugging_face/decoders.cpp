@@ -85,6 +85,7 @@ Model gpt_neox_model(JsonObject& config) {
   block.ffn = config.integer("intermediate_size", 1, kLargestSize);
   block.activation = activation(config, "hidden_act", "gelu");
   block.rotary = true;
+  static_cast<void>(config.number_or("rotary_pct", 0.25, 0, 1));  // of a head's values: decides no size
   block.parallel = config.boolean_or("use_parallel_residual", true);
   block.qkv_bias = block.output_bias = config.boolean_or("attention_bias", true);
   block.norm_epsilon = config.number_or("layer_norm_eps", 1e-5, 1e-12, 1);

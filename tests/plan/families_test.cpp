@@ -55,6 +55,7 @@ TEST(Families, DecodersHaveTheirParameters) {
   EXPECT_EQ(parameter_count(load_model(kModels / "mixtral-8x7b.json")), 46'702'792'704);
   EXPECT_EQ(parameter_count(parsed(with(kNeox, ""))), 20'554'567'680);
   EXPECT_EQ(parameter_count(load_model(kModels / "pythia-160m.json")), 162'322'944);
+  EXPECT_EQ(load_model(kModels / "pythia-160m.json").ignored_keys, 0);
 }
 
 // BERT-base: (30522 + 512 + 2) h + 2 h, 12 (12 h^2 + 13 h), and by class, with h = 768:
