@@ -215,6 +215,27 @@ LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage) {
   return {index == 0 ? 0 : plan.boundaries[at - 1], index == plan.stages() - 1 ? layer_count : plan.boundaries[at]};
 }
 
+namespace {
+
+// The stages with a copy of the token table: those of tied embeddings, of a tied head, of T5's second embedding.
+std::vector<Stage> token_table_holders(const LoadedPlan& loaded) {
+  std::vector<Stage> holders;
+  const auto layers = static_cast<int>(loaded.model.layers.size());
+  for (std::int32_t stage = 0; stage < loaded.plan.stages(); ++stage) {
+    const LayerRange range = layers_of_stage(loaded.plan, layers, Stage{stage});
+    for (int l = range.first; l < range.last; ++l) {
+      const LayerShape& shape = loaded.model.layers[static_cast<std::size_t>(l)].shape;
+      const auto* embedding = std::get_if<EmbeddingShape>(&shape);
+      const auto* head = std::get_if<HeadShape>(&shape);
+      const bool tied = (embedding != nullptr && embedding->tied) || (head != nullptr && head->tied);
+      if (tied && (holders.empty() || holders.back() != Stage{stage})) holders.push_back(Stage{stage});
+    }
+  }
+  return holders;
+}
+
+}  // namespace
+
 LoweringOptions lowering_options(const LoadedPlan& loaded) {
   const Plan& plan = loaded.plan;
   LoweringOptions options;
@@ -223,9 +244,8 @@ LoweringOptions lowering_options(const LoadedPlan& loaded) {
   options.keep_last_microbatch = plan.recompute.except_last;
   options.placement = plan.recompute.placement;
   options.slots = plan.slots;
-  const auto* head = std::get_if<HeadShape>(&loaded.model.layers.back().shape);
-  if (head != nullptr && head->tied && plan.stages() > 1) {
-    options.tied.push_back({Stage{0}, Stage{plan.stages() - 1}});
+  if (std::vector<Stage> holders = token_table_holders(loaded); holders.size() > 1) {
+    options.tied.push_back(std::move(holders));
   }
   return options;
 }

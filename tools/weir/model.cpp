@@ -26,7 +26,7 @@ void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
          {"parameters", parameter_count(layer)},
          {"flops_forward", forward_flops(layer, seq_length).count()},
          {"activation_bytes", activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
-         {"boundary_bytes", boundary_bytes(layer, seq_length, dtype).count()}});
+         {"boundary_bytes", crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
   }
   fmt::print("{}\n", json.dump(2));
 }
@@ -41,7 +41,7 @@ void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
     fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
                parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
                format_bytes(activation_bytes(model, static_cast<int>(l), seq_length, dtype)),
-               format_bytes(boundary_bytes(layer, seq_length, dtype)));
+               format_bytes(crossing_bytes(model, static_cast<int>(l), seq_length, dtype)));
   }
 }
 

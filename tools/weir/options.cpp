@@ -71,7 +71,10 @@ std::string to_text(const Recompute& recompute) {
 }
 
 void add_plan_options(CLI::App& command, PlanOptions& options) {
-  command.add_option("model", options.model, "Hugging Face config.json, layer list, or layers.csv")->required();
+  command
+      .add_option("model", options.model,
+                  "Hugging Face config.json, layer list, network sizes, layers.csv, or PipeDream graph.txt")
+      ->required();
   command.add_option("--seq-length", options.seq_length, "Tokens a sample (default: the model's positions)");
   command.add_option("--dtype", options.dtype, "fp32, tf32, bf16 or fp16")->capture_default_str();
   command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
