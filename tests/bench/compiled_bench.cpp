@@ -122,9 +122,11 @@ struct ByHand {
 using Eight = std::int64_t __attribute__((vector_size(64)));
 
 __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) void run_eight(
-    const ByHand* hand, Eight* cell, Eight* rank_free, Eight* edge_free, const Eight* cost, const Eight* occupancy,
-    const Eight* latency, Eight* end) {
-  hand->run<Eight>(cell, rank_free, edge_free, cost, occupancy, latency, end);
+    const ByHand* hand, std::int64_t* cell, std::int64_t* rank_free, std::int64_t* edge_free, const std::int64_t* cost,
+    const std::int64_t* occupancy, const std::int64_t* latency, std::int64_t* end) {
+  const auto in = [](const std::int64_t* lanes) { return reinterpret_cast<const Eight*>(lanes); };
+  const auto out = [](std::int64_t* lanes) { return reinterpret_cast<Eight*>(lanes); };
+  hand->run<Eight>(out(cell), out(rank_free), out(edge_free), in(cost), in(occupancy), in(latency), out(end));
 }
 
 void report(benchmark::State& state, const Case& c, std::size_t candidates) {
@@ -171,23 +173,27 @@ void batch_compiled(benchmark::State& state, Periodicity periodicity) {
   }
   report(state, c, kBatch);
 }
+struct alignas(64) Lanes {
+  std::int64_t of[8];
+};
+
 void batch_by_hand(benchmark::State& state) {
   const Case c = make_case(state);
   const ByHand hand(c);
-  std::vector<Eight> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks), cost(2 * hand.ranks),
+  std::vector<Lanes> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks), cost(2 * hand.ranks),
       occupancy(2 * hand.ranks), latency(2 * hand.ranks);
-  Eight end;
+  Lanes end{};
+  const std::int64_t expected = CompiledEngine(c.compiled).makespan(c.tables[0]).count();
   for (auto _ : state) {
     for (std::size_t first = 0; first < kBatch; first += 8) {
       for (std::size_t lane = 0; lane < 8; ++lane) {
-        const auto column = [lane](std::vector<Eight>& values) {
-          return reinterpret_cast<std::int64_t*>(values.data()) + lane;
-        };
+        const auto column = [lane](std::vector<Lanes>& values) { return &values[0].of[lane]; };
         hand.read(c.tables[first + lane], column(cost), column(occupancy), column(latency), 8);
       }
-      std::fill(rank_free.begin(), rank_free.end(), Eight{});
-      std::fill(edge_free.begin(), edge_free.end(), Eight{});
-      run_eight(&hand, cell.data(), rank_free.data(), edge_free.data(), cost.data(), occupancy.data(), latency.data(), &end);
+      std::fill(rank_free.begin(), rank_free.end(), Lanes{});
+      std::fill(edge_free.begin(), edge_free.end(), Lanes{});
+      run_eight(&hand, cell[0].of, rank_free[0].of, edge_free[0].of, cost[0].of, occupancy[0].of, latency[0].of, end.of);
+      if (first == 0 && end.of[0] != expected) state.SkipWithError("differs");
       benchmark::DoNotOptimize(end);
     }
   }
