@@ -52,6 +52,11 @@ Cluster load_cluster(const std::filesystem::path& file) {
   cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
   cluster.intra = link_of(top.object("intra"));
   cluster.inter = cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
+  if (top.has("node_bandwidth")) {
+    const auto rate = parse_rate(top.text("node_bandwidth"));
+    if (!rate || rate->count() <= 0) top.fail("node_bandwidth", "expected a rate with its unit, as \"50 GB/s\"");
+    cluster.node_bandwidth = *rate;
+  }
   cluster.origin = top.texts("origin");  // where each constant comes from
   top.finish();
   return cluster;

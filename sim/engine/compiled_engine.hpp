@@ -33,7 +33,7 @@ class CompiledEngine {
   };
   const CompiledProgram& program_;
   Periodicity periodicity_;
-  std::vector<std::int64_t> registers_, saved_, costs_;      // of one candidate
+  std::vector<std::int64_t> registers_, saved_, costs_;    // of one candidate
   std::vector<Lanes> registers_x8_, saved_x8_, costs_x8_;  // of a batch
 };
 

@@ -15,7 +15,20 @@ namespace weir {
 namespace {
 
 // Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, then occupancy and latency of its messages.
-enum CostSlot : std::uint32_t { cost_f, cost_b, cost_i, cost_w, cost_r, cost_reduce, cost_optimizer, send_f, late_f, send_b, late_b, kSlots };
+enum CostSlot : std::uint32_t {
+  cost_f,
+  cost_b,
+  cost_i,
+  cost_w,
+  cost_r,
+  cost_reduce,
+  cost_optimizer,
+  send_f,
+  late_f,
+  send_b,
+  late_b,
+  kSlots
+};
 
 constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -194,7 +207,8 @@ class Compiler {
   // the same one where the registers do not suffice.
   std::size_t emit_at(std::size_t p) {
     const OperationId id = order_[p];
-    if (program_.lane_of(id).kind == LaneKind::send) return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
+    if (program_.lane_of(id).kind == LaneKind::send)
+      return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
     Instruction last = emit_end(id);
     const bool sends = p + 1 < order_.size() && program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
                        program_.predecessors(order_[p + 1]).front().before == id &&

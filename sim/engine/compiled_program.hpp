@@ -1,8 +1,8 @@
-// A program compiled for many evaluations: its operations in one fixed order as straight-line max-plus instructions over
-// a few registers (one a lane, one a message in flight), because every start is the maximum of ends that are already
-// known. Costs are looked up by stage and kind, so one compilation serves every candidate that differs in durations
-// only. Runs of instructions that repeat are marked: the engine may jump over them once it has seen, in the candidate's
-// own integers, that one round merely shifts what the next one reads.
+// A program compiled for many evaluations: its operations in one fixed order as straight-line max-plus instructions
+// over a few registers (one a lane, one a message in flight), because every start is the maximum of ends that are
+// already known. Costs are looked up by stage and kind, so one compilation serves every candidate that differs in
+// durations only. Runs of instructions that repeat are marked: the engine may jump over them once it has seen, in the
+// candidate's own integers, that one round merely shifts what the next one reads.
 //
 // Start at `compile`. SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -47,8 +47,8 @@ struct Repeat {
 struct CompiledProgram {
   std::int32_t stages = 0;  // replicas included
   std::vector<Instruction> code;
-  std::vector<Repeat> repeats;       // ascending, disjoint
-  std::vector<Register> lane_ends;   // registers whose largest value at the end is the makespan
+  std::vector<Repeat> repeats;      // ascending, disjoint
+  std::vector<Register> lane_ends;  // registers whose largest value at the end is the makespan
   std::int32_t registers = 1;
   [[nodiscard]] std::size_t costs() const;  // size of a packed cost vector
   [[nodiscard]] std::size_t bytes() const;  // of the code and what belongs to it
@@ -60,8 +60,8 @@ struct NotCompiled {
 };
 [[nodiscard]] std::variant<CompiledProgram, NotCompiled> compile(const Program& program);
 
-// Costs in the order that instructions name them. Precondition: packed.size() == program.costs(), table.stages.size() ==
-// program.stages. `stride`: distance between consecutive costs of this candidate in `packed` (lanes of a batch).
+// Costs in the order that instructions name them. Precondition: packed.size() == program.costs(), table.stages.size()
+// == program.stages. `stride`: distance between consecutive costs of this candidate in `packed` (lanes of a batch).
 void pack(const CostTable& table, std::int64_t* packed, std::size_t stride = 1);
 
 }  // namespace weir

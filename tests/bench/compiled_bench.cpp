@@ -192,7 +192,8 @@ void batch_by_hand(benchmark::State& state) {
       }
       std::fill(rank_free.begin(), rank_free.end(), Lanes{});
       std::fill(edge_free.begin(), edge_free.end(), Lanes{});
-      run_eight(&hand, cell[0].of, rank_free[0].of, edge_free[0].of, cost[0].of, occupancy[0].of, latency[0].of, end.of);
+      run_eight(&hand, cell[0].of, rank_free[0].of, edge_free[0].of, cost[0].of, occupancy[0].of, latency[0].of,
+                end.of);
       if (first == 0 && end.of[0] != expected) state.SkipWithError("differs");
       benchmark::DoNotOptimize(end);
     }
@@ -206,9 +207,9 @@ void growth(benchmark::State& state) {
   CompiledEngine engine(c.compiled, Periodicity::walk);
   std::vector<Nanoseconds> out(kBatch);
   for (auto _ : state) benchmark::DoNotOptimize(engine.makespan(c.tables[0]));
-  state.counters["ns/operation"] = benchmark::Counter(
-      1e-9 * static_cast<double>(c.program.operations.size()),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns/operation"] =
+      benchmark::Counter(1e-9 * static_cast<double>(c.program.operations.size()),
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void compilation(benchmark::State& state) {

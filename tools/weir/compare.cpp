@@ -50,12 +50,9 @@ Json idle_json(const RankMetrics& rank) {
 }
 
 Json comparison_json(const Comparison& c) {
-  Json json{{"schema", "weir.comparison/1"},
-            {"predicted_s", c.predicted.count()},
-            {"measured_s", c.measured.count()},
-            {"error", number_or_null(c.error)},
-            {"kinds", Json::array()},
-            {"ranks", Json::array()},
+  Json json{{"schema", "weir.comparison/1"},    {"predicted_s", c.predicted.count()},
+            {"measured_s", c.measured.count()}, {"error", number_or_null(c.error)},
+            {"kinds", Json::array()},           {"ranks", Json::array()},
             {"waterfall", Json::array()}};
   for (const KindError& k : c.kinds) {
     json["kinds"].push_back({{"kind", to_string(k.kind)},
