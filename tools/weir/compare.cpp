@@ -17,6 +17,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/records_json.hpp"
 #include "tools/weir/traced_plan.hpp"
 #include "traces/perfetto.hpp"
 
@@ -162,6 +163,8 @@ void compare_plans(const CompareOptions& o, const GlobalOptions& global) {
 }
 
 }  // namespace
+
+std::string to_json(const Comparison& comparison) { return comparison_json(comparison).dump(2); }
 
 void add_compare_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("compare", "A predicted trace with a measured one, or a plan with a plan");

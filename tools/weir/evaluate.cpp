@@ -22,6 +22,7 @@
 #include "sim/search/sweep.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/evaluation.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/profiling.hpp"
@@ -30,12 +31,6 @@
 
 namespace weir {
 namespace {
-
-struct EvaluateOptions {
-  PlanOptions common;
-  int global_batch_size = 8, fit = 8, interval = 12, held_out = 20, rounds = 5;
-  std::filesystem::path output = "weir-out";
-};
 
 struct Evaluation {
   double median_error = 0, p95_error = 0, tau = 0, regret = 0, memory_error = 0;
@@ -56,8 +51,8 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
   std::vector<Plan> plans;
   std::set<std::string> seen;
-  const auto wanted = static_cast<std::size_t>(o.fit + o.interval + o.held_out);
-  for (int attempt = 0; plans.size() < wanted && attempt < 10'000; ++attempt) {
+  const int wanted = o.fit + o.interval + o.held_out;
+  for (int attempt = 0; std::ssize(plans) < wanted && attempt < 10'000; ++attempt) {
     Plan plan = base;
     plan.pp = pick(1, 4) == 1 ? 1 : pick(1, available_cores());
     plan.microbatches = divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
@@ -76,7 +71,7 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
          (plan.boundaries.front() > 0 && plan.boundaries.back() < static_cast<int>(model.layers.size())));
     if (ascending && seen.insert(summary(plan)).second) plans.push_back(plan);
   }
-  if (plans.size() < wanted) {
+  if (std::ssize(plans) < wanted) {
     throw UsageError(
         fmt::format("only {} different plans exist for these sizes; {} were asked for", plans.size(), wanted));
   }
@@ -161,7 +156,13 @@ void scatter(const std::vector<Trial>& held_out, const std::filesystem::path& fi
   save_drawing(draw_chart(chart), chart_csv(chart), file);
 }
 
-void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
+struct Evaluated {
+  std::vector<Trial> held_out;
+  Evaluation evaluation;
+  nlohmann::ordered_json json;
+};
+
+Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
   const Cluster host = host_cluster();
   const Model model = load_model(o.common.model);
@@ -218,6 +219,11 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
   const auto json = evaluation_json(e, o, global.seed, sha256_hex(text));
   write_file_atomically(o.output / "evaluation.json", json.dump(2) + "\n");
   scatter(held_out, o.output / "evaluation.svg");
+  return {std::move(held_out), e, json};
+}
+
+void print_evaluation(const Evaluated& evaluated, const EvaluateOptions& o, const GlobalOptions& global) {
+  const auto& [held_out, e, json] = evaluated;
   if (global.json) {
     fmt::print("{}\n", json.dump(2));
     return;
@@ -243,6 +249,10 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
 
 }  // namespace
 
+std::string evaluate(const EvaluateOptions& options, std::uint64_t seed) {
+  return evaluate_here(options, {.json = true, .quiet = true, .seed = seed}).json.dump(2);
+}
+
 void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command =
       app.add_subcommand("evaluate", "Run random held-out plans here and report the forecaster's error");
@@ -261,7 +271,7 @@ void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--rounds", o->rounds, "Runs of each held-out plan")->check(positive)->capture_default_str();
   command->add_option("-o,--output", o->output, "Folder")->capture_default_str();
-  command->callback([o, &global] { evaluate(*o, global); });
+  command->callback([o, &global] { print_evaluation(evaluate_here(*o, global), *o, global); });
 }
 
 }  // namespace weir

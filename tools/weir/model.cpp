@@ -10,11 +10,12 @@
 #include "plan/model_import.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/records_json.hpp"
 
 namespace weir {
 namespace {
 
-void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
+nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
   nlohmann::ordered_json json{{"schema", "weir.model/1"}, {"name", model.name},
                               {"family", model.family},   {"parameters", parameter_count(model)},
                               {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
@@ -28,7 +29,7 @@ void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
          {"activation_bytes", activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
          {"boundary_bytes", crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
   }
-  fmt::print("{}\n", json.dump(2));
+  return json;
 }
 
 void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
@@ -47,6 +48,10 @@ void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
 
 }  // namespace
 
+std::string to_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
+  return model_json(model, seq_length, dtype).dump(2);
+}
+
 void add_model_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("model", "Layers, parameters, FLOPs and bytes per layer");
   auto options = std::make_shared<PlanOptions>();
@@ -54,7 +59,11 @@ void add_model_command(CLI::App& app, GlobalOptions& global) {
   command->callback([options, &global] {
     const Model model = load_model(options->model);
     const Plan plan = base_plan(*options, global.seed, model);
-    (global.json ? print_json : print_table)(model, plan.seq_length, plan.dtype);
+    if (global.json) {
+      fmt::print("{}\n", to_json(model, plan.seq_length, plan.dtype));
+    } else {
+      print_table(model, plan.seq_length, plan.dtype);
+    }
   });
 }
 

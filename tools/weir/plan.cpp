@@ -62,7 +62,6 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
     plan.boundaries = best_boundaries(
         layer_times(model, plan, costs_or_builtin(c.costs, model, plan, cluster), cluster), plan.stages());
   }
-  const bool own_schedule = is_program(plan.schedule) || plan.schedule.ends_with(".csv");
   const ScheduleSource source{plan.schedule, plan.pp, plan.vpp, plan.microbatches, false};
   const Schedule schedule = obtain_schedule(source);
   if (!c.common.slots) plan.slots = fewest_slots(schedule, 2);
@@ -77,11 +76,7 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
     fmt::print("{}", to_json(plan));
     return;
   }
-  const auto folder = std::filesystem::absolute(c.output).parent_path();
-  plan.model_path = std::filesystem::proximate(std::filesystem::absolute(c.common.model), folder).string();
-  if (own_schedule) {
-    plan.schedule = std::filesystem::proximate(std::filesystem::absolute(plan.schedule), folder).string();
-  }
+  plan = rebased(plan, ".", std::filesystem::absolute(c.output).parent_path());
   save_plan(plan, c.output);
   fmt::print("{}: {}\n", c.output.string(), summary(plan));
 }

@@ -10,15 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/given_times.hpp"
-#include "plan/blocking.hpp"
 #include "plan/deadlock.hpp"
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
 #include "plan/schedule_csv.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "plan/text_file.hpp"
-#include "sim/bounds.hpp"
-#include "sim/engine/event_engine.hpp"
 #include "sim/forecast_json.hpp"
 #include "tools/report/timeline.hpp"
 #include "tools/weir/commands.hpp"
@@ -26,6 +23,7 @@
 #include "tools/weir/schedule_proof.hpp"
 #include "tools/weir/schedule_source.hpp"
 #include "tools/weir/terminal_timeline.hpp"
+#include "tools/weir/timed_schedule.hpp"
 
 namespace weir {
 namespace {
@@ -95,32 +93,6 @@ double points(const std::string& text) {
   return number * scale;
 }
 
-struct Timed {
-  Program program;
-  Trace trace;
-  Forecast forecast;
-};
-
-Timed time(const Schedule& schedule, const CostTable& table, TransferMode transfers) {
-  LoweringOptions lowering;
-  lowering.slots = 0;
-  lowering.optimizer = false;
-  Timed timed{block_transfers(lower(schedule, lowering), transfers), {}, {}};
-  const OperationCosts costs = expand(timed.program, table);
-  auto outcome = simulate(timed.program, costs);
-  if (std::holds_alternative<Stuck>(outcome)) {
-    throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
-                                     describe_cycle(timed.program, *shortest_cycle(timed.program))));
-  }
-  timed.trace = to_trace(timed.program, std::get<Timing>(outcome));
-  Forecast& f = timed.forecast;
-  f.metrics = step_metrics(timed.program, timed.trace);
-  f.step_time = to_seconds(f.metrics.step_time);
-  f.lower_bound = to_seconds(step_lower_bound(timed.program, costs));
-  f.peak_in_flight = peak_in_flight(schedule);
-  return timed;
-}
-
 // The receive slots to prove it for: as many as were asked for, or 2, DESIGN's default, or more where 2 are too few.
 void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
   LoweringOptions lowering;
@@ -169,7 +141,7 @@ void run_schedule(const ScheduleOptions& o, const GlobalOptions& global) {
   const CostTable table =
       o.times ? parse_times(read_text_file(*o.times), o.times->string(), schedule.shape)
               : uniform_table(schedule.shape, o.uniform.empty() ? UniformTimes{} : parse_uniform(o.uniform));
-  const Timed timed = time(schedule, table, transfer_mode(o.transfers));
+  const TimedSchedule timed = time_schedule(schedule, table, transfer_mode(o.transfers));
   const std::array rows{TimelineRow{&timed.trace, 0, ""}};
   if (o.picture) {
     TimelineOptions drawing{points(o.width), "", true, palette_of(o.palette)};

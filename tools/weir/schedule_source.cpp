@@ -52,21 +52,25 @@ int default_chunks(const std::string& name) {
 
 }  // namespace
 
+Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv, const std::string& maker) {
+  const int chunks = source.chunks.value_or(1);
+  Schedule schedule = judged(parse_schedule_csv(csv, maker), source);
+  const ScheduleShape& shape = schedule.shape;
+  if (shape.ranks != source.ranks || shape.microbatches != source.microbatches ||
+      shape.stages != source.ranks * chunks) {
+    throw InputError(
+        maker, "",
+        fmt::format("made K = {}, M = {}, v = {} where {}, {} and {} were asked for", shape.ranks, shape.microbatches,
+                    shape.stages / shape.ranks, source.ranks, source.microbatches, chunks));
+  }
+  return schedule;
+}
+
 Schedule obtain_schedule(const ScheduleSource& source) {
   if (is_program(source.name)) {
-    const int chunks = source.chunks.value_or(1);
     const std::string command =
-        fmt::format("{} {} {} {}", source.name.substr(5), source.ranks, source.microbatches, chunks);
-    Schedule schedule = judged(parse_schedule_csv(output_of(command), command), source);
-    if (schedule.shape.ranks != source.ranks || schedule.shape.microbatches != source.microbatches ||
-        schedule.shape.stages != source.ranks * chunks) {
-      throw InputError(
-          command, "",
-          fmt::format("printed K = {}, M = {}, v = {} where {}, {} and {} were asked for", schedule.shape.ranks,
-                      schedule.shape.microbatches, schedule.shape.stages / schedule.shape.ranks, source.ranks,
-                      source.microbatches, chunks));
-    }
-    return schedule;
+        fmt::format("{} {} {} {}", source.name.substr(5), source.ranks, source.microbatches, source.chunks.value_or(1));
+    return schedule_made_for(source, output_of(command), command);
   }
   if (source.name.ends_with(".csv"))
     return judged(parse_schedule_csv(read_text_file(source.name), source.name), source);

@@ -22,6 +22,11 @@ struct ScheduleSource {
 // cannot be), InputError (a file or output that is no schedule, a program that failed).
 [[nodiscard]] Schedule obtain_schedule(const ScheduleSource& source);
 
+// The same for the CSV that a program or a function made when asked for the source's K, M and v; `maker` is its name in
+// messages.
+[[nodiscard]] Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv,
+                                         const std::string& maker);
+
 [[nodiscard]] inline bool is_program(const std::string& name) { return name.starts_with("exec:"); }
 
 }  // namespace weir
