@@ -99,7 +99,8 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
       a.fail("num-layers-per-virtual-pipeline-stage",
              fmt::format("times {} ranks does not divide num-layers", plan.pp));
     }
-    plan.vpp = static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : 1));
+    const std::int64_t usual = a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
+    plan.vpp = static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
     of_stages = Split(a, plan, blocks).blocks_of_stages();
   }
   const auto boundaries = boundaries_of_blocks(of_stages);
@@ -129,7 +130,8 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   }
 }
 
-void set_recompute(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+// `most`: blocks of the longest stage, which is what the plan rebuilds from one kept input.
+void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Remark>& remarks) {
   const auto granularity = a.text("recompute-granularity");
   const std::string method = a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
   const auto layers =
@@ -154,9 +156,10 @@ void set_recompute(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   if (method == "block") {
     remarks.push_back(
         {"recompute-method", fmt::format("block of {} layers: the plan re-materialises every layer", layers)});
-  } else if (layers != 1) {
+  } else if (layers < most) {
     remarks.push_back(
-        {"recompute-num-layers", fmt::format("{}: the plan keeps each stage's input and rebuilds the rest", layers)});
+        {"recompute-num-layers",
+         fmt::format("{}: an input is kept every so many layers, in the plan only each stage's", layers)});
   }
 }
 
@@ -231,7 +234,8 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file, job.remarks);
   set_schedule(a, plan, job.remarks);
-  set_recompute(a, plan, job.remarks);
+  const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
+  set_recompute(a, plan, *std::ranges::max_element(of_stages), job.remarks);
   set_optimizer(a, plan);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   static_cast<void>(a.flag("deepspeed"));

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "tests/tools/command.hpp"
 
 namespace weir {
@@ -53,6 +55,41 @@ TEST_F(JobsCommand, ARefusedJobLeavesEarlierFilesUntouched) {
   EXPECT_EQ(read("plan.json"), plan);
   EXPECT_EQ(read("plan.model.json"), model);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 5) << "a draft was left";
+}
+
+// Out and in again gives the same plan; only the note and the model's name say where it came from.
+TEST_F(JobsCommand, ExportsReadBack) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 --note '' -o plan.json").code, 0);
+  const CommandResult out = weir("export plan.json --to megatron -o there");
+  ASSERT_EQ(out.code, 0) << out.out;
+  EXPECT_THAT(out.out, HasSubstr("there/megatron.sh\n\nlaunch, in there:\n  sh megatron.sh "));
+  EXPECT_THAT(out.out, HasSubstr("\nnot carried:\n  data: "));
+  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' -o again.json").code,
+            0);
+  std::string again = read("again.json"), plan = read("plan.json");
+  const auto without_model = [](std::string& text) {  // its file and hash follow the name
+    const auto first = text.find("  \"model\""), last = text.find("  \"seq_length\"");
+    text.erase(first, last - first);
+  };
+  without_model(again);
+  without_model(plan);
+  EXPECT_EQ(again, plan);
+}
+
+TEST_F(JobsCommand, ExportedScriptsArePython) {
+  ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
+  for (const char* to : {"torch", "deepspeed"}) {
+    const std::string folder = std::string("out-") + to;
+    ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
+    const std::string file = (folder_ / folder / "pipeline.py").string();
+    EXPECT_EQ(std::system(("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"").c_str()), 0)
+        << to;
+  }
+  const CommandResult json = weir("--json export plan.json --to torchtitan -o titan");
+  EXPECT_THAT(json.out, HasSubstr("\"schema\": \"weir.export/1\""));
+  EXPECT_THAT(read("titan/job.toml"), HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
+  EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
+  EXPECT_EQ(weir("export none.json --to torch").code, 3);
 }
 
 }  // namespace
