@@ -25,6 +25,9 @@ FlopsPerSecond peak(const Device& device, Dtype dtype) {
       return device.peak_fp32;
     case Dtype::tf32:
       return device.peak_tf32.count() > 0 ? device.peak_tf32 : device.peak_fp32;
+    case Dtype::fp16:
+      if (device.peak_fp16.count() > 0) return device.peak_fp16;
+      [[fallthrough]];
     default:
       return device.peak_bf16.count() > 0 ? device.peak_bf16 : device.peak_fp32;
   }

@@ -142,7 +142,8 @@ class StageSums {
   std::map<std::string, const LayerCost*> known_;
 };
 
-MessageCost message(Bytes bytes, const Link& link) {
+MessageCost message(Bytes bytes, const Link& whole) {
+  const LinkRegime link = whole.at(bytes);
   const Seconds occupancy = link.bandwidth.count() > 0 ? bytes / link.bandwidth : Seconds(0);
   return {to_nanoseconds(occupancy), to_nanoseconds(link.latency)};
 }

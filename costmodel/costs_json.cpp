@@ -62,6 +62,11 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
   json["seq_length"] = costs.seq_length;
   json["dtype"] = std::string(to_string(costs.dtype));
   json["link"] = {{"latency_s", costs.link.latency.count()}, {"bandwidth_bytes_per_s", costs.link.bandwidth.count()}};
+  for (const LinkRegime& regime : costs.link.regimes) {
+    json["link"]["regimes"].push_back({{"up_to_bytes", regime.up_to.count()},
+                                       {"latency_s", regime.latency.count()},
+                                       {"bandwidth_bytes_per_s", regime.bandwidth.count()}});
+  }
   json["host_overhead_s"] = costs.host_overhead.count();
   json["step_overhead_s"] = costs.step_overhead.count();
   json["alone"] = correction_json(costs.alone);
@@ -117,7 +122,16 @@ Costs load_costs(const std::filesystem::path& file) {
   if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
   costs.dtype = *dtype;
   JsonObject link = top.object("link");
-  costs.link = {Seconds(link.number("latency_s", 0, 1e6)), BytesPerSecond(link.number("bandwidth_bytes_per_s"))};
+  costs.link = {Seconds(link.number("latency_s", 0, 1e6)), BytesPerSecond(link.number("bandwidth_bytes_per_s")), {}};
+  if (link.has("regimes")) {  // of smaller messages, where they were measured
+    for (JsonObject& regime : link.objects("regimes")) {
+      const Bytes up_to(
+          regime.integer("up_to_bytes", costs.link.regimes.empty() ? 1 : costs.link.regimes.back().up_to.count() + 1));
+      costs.link.regimes.push_back(
+          {up_to, Seconds(regime.number("latency_s", 0, 1e6)), BytesPerSecond(regime.number("bandwidth_bytes_per_s"))});
+      regime.finish();
+    }
+  }
   link.finish();
   costs.host_overhead = Seconds(top.number("host_overhead_s", 0, 1e6));
   costs.step_overhead = Seconds(top.number("step_overhead_s", 0, 1e6));

@@ -16,13 +16,30 @@ struct Device {
   FlopsPerSecond peak_fp32{0};  // 0: the device has no such unit
   FlopsPerSecond peak_tf32{0};
   FlopsPerSecond peak_bf16{0};
+  FlopsPerSecond peak_fp16{0};  // where it is not that of bf16
   BytesPerSecond memory_bandwidth{0};
   int multiprocessors = 0;  // GPUs: for wave quantisation; 0: not applicable
 };
 
+// A message of S bytes takes latency + S / bandwidth.
+struct LinkRegime {
+  Bytes up_to{0};  // the largest message it holds for
+  Seconds latency{0};
+  BytesPerSecond bandwidth{0};  // 0: the time does not grow with the size
+};
+
 struct Link {
   Seconds latency{0};
-  BytesPerSecond bandwidth{0};  // one direction
+  BytesPerSecond bandwidth{0};      // one direction
+  std::vector<LinkRegime> regimes;  // of smaller messages, where they were measured; ascending
+
+  // Latency and bandwidth for messages of this size.
+  [[nodiscard]] LinkRegime at(Bytes size) const {
+    for (const LinkRegime& regime : regimes) {
+      if (size <= regime.up_to) return regime;
+    }
+    return {size, latency, bandwidth};
+  }
 };
 
 // Nodes of equal devices: `intra` between two devices of a node, `inter` between nodes. Ranks fill nodes in order.
@@ -44,5 +61,8 @@ struct Cluster {
 
 // Schema weir.cluster/1; quantities are texts with units ("80 GiB", "900 GB/s", "5 us"). Throws InputError.
 [[nodiscard]] Cluster load_cluster(const std::filesystem::path& file);
+
+// The file's text, quantities to six digits.
+[[nodiscard]] std::string to_json(const Cluster& cluster);
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include "plan/cnn/read.hpp"
 #include "plan/error.hpp"
 #include "plan/hugging_face.hpp"
+#include "plan/layer_list.hpp"
 #include "plan/pipedream_graph.hpp"
 #include "plan/strict_json.hpp"
 #include "plan/text_file.hpp"
@@ -30,23 +31,21 @@ LayerShape listed_shape(JsonObject& layer, const std::string& kind) {
     return EmbeddingShape{.vocabulary = size(layer, "vocabulary"),
                           .hidden = size(layer, "hidden"),
                           .positions = layer.integer_or("positions", 0, 0, kLargestSize),
+                          .token_types = layer.integer_or("token_types", 0, 0, kLargestSize),
+                          .norm = layer.boolean_or("norm", false),
                           .dropout = layer.number_or("dropout", 0, 0, 0.999),
                           .tied = layer.boolean_or("tied", false)};
   }
-  if (kind == "transformer") {
-    TransformerShape shape{.hidden = size(layer, "hidden"), .heads = size(layer, "heads")};
-    if (shape.hidden % shape.heads != 0) layer.fail("heads", "does not divide hidden");
-    shape.kv_heads = shape.heads;
-    shape.head_dim = shape.hidden / shape.heads;
-    shape.ffn = layer.integer_or("ffn", 4 * shape.hidden, 1, kLargestSize);
-    shape.attention_dropout = layer.number_or("attention_dropout", 0, 0, 0.999);
-    shape.residual_dropout = layer.number_or("residual_dropout", 0, 0, 0.999);
-    return shape;
+  if (kind == "transformer") return listed_transformer(layer);
+  if (kind == "norm") {
+    return NormShape{.hidden = size(layer, "hidden"),
+                     .kind = listed_norm(layer),
+                     .epsilon = layer.number_or("norm_epsilon", 1e-5, 1e-12, 1)};
   }
-  if (kind == "norm") return NormShape{.hidden = size(layer, "hidden")};
   if (kind == "head") {
     return HeadShape{.vocabulary = size(layer, "vocabulary"),
                      .hidden = size(layer, "hidden"),
+                     .bias = layer.boolean_or("bias", false),
                      .tied = layer.boolean_or("tied", false)};
   }
   if (kind == "sized") {

@@ -1,4 +1,5 @@
-// `weir calibrate`: fits the cost model to measured traces; prints what it fitted and how well.
+// `weir calibrate`: fits the cost model to measured traces; prints what it fitted and how well. Links alone come from
+// nccl-tests and nvidia-smi (tools/weir/calibrate_links).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/calibrate.hpp"
 
@@ -10,6 +11,7 @@
 
 #include "plan/error.hpp"
 #include "plan/text_file.hpp"
+#include "tools/weir/calibrate_links.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/traced_plan.hpp"
@@ -19,16 +21,28 @@ namespace weir {
 void add_calibrate_command(CLI::App& app, GlobalOptions& global) {
   struct Options {
     std::vector<std::filesystem::path> traces;
-    std::filesystem::path costs, output = "costs.json";
+    std::optional<std::filesystem::path> costs;
+    std::filesystem::path output = "costs.json";
     std::optional<std::filesystem::path> cluster;
+    LinkCalibration links;
   };
   CLI::App* command = app.add_subcommand("calibrate", "Fit the cost model to measured traces");
   auto o = std::make_shared<Options>();
-  command->add_option("traces", o->traces, "Traces of runs (trace.json)")->required();
-  command->add_option("--costs", o->costs, "The profile to start from")->required();
+  command->add_option("traces", o->traces, "Traces of runs (trace.json)");
+  command->add_option("--costs", o->costs, "The profile to start from");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("-o,--output", o->output, "Costs file")->capture_default_str();
-  command->callback([o, &global] {
+  command->add_option("--nccl", o->links.nccl, "Output of nccl-tests, text or JSON: fits links");
+  command->add_option("--topo", o->links.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks");
+  command->callback([o, command, &global] {
+    if (!o->links.nccl.empty() || o->links.topology) {
+      if (!o->traces.empty()) throw UsageError("--nccl and --topo are read alone, without traces");
+      o->links.cluster = o->cluster;
+      o->links.costs = o->costs;
+      o->links.output = o->cluster && command->count("--output") == 0 ? "cluster.json" : o->output;
+      return calibrate_links(o->links, global);
+    }
+    if (o->traces.empty() || !o->costs) throw UsageError("expected traces and --costs, or --nccl or --topo");
     std::list<TracedPlan> kept;  // stable addresses
     std::vector<CalibrationRun> runs;
     for (const auto& file : o->traces) {
@@ -37,7 +51,7 @@ void add_calibrate_command(CLI::App& app, GlobalOptions& global) {
         throw InputError(file.string(), "weir.origin", "expected a measured trace");
       runs.push_back({&kept.back().plan, &kept.back().trace});
     }
-    const Calibration fit = calibrate(load_costs(o->costs), runs, cluster_or_host(o->cluster));
+    const Calibration fit = calibrate(load_costs(*o->costs), runs, cluster_or_host(o->cluster));
     save_costs(fit.costs, o->output);
     if (global.json) {
       fmt::print("{}", read_text_file(o->output));

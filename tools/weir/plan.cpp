@@ -1,8 +1,10 @@
-// `weir plan`: writes a plan by hand.
+// `weir plan`: writes a plan by hand, or from another tool's job (tools/weir/import).
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <memory>
 
 #include "plan/error.hpp"
@@ -14,6 +16,7 @@
 #include "sim/search/sweep.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
+#include "tools/weir/import.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/schedule_source.hpp"
 
@@ -28,6 +31,7 @@ struct PlanCommand {
   std::string schedule = "1f1b", recompute = "none", recompute_microbatches, boundaries;
   std::filesystem::path output;
   std::optional<std::filesystem::path> costs;
+  ImportOptions import;
 };
 
 void check_batch(PlanCommand& c, bool b_given) {
@@ -81,6 +85,34 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
   fmt::print("{}: {}\n", c.output.string(), summary(plan));
 }
 
+// With --from the file says everything; an option that would contradict it is refused.
+void write_imported(PlanCommand& c, const CLI::App& command, const GlobalOptions& global) {
+  constexpr std::array kTogether{"model",   "--from",       "--model", "--gpus",  "--dp",
+                                 "--slots", "--vocab-size", "--note",  "--output"};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0 || std::ranges::any_of(kTogether, [&](const char* n) { return option->check_name(n); })) {
+      continue;
+    }
+    throw UsageError(fmt::format("{} contradicts --from: the job's file says it", option->get_name()));
+  }
+  c.import.file = c.common.model;
+  c.import.output = c.output;
+  c.import.note = c.common.note;
+  c.import.slots = c.common.slots.value_or(2);
+  import_plan(c.import, global);
+}
+
+void add_import_options(CLI::App& command, ImportOptions& o) {
+  const CLI::Range positive(1, 1 << 20);
+  command
+      .add_option("--from", o.from, "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)")
+      ->check(CLI::IsMember({"megatron", "torchtitan"}));
+  command.add_option("--model", o.model, "With --from: the model, where the job only names it");
+  command.add_option("--gpus", o.gpus, "With --from: devices of the job, where its file does not say")->check(positive);
+  command.add_option("--dp", o.dp, "With --from: data-parallel replicas, where the file does not say")->check(positive);
+  command.add_option("--vocab-size", o.vocabulary, "With --from: tokens, where the file does not say")->check(positive);
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App& app, GlobalOptions& global) {
@@ -104,7 +136,14 @@ void add_plan_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--boundaries", c->boundaries, "First layers of stages 1..., as 3,6 (default: the exact best)");
   command->add_option("--costs", c->costs, "Costs to balance the stages by (default: built in)");
   command->add_option("-o,--output", c->output, "Plan file (default: stdout)");
-  command->callback([c, b, &global] { write_plan(*c, b->count() > 0, global); });
+  add_import_options(*command, c->import);
+  command->callback([c, b, command, &global] {
+    if (!c->import.from.empty()) return write_imported(*c, *command, global);
+    for (const char* name : {"--model", "--gpus", "--dp", "--vocab-size"}) {
+      if (command->count(name) > 0) throw UsageError(fmt::format("{} needs --from", name));
+    }
+    write_plan(*c, b->count() > 0, global);
+  });
 }
 
 }  // namespace weir

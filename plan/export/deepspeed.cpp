@@ -1,0 +1,136 @@
+// The plan for DeepSpeed's pipeline engine: its JSON, and a PipelineModule that takes the plan's partition as it
+// stands. SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "plan/error.hpp"
+#include "plan/export/export.hpp"
+#include "plan/export/script.hpp"
+#include "plan/strict_json.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kScript = R"py(#!/usr/bin/env python3
+"""Runs a plan by DeepSpeed's pipeline engine. Written by weir export; put the model into layers() and the data into
+batches().
+
+    @LAUNCH@
+
+Layers of the plan's model, in its order:
+@LAYERS@
+"""
+import argparse
+
+import deepspeed
+import torch
+from deepspeed.pipe import PipelineModule
+
+PARTS = @BOUNDS@  # first layer of each stage, then one past the last
+CHECKPOINT_INTERVAL = @INTERVAL@  # layers between kept inputs; 0: everything is kept
+
+
+class PlannedModule(PipelineModule):
+    """DeepSpeed balances stages by its own methods only; this one takes the plan's."""
+
+    def _partition_layers(self, method="uniform"):
+        stage = self._topo.get_coord(self.global_rank).pipe
+        self.parts = PARTS
+        self._set_bounds(start=PARTS[stage], stop=PARTS[stage + 1])
+
+
+def layers():
+    """The model's layers as modules or LayerSpecs, @COUNT@ of them; tied ones as TiedLayerSpec."""
+    raise NotImplementedError("layers")
+
+
+def loss(output, target):
+    return torch.nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+
+
+def batches():
+    """Yields (input, target) of one micro-batch."""
+    raise NotImplementedError("batches")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    parser.add_argument("--steps", type=int, default=10)
+    arguments = deepspeed.add_config_arguments(parser).parse_args()
+    deepspeed.init_distributed()
+    torch.manual_seed(@SEED@)
+    modules = layers()
+    assert len(modules) == PARTS[-1], f"layers() returned {len(modules)} modules, the plan has {PARTS[-1]}"
+    model = PlannedModule(modules, num_stages=@K@, loss_fn=loss, activation_checkpoint_interval=CHECKPOINT_INTERVAL)
+    engine, _, _, _ = deepspeed.initialize(args=arguments, model=model, model_parameters=model.parameters())
+    data = iter(batches())
+    for _ in range(arguments.steps):
+        engine.train_batch(data_iter=data)
+
+
+if __name__ == "__main__":
+    main()
+)py";
+
+std::string config(const Plan& plan) {
+  const Optimizer& o = plan.optimizer;
+  Json json;
+  json["train_batch_size"] = plan.global_batch_size();
+  json["train_micro_batch_size_per_gpu"] = plan.micro_batch_size;
+  json["gradient_accumulation_steps"] = plan.microbatches;
+  if (o.kind == OptimizerKind::sgd) {
+    json["optimizer"] = {
+        {"type", "SGD"},
+        {"params", {{"lr", o.learning_rate}, {"momentum", o.momentum}, {"weight_decay", o.weight_decay}}}};
+  } else {
+    json["optimizer"] = {{"type", "AdamW"},
+                         {"params",
+                          {{"lr", o.learning_rate},
+                           {"betas", {o.beta1, o.beta2}},
+                           {"eps", o.epsilon},
+                           {"weight_decay", o.weight_decay}}}};
+  }
+  json["bf16"] = {{"enabled", plan.dtype == Dtype::bf16}};
+  json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
+  json["zero_optimization"] = {{"stage", 0}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+ExportedJob export_deepspeed(const LoadedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  if (plan.vpp > 1) throw InputError("plan", "vpp", "DeepSpeed's pipeline has one stage a rank");
+  ExportedJob job;
+  const Nodes nodes = nodes_of(plan, options);
+  job.launch =
+      fmt::format("deepspeed --num_gpus {} --num_nodes {} pipeline.py --deepspeed --deepspeed_config ds_config.json",
+                  nodes.each, nodes.count);
+  const std::vector<int> bounds = bounds_of(loaded);
+  int longest = 0;
+  for (std::size_t s = 0; s + 1 < bounds.size(); ++s) longest = std::max(longest, bounds[s + 1] - bounds[s]);
+  const bool full = plan.recompute.mode == RecomputeMode::full;
+  job.files.push_back({"ds_config.json", config(plan)});
+  job.files.push_back({"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
+                                                       {"LAYERS", layer_lines(loaded.model)},
+                                                       {"COUNT", std::to_string(loaded.model.layers.size())},
+                                                       {"BOUNDS", fmt::format("{}", bounds)},
+                                                       {"INTERVAL", std::to_string(full ? longest : 0)},
+                                                       {"SEED", std::to_string(plan.seed)},
+                                                       {"K", std::to_string(plan.pp)}})});
+  if (plan.schedule != "1f1b" && plan.pp > 1) {
+    job.not_carried.push_back({"schedule", fmt::format("{}: DeepSpeed's TrainSchedule runs, a 1f1b", plan.schedule)});
+  }
+  if (plan.tp > 1) job.not_carried.push_back({"tp", "DeepSpeed leaves it to the model: pass a topology and an mpu"});
+  if (plan.cp > 1) job.not_carried.push_back({"cp", "the pipeline engine has no context parallelism"});
+  if (plan.dtype == Dtype::tf32)
+    job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
+  job.not_carried.push_back({"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
+  remark_ours(plan, "DeepSpeed", job.not_carried);
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/export/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/error.hpp"
+
+namespace weir {
+
+Nodes nodes_of(const Plan& plan, const ExportOptions& options) {
+  const int devices = plan.pp * plan.tp * plan.cp * plan.dp;
+  for (int each = std::min(devices, options.gpus_per_node); each > 1; --each) {
+    if (devices % each == 0) return {each, devices / each};
+  }
+  return {1, devices};
+}
+
+Placement placement_of(const ScheduleShape& shape) {
+  if (shape.replicas > 1 || shape.segments > 1) return Placement::other;
+  bool looped = true, v_shaped = shape.stages == 2 * shape.ranks;
+  for (std::int32_t s = 0; s < shape.stages; ++s) {
+    const std::int32_t rank = shape.rank_of(Stage{s}).value;
+    looped = looped && rank == s % shape.ranks;
+    v_shaped = v_shaped && rank == (s < shape.ranks ? s : shape.stages - 1 - s);
+  }
+  return looped ? Placement::looped : v_shaped ? Placement::v_shaped : Placement::other;
+}
+
+std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+  if (!as_decoder(loaded.model)) {
+    throw InputError(loaded.plan.model_path, "layers",
+                     "expected an embedding, equal blocks, a norm and a head: other models have no arguments there");
+  }
+  Plan plan = loaded.plan;
+  const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
+  if (!plan.boundaries.empty() && plan.boundaries.back() > norm) {
+    plan.boundaries.back() = norm;
+    remarks.push_back({"boundaries", "the final norm and the head are on one stage there: the norm moves to the head"});
+    if (plan.boundaries.size() > 1 && plan.boundaries[plan.boundaries.size() - 2] == norm) {
+      throw InputError("plan", "boundaries", "a stage of the final norm alone cannot be exported");
+    }
+  }
+  return *blocks_of_boundaries(plan, loaded.model);
+}
+
+void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.recompute.mode == RecomputeMode::full) {
+    if (plan.recompute.except_last) {
+      remarks.push_back({"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
+    }
+    if (plan.recompute.placement == RecomputePlacement::early) {
+      remarks.push_back(
+          {"recompute_placement", fmt::format("early: {} re-materialises when the gradient has come", tool)});
+    }
+  }
+  if (plan.slots != Plan{}.slots) {
+    remarks.push_back({"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
+  }
+}
+
+std::string python_number(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace weir

@@ -1,0 +1,182 @@
+// A script that starts Megatron-LM's pretrain_gpt.py; it reads back by `weir plan --from megatron`.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/export/export.hpp"
+#include "plan/import/megatron_layout.hpp"
+
+namespace weir {
+namespace {
+
+class Script {
+ public:
+  void add(std::string_view name) { lines_ += fmt::format(" \\\n  --{}", name); }
+  template <class Value>
+  void add(std::string_view name, const Value& value) {
+    lines_ += fmt::format(" \\\n  --{} {}", name, value);
+  }
+  [[nodiscard]] const std::string& lines() const { return lines_; }
+
+ private:
+  std::string lines_;
+};
+
+void add_block(Script& s, const Decoder& d, std::vector<Remark>& remarks) {
+  const TransformerShape& b = d.block;
+  s.add("num-layers", d.blocks);
+  s.add("hidden-size", b.hidden);
+  s.add("ffn-hidden-size", b.ffn);
+  s.add("num-attention-heads", b.heads);
+  s.add("kv-channels", b.head_dim);
+  if (b.kv_heads != b.heads) {
+    s.add("group-query-attention");
+    s.add("num-query-groups", b.kv_heads);
+  }
+  if (b.experts > 1) {
+    s.add("num-experts", b.experts);
+    s.add("moe-router-topk", b.experts_per_token);
+  }
+  if (b.gated) s.add("swiglu");
+  if (b.gated != (b.activation == Activation::silu) || b.activation == Activation::relu) {
+    remarks.push_back({"model", "the blocks' activation has no argument there"});
+  }
+  if (b.activation == Activation::gelu) s.add("no-bias-gelu-fusion");
+  const bool biases = b.output_bias && b.mlp_bias;
+  if (!biases) s.add("disable-bias-linear");
+  if (b.qkv_bias && !biases) s.add("add-qkv-bias");
+  if (b.output_bias != b.mlp_bias || (biases && !b.qkv_bias)) {
+    remarks.push_back({"model", "biases of attention and MLP go together there"});
+  }
+  if (!b.pre_norm || b.parallel || !b.causal) {
+    remarks.push_back({"model", "blocks there are causal, norm first, attention before MLP"});
+  }
+}
+
+void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d, std::vector<Remark>& remarks) {
+  add_block(s, d, remarks);
+  s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
+  s.add("norm-epsilon", python_number(d.block.norm_epsilon));
+  s.add("attention-dropout", python_number(d.block.attention_dropout));
+  s.add("hidden-dropout", python_number(d.block.residual_dropout));
+  if (d.embedding.dropout != d.block.residual_dropout) {
+    remarks.push_back({"model", "the embedding's dropout is that of the blocks there"});
+  }
+  if (d.norm.epsilon != d.block.norm_epsilon || d.norm.kind != d.block.norm) {
+    remarks.push_back({"model", "the final norm is as those of the blocks there"});
+  }
+  s.add("seq-length", loaded.plan.seq_length);
+  s.add("max-position-embeddings", d.embedding.positions > 0 ? d.embedding.positions : loaded.plan.seq_length);
+  s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute" : d.block.rotary ? "rope" : "none");
+  if (d.embedding.positions > 0 && d.block.rotary) {
+    remarks.push_back({"model", "learned and rotary positions exclude each other there"});
+  }
+  if (d.embedding.norm) s.add("embed-layernorm");
+  if (d.embedding.token_types > 0 || d.head.bias) {
+    remarks.push_back({"model", "token types and a bias of the head have no argument there"});
+  }
+  if (!d.embedding.tied) s.add("untie-embeddings-and-output-weights");
+  s.add("vocab-size", d.embedding.vocabulary);
+  const bool usual = d.embedding.vocabulary % (std::int64_t{128} * loaded.plan.tp) == 0;
+  s.add("make-vocab-size-divisible-by", usual ? 128 : 1);
+  if (d.embedding.vocabulary % loaded.plan.tp != 0) {
+    remarks.push_back({"model", fmt::format("the vocabulary is padded to a multiple of tp {} there", loaded.plan.tp)});
+  }
+  s.add("init-method-std", python_number(loaded.model.initializer_range));
+}
+
+// Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
+void add_stages(Script& s, const Plan& plan, const std::vector<int>& blocks, bool v_shaped,
+                std::vector<Remark>& remarks) {
+  s.add("tensor-model-parallel-size", plan.tp);
+  s.add("pipeline-model-parallel-size", plan.pp);
+  s.add("context-parallel-size", plan.cp);
+  const bool even = std::ranges::all_of(blocks, [&](int n) { return n == blocks.front(); });
+  if (v_shaped) {  // the fork halves each rank's blocks itself
+    if (!even) remarks.push_back({"boundaries", "stages of a V are equal there"});
+  } else if (!even) {
+    s.add("pipeline-model-parallel-layout", "'" + to_layout(blocks) + "'");
+  } else if (plan.vpp > 1) {
+    s.add("num-layers-per-virtual-pipeline-stage", blocks.front());
+  }
+}
+
+// True where the schedule needs stages in a V.
+bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
+  const std::string& name = plan.schedule;
+  const auto fork = [&] {
+    remarks.push_back({"schedule", fmt::format("{}: its arguments are those of the zero-bubble fork of Megatron-LM "
+                                               "(sail-sg/zero-bubble-pipeline-parallelism)",
+                                               name)});
+  };
+  if (name == "zb-h1" || name == "zb-h2") {
+    s.add("enable-zero-bubble");
+    s.add("zero-bubble-max-pending-backward", name == "zb-h1" ? plan.pp : 2 * plan.pp);
+    fork();
+    return false;
+  }
+  if (name == "zb-v" || name == "v-half" || name == "v-min") {
+    s.add("zero-bubble-v-schedule");
+    s.add("zero-bubble-v-schedule-mem-setup", name == "zb-v" ? "zb" : name == "v-half" ? "half" : "min");
+    fork();
+    return true;
+  }
+  const std::string_view runs = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
+  if (name != runs && plan.pp > 1) {
+    remarks.push_back({"schedule", fmt::format("{}: there is no order but Megatron's own, {} runs", name, runs)});
+  }
+  return false;
+}
+
+void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks, std::vector<Remark>& remarks) {
+  s.add("micro-batch-size", plan.micro_batch_size);
+  s.add("global-batch-size", plan.global_batch_size());
+  if (plan.recompute.mode == RecomputeMode::full) {
+    s.add("recompute-granularity", "full");
+    s.add("recompute-method", "uniform");
+    s.add("recompute-num-layers", std::max(1, *std::ranges::max_element(blocks)));
+  }
+  if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
+  if (plan.dtype == Dtype::tf32) remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
+  const Optimizer& o = plan.optimizer;
+  s.add("lr", python_number(o.learning_rate));
+  s.add("weight-decay", python_number(o.weight_decay));
+  if (o.kind == OptimizerKind::sgd) {
+    s.add("optimizer", "sgd");
+    s.add("sgd-momentum", python_number(o.momentum));
+  } else {
+    s.add("optimizer", "adam");
+    s.add("adam-beta1", python_number(o.beta1));
+    s.add("adam-beta2", python_number(o.beta2));
+    s.add("adam-eps", python_number(o.epsilon));
+  }
+  s.add("seed", plan.seed);
+}
+
+}  // namespace
+
+ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  ExportedJob job;
+  const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
+  Script s;
+  add_model(s, loaded, *as_decoder(loaded.model), job.not_carried);
+  const bool v_shaped = add_schedule(s, plan, job.not_carried);
+  add_stages(s, plan, blocks, v_shaped, job.not_carried);
+  add_training(s, plan, blocks, job.not_carried);
+  remark_ours(plan, "Megatron-LM", job.not_carried);
+  job.not_carried.push_back(
+      {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
+  const Nodes nodes = nodes_of(plan, options);
+  std::string launcher = fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
+  if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
+  job.files.push_back({"megatron.sh", fmt::format("#!/bin/sh\n# Written by weir export; further arguments are passed "
+                                                  "on. Run it where pretrain_gpt.py is, on each node.\n"
+                                                  "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
+                                                  launcher, s.lines())});
+  job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,160 @@
+// The plan for torch.distributed.pipelining: the order as PyTorch's CSV and a script that runs it on the user's layers.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/error.hpp"
+#include "plan/export/export.hpp"
+#include "plan/export/script.hpp"
+#include "plan/schedule_csv.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kScript = R"py(#!/usr/bin/env python3
+"""Runs a plan by torch.distributed.pipelining. Written by weir export; put the model into layers() and the data into
+batches().
+
+    @LAUNCH@
+
+Layers of the plan's model, in its order:
+@LAYERS@
+"""
+import os
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.utils.checkpoint import checkpoint
+
+MICROBATCHES = @M@
+MICRO_BATCH_SIZE = @B@
+BOUNDS = @BOUNDS@  # first layer of each stage, then one past the last
+RANK_OF_STAGE = @RANKS@
+RECOMPUTE = @RECOMPUTE@
+DTYPE = torch.@DTYPE@
+STAGES = len(RANK_OF_STAGE)
+
+
+def layers():
+    """The model's layers as modules, @COUNT@ of them; each takes what the one before returns."""
+    raise NotImplementedError("layers")
+
+
+def loss(output, target):
+    """The loss of one micro-batch, a mean."""
+    return torch.nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+
+
+def batches(device):
+    """Yields (input, target) of MICROBATCHES * MICRO_BATCH_SIZE samples on the device."""
+    raise NotImplementedError("batches")
+
+
+def optimizer(parameters):
+    return @OPTIMIZER@
+
+
+class StageModule(torch.nn.Module):
+    def __init__(self, modules):
+        super().__init__()
+        self.body = torch.nn.Sequential(*modules)
+
+    def forward(self, x):
+        if RECOMPUTE and self.training:
+            return checkpoint(self.body, x, use_reentrant=False)
+        return self.body(x)
+
+
+def main():
+    cuda = torch.cuda.is_available()
+    if not cuda:  # its first messages have two sizes at their two ends (torch 2.9), which gloo refuses
+        PipelineStage._get_init_p2p_neighbors_ops = lambda self: []
+    dist.init_process_group("nccl" if cuda else "gloo")
+    rank = dist.get_rank()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    torch.manual_seed(@SEED@)
+    modules = layers()
+    assert len(modules) == BOUNDS[-1], f"layers() returned {len(modules)} modules, the plan has {BOUNDS[-1]}"
+    mine = [s for s in range(STAGES) if RANK_OF_STAGE[s] == rank]
+    stages = [PipelineStage(StageModule(modules[BOUNDS[s]:BOUNDS[s + 1]]).to(device, DTYPE), s, STAGES, device)
+              for s in mine]
+    schedule = _PipelineScheduleRuntime(stages, n_microbatches=MICROBATCHES, loss_fn=loss)
+    placement = dict(enumerate(RANK_OF_STAGE))
+    schedule.stage_index_to_group_rank = placement
+    for stage in stages:
+        stage.stage_index_to_group_rank = placement
+    schedule._load_csv(os.path.join(os.path.dirname(os.path.abspath(__file__)), "schedule.csv"), format="compute_only")
+    step = optimizer([p for stage in stages for p in stage.submod.parameters()])
+    for x, target in batches(device):
+        step.zero_grad()
+        losses = []
+        schedule.step(*([x] if 0 in mine else []), **({"target": target, "losses": losses} if STAGES - 1 in mine else {}))
+        step.step()
+        if losses:
+            print(f"loss {torch.stack(losses).mean().item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+)py";
+
+}  // namespace
+
+ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  const ScheduleShape& shape = loaded.schedule.shape;
+  if (shape.replicas > 1 || shape.segments > 1) {
+    throw InputError(
+        "plan", "schedule",
+        fmt::format("{}: copies of the weights or slices of sequences are not in torch.distributed.pipelining",
+                    plan.schedule));
+  }
+  ExportedJob job;
+  std::vector<std::int32_t> ranks;
+  for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
+  const Nodes nodes = nodes_of(Plan{.pp = plan.pp}, options);  // the script has no other parallelism
+  job.launch = fmt::format("torchrun --nproc_per_node {} --nnodes {}{} pipeline.py", nodes.each, nodes.count,
+                           nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  const Optimizer& o = plan.optimizer;
+  const std::string optimizer =
+      o.kind == OptimizerKind::sgd
+          ? fmt::format("torch.optim.SGD(parameters, lr={}, momentum={}, weight_decay={})",
+                        python_number(o.learning_rate), python_number(o.momentum), python_number(o.weight_decay))
+          : fmt::format("torch.optim.AdamW(parameters, lr={}, betas=({}, {}), eps={}, weight_decay={})",
+                        python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
+                        python_number(o.epsilon), python_number(o.weight_decay));
+  job.files.push_back(
+      {"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
+                                       {"LAYERS", layer_lines(loaded.model)},
+                                       {"COUNT", std::to_string(loaded.model.layers.size())},
+                                       {"M", std::to_string(plan.microbatches)},
+                                       {"B", std::to_string(plan.micro_batch_size)},
+                                       {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
+                                       {"RANKS", fmt::format("{}", ranks)},
+                                       {"RECOMPUTE", plan.recompute.mode == RecomputeMode::full ? "True" : "False"},
+                                       {"DTYPE", torch_dtype(plan.dtype)},
+                                       {"OPTIMIZER", optimizer},
+                                       {"SEED", std::to_string(plan.seed)}})});
+  job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
+  const auto parallel = [&](const char* name, int degree, const char* instead) {
+    if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});
+  };
+  parallel("tp", plan.tp, "torch.distributed.tensor.parallel is the user's to apply in layers()");
+  parallel("cp", plan.cp, "context parallelism is the user's to apply in layers()");
+  parallel("dp", plan.dp, "replicas are the user's: DistributedDataParallel or fully_shard over each stage");
+  if (plan.dtype == Dtype::tf32)
+    job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
+  if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) {
+    job.not_carried.push_back({"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
+  }
+  if (!lowering_options(loaded).tied.empty()) {
+    job.not_carried.push_back({"model", "the tied weight: gradients of its two copies must be summed by the user"});
+  }
+  remark_ours(plan, "PyTorch", job.not_carried);
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,146 @@
+// A torchtitan job file; it reads back by `weir plan --from torchtitan`.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/torchtitan.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/export/export.hpp"
+#include "plan/schedule_csv.hpp"
+
+namespace weir {
+namespace {
+
+struct Order {
+  std::string_view schedule;  // PyTorch's class
+  bool csv = false;
+};
+
+// PyTorch's own schedules by name, every other looped one as a file. A V needs one of the two classes that place so.
+Order order_of(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+  const Plan& plan = loaded.plan;
+  const std::string_view named = schedule_to_torch(plan.schedule);
+  switch (placement_of(loaded.schedule.shape)) {
+    case Placement::looped: {
+      const bool whole_rounds = plan.microbatches % plan.pp == 0 && plan.microbatches >= plan.stages();
+      if (plan.schedule == "gpipe" ||
+          (whole_rounds && (plan.schedule == "1f1b" || plan.schedule == "interleaved-1f1b"))) {
+        return {named};
+      }
+      return {"PipelineScheduleMulti", true};
+    }
+    case Placement::v_shaped:
+      if (named.empty()) {
+        remarks.push_back(
+            {"schedule",
+             fmt::format("{}: stages in a V are placed by name only there, ZBVZeroBubble runs", plan.schedule)});
+        return {"ZBVZeroBubble"};
+      }
+      remarks.push_back(
+          {"schedule",
+           fmt::format("{}: PyTorch's order of that name runs, which may differ from the plan's", plan.schedule)});
+      return {named};
+    default:
+      remarks.push_back(
+          {"schedule", fmt::format("{}: copies of the weights or slices of sequences are not there, {} runs",
+                                   plan.schedule, plan.vpp > 1 ? "Interleaved1F1B" : "1F1B")});
+      return {plan.vpp > 1 ? std::string_view("Interleaved1F1B") : std::string_view("1F1B")};
+  }
+}
+
+std::string modules_of(const std::vector<int>& blocks) {
+  std::string text = "[\n";
+  int layer = 0;
+  for (std::size_t s = 0; s < blocks.size(); ++s) {
+    text += "  [";
+    std::string separator;
+    const auto add = [&](const std::string& name) {
+      text += separator + "\"" + name + "\"";
+      separator = ", ";
+    };
+    if (s == 0) add("tok_embeddings");
+    for (int i = 0; i < blocks[s]; ++i) add(fmt::format("layers.{}", layer++));
+    if (s + 1 == blocks.size()) {
+      add("norm");
+      add("output");
+    }
+    text += s + 1 < blocks.size() ? "],\n" : "]\n";
+  }
+  return text + "]";
+}
+
+std::string model_table(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+  const std::string_view flavor = torchtitan_flavor(loaded.model);
+  if (flavor.empty()) {
+    const Decoder d = *as_decoder(loaded.model);
+    remarks.push_back(
+        {"model",
+         fmt::format("no flavour of llama3 has its sizes: register one called weir with dim={}, n_layers={}, "
+                     "n_heads={}, n_kv_heads={}, a feed-forward width of {} and a vocabulary of {}",
+                     d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn, d.embedding.vocabulary)});
+    if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm || d.embedding.tied) {
+      remarks.push_back(
+          {"model", "blocks there are Llama's: rotary positions, RMS norms, a gated MLP, an untied head"});
+    }
+  }
+  return fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n\n", flavor.empty() ? "weir" : flavor);
+}
+
+std::string optimizer_table(const Plan& plan, std::vector<Remark>& remarks) {
+  const Optimizer& o = plan.optimizer;
+  if (o.kind == OptimizerKind::sgd) remarks.push_back({"optimizer", "sgd: torchtitan has none, AdamW in the file"});
+  return fmt::format("[optimizer]\nname = \"AdamW\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = {}\n\n",
+                     python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
+                     python_number(o.epsilon), python_number(o.weight_decay));
+}
+
+std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
+  const bool half = plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16;
+  if (plan.dtype == Dtype::fp16) remarks.push_back({"dtype", "fp16: bfloat16 in the file"});
+  if (plan.dtype == Dtype::tf32) remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
+  const int local = plan.micro_batch_size * (plan.pp > 1 ? plan.microbatches : 1);
+  return fmt::format(
+      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\nmixed_precision_param = \"{}\"\nseed = "
+      "{}\n\n",
+      local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed);
+}
+
+}  // namespace
+
+ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  ExportedJob job;
+  const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
+  std::string text = "# Written by weir export.\n\n" + model_table(loaded, job.not_carried) +
+                     optimizer_table(plan, job.not_carried) + training_table(plan, job.not_carried);
+  text += fmt::format(
+      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
+      "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
+      plan.dp, plan.tp, plan.cp, plan.pp);
+  if (plan.pp > 1) {
+    const Order order = order_of(loaded, job.not_carried);
+    text += fmt::format("pipeline_parallel_microbatch_size = {}\npipeline_parallel_schedule = \"{}\"\n",
+                        plan.micro_batch_size, order.schedule);
+    if (order.csv) {
+      text += "pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
+      job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
+    }
+    text += fmt::format("module_fqns_per_model_part = {}\n", modules_of(blocks));
+  } else if (plan.vpp > 1) {
+    job.not_carried.push_back({"vpp", "one rank has no pipeline there"});
+  }
+  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
+                      plan.recompute.mode == RecomputeMode::full ? "full" : "none");
+  if (plan.recompute.mode == RecomputeMode::full) {
+    job.not_carried.push_back({"recompute", "full keeps each block's input there, each stage's in the plan"});
+  }
+  remark_ours(plan, "torchtitan", job.not_carried);
+  job.not_carried.push_back({"data", "a plan has none: give --training.dataset and --training.steps"});
+  job.files.insert(job.files.begin(), {"job.toml", text});
+  const Nodes nodes = nodes_of(plan, options);
+  job.launch = fmt::format("torchrun --nproc_per_node {} --nnodes {}{} -m torchtitan.train --job.config_file job.toml",
+                           nodes.each, nodes.count,
+                           nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/job.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/error.hpp"
+#include "plan/layer_list.hpp"
+
+namespace weir {
+
+std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blocks) {
+  std::vector<int> boundaries;
+  int layer = 1;  // after the embedding
+  for (std::size_t s = 0; s + 1 < blocks.size(); ++s) {
+    if (s > 0 && blocks[s] == 0) return std::nullopt;
+    layer += blocks[s];
+    boundaries.push_back(layer);
+  }
+  return boundaries;
+}
+
+std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& model) {
+  if (!as_decoder(model)) return std::nullopt;
+  const auto layers = static_cast<int>(model.layers.size());
+  std::vector<int> blocks;
+  int before = 1;
+  for (const int boundary : plan.boundaries) {
+    if (boundary > layers - 2) return std::nullopt;  // between norm and head
+    blocks.push_back(boundary - before);
+    before = boundary;
+  }
+  blocks.push_back(layers - 2 - before);
+  return blocks;
+}
+
+Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {
+  Model model;
+  model.family = "layers";
+  model.seq_length = seq_length;
+  model.max_positions = decoder.embedding.positions;
+  model.layers.push_back({"embedding", decoder.embedding, ""});
+  for (std::int64_t i = 0; i < decoder.blocks; ++i) {
+    model.layers.push_back({fmt::format("block.{}", i), decoder.block, ""});
+  }
+  model.layers.push_back({"norm", decoder.norm, ""});
+  model.layers.push_back({"head", decoder.head, ""});
+  return model;
+}
+
+std::optional<Decoder> as_decoder(const Model& model) {
+  const std::size_t layers = model.layers.size();
+  if (layers < 4 || !model.skips.empty()) return std::nullopt;
+  const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape);
+  const auto* block = std::get_if<TransformerShape>(&model.layers[1].shape);
+  const auto* norm = std::get_if<NormShape>(&model.layers[layers - 2].shape);
+  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (embedding == nullptr || block == nullptr || norm == nullptr || head == nullptr) return std::nullopt;
+  if (head->pooled || block->cross_attention || block->relative_buckets > 0) return std::nullopt;
+  const Decoder decoder{*embedding, *block, static_cast<std::int64_t>(layers) - 3, *norm, *head};
+  // Equal lists are equal layers: the list says everything a shape does.
+  Model same = decoder_model(decoder, model.seq_length), named = model;
+  named.name.clear();
+  same.initializer_range = model.initializer_range;
+  for (std::size_t i = 0; i < layers; ++i) {
+    if (model.layers[i].shape.index() != same.layers[i].shape.index()) return std::nullopt;
+    named.layers[i].name = same.layers[i].name;
+  }
+  if (to_layer_list(named) != to_layer_list(same)) return std::nullopt;
+  return decoder;
+}
+
+int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, const Plan& plan, const std::string& file,
+                std::vector<Remark>& remarks) {
+  const std::int64_t model_parallel = std::int64_t{plan.pp} * plan.tp * plan.cp;
+  if (options.gpus) gpus = *options.gpus;
+  if (gpus && *gpus % model_parallel != 0) {
+    throw InputError(
+        file, options.gpus ? "--gpus" : "devices",
+        fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus, plan.tp, plan.cp, plan.pp));
+  }
+  if (options.dp) {
+    if (options.gpus && *gpus / model_parallel != *options.dp) {
+      throw UsageError(fmt::format("--gpus {} contradicts --dp {}: tp {} times cp {} times pp {} leave {} replicas",
+                                   *gpus, *options.dp, plan.tp, plan.cp, plan.pp, *gpus / model_parallel));
+    }
+    return *options.dp;
+  }
+  if (gpus && *gpus / model_parallel >= 1) return static_cast<int>(*gpus / model_parallel);
+  remarks.push_back({"data parallelism",
+                     "the file does not say on how many devices it runs: one replica supposed; "
+                     "--gpus or --dp says otherwise"});
+  return 1;
+}
+
+}  // namespace weir

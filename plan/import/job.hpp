@@ -1,0 +1,59 @@
+// A training job as another tool's file describes it: a model and a plan for it, and a list of what the file says that
+// the plan does not. The readers beside this file make one; nothing that changes time or memory is dropped silently.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/model.hpp"
+#include "plan/plan.hpp"
+
+namespace weir {
+
+// One argument of the file that the plan does not carry as it stands, or one that the file lacks and that was supposed.
+struct Remark {
+  std::string name;  // as the file's format calls it
+  std::string text;
+};
+
+struct Job {
+  Model model;
+  Plan plan;  // without model_path and model_sha256: where the model is kept is the caller's choice
+  std::vector<Remark> remarks;
+};
+
+// What a file may leave open.
+struct JobOptions {
+  std::optional<int> gpus;                 // all devices of the job
+  std::optional<int> dp;                   // data-parallel replicas
+  std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
+  const Model* model = nullptr;            // the model, where the file only names it
+};
+
+// Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head are on the last.
+// nullopt where a stage would have no layer at all.
+[[nodiscard]] std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blocks);
+
+// The other way round; nullopt where a boundary separates the final norm from the head, or the model is no embedding,
+// blocks, norm and head.
+[[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& model);
+
+// The embedding, blocks, norm and head that most decoders are.
+struct Decoder {
+  EmbeddingShape embedding;
+  TransformerShape block;
+  std::int64_t blocks = 0;
+  NormShape norm;
+  HeadShape head;
+};
+[[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
+// nullopt where the layers are anything else, or blocks differ from each other.
+[[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);
+
+// D from what is known of it: the option, else the devices over tp, cp and pp. A remark says what was supposed.
+[[nodiscard]] int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, const Plan& plan,
+                              const std::string& file, std::vector<Remark>& remarks);
+
+}  // namespace weir

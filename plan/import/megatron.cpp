@@ -1,0 +1,253 @@
+// How a Megatron job runs its model: from its arguments to a plan.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/megatron.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/error.hpp"
+#include "plan/import/megatron_layout.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+
+int degree(Arguments& a, std::string_view name) { return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks)); }
+
+// Blocks of each stage when stages of the first and last rank may hold other numbers than those between.
+class Split {
+ public:
+  Split(Arguments& a, const Plan& plan, std::int64_t blocks) : a_(a), plan_(plan), blocks_(blocks) {}
+
+  std::vector<int> blocks_of_stages() {
+    const auto first = a_.maybe_integer("decoder-first-pipeline-num-layers", 0, blocks_);
+    const auto last = a_.maybe_integer("decoder-last-pipeline-num-layers", 0, blocks_);
+    const std::string method = a_.text_or("pp-partition-method", "");
+    // A stage may count its embedding or its loss as one block.
+    const bool by_type = method.starts_with("type:") && method.find("embed") != std::string::npos;
+    const bool embedding = a_.flag("account-for-embedding-in-pipeline-split") || by_type;
+    const bool loss = a_.flag("account-for-loss-in-pipeline-split") || by_type;
+    if ((first || last) && (embedding || loss)) {
+      a_.fail("decoder-first-pipeline-num-layers", "excludes account-for-embedding and account-for-loss");
+    }
+    if (first || last) return uneven(first, last);
+    const std::int64_t counted = blocks_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
+    std::vector<int> blocks(static_cast<std::size_t>(plan_.stages()), divided(counted, plan_.stages(), "num-layers"));
+    if (embedding) --blocks.front();
+    if (loss) --blocks.back();
+    return blocks;
+  }
+
+ private:
+  std::vector<int> uneven(std::optional<std::int64_t> first, std::optional<std::int64_t> last) {
+    const std::int64_t others = plan_.pp - (first ? 1 : 0) - (last ? 1 : 0);
+    const std::int64_t rest = blocks_ - first.value_or(0) - last.value_or(0);
+    if (others < 0 || rest < 0 || (others == 0 && rest != 0)) {
+      a_.fail("num-layers", "does not agree with the layers of the first and last rank");
+    }
+    const int usual = others > 0 ? divided(rest, others * plan_.vpp, "num-layers") : 0;
+    std::vector<int> blocks;
+    for (int s = 0; s < plan_.stages(); ++s) {
+      const int rank = s % plan_.pp;
+      const bool at_first = first && rank == 0, at_last = last && rank == plan_.pp - 1;
+      blocks.push_back(at_first  ? divided(*first, plan_.vpp, "decoder-first-pipeline-num-layers")
+                       : at_last ? divided(*last, plan_.vpp, "decoder-last-pipeline-num-layers")
+                                 : usual);
+    }
+    return blocks;
+  }
+  int divided(std::int64_t blocks, std::int64_t stages, std::string_view name) {
+    if (blocks % stages != 0) {
+      a_.fail(name, fmt::format("{} blocks do not divide into {} equal stages", blocks, stages));
+    }
+    return static_cast<int>(blocks / stages);
+  }
+
+  Arguments& a_;
+  const Plan& plan_;
+  std::int64_t blocks_;
+};
+
+void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file, std::vector<Remark>& remarks) {
+  const auto per_chunk = a.maybe_integer("num-layers-per-virtual-pipeline-stage", 1, blocks);
+  const auto chunks = a.maybe_integer("num-virtual-stages-per-pipeline-rank", 1, 1024);
+  const auto layout = a.text("pipeline-model-parallel-layout");
+  const std::string layout_key = "--pipeline-model-parallel-layout";
+  if (per_chunk.has_value() + chunks.has_value() + layout.has_value() > 1) {
+    a.fail("num-layers-per-virtual-pipeline-stage",
+           "num-virtual-stages-per-pipeline-rank and pipeline-model-parallel-layout exclude each other");
+  }
+  std::vector<int> of_stages;
+  if (layout) {
+    const MegatronLayout parsed = parse_layout(*layout, file, layout_key);
+    of_stages = parsed.blocks;
+    const auto stages = static_cast<int>(of_stages.size());
+    if (stages % plan.pp != 0) {
+      throw InputError(file, layout_key, fmt::format("{} stages are no multiple of {} ranks", stages, plan.pp));
+    }
+    plan.vpp = stages / plan.pp;
+    std::int64_t sum = 0;
+    for (const int n : of_stages) sum += n;
+    if (sum != blocks) throw InputError(file, layout_key, fmt::format("holds {} blocks of num-layers {}", sum, blocks));
+    if (parsed.predictions > 0) {
+      remarks.push_back({"pipeline-model-parallel-layout", "m: blocks that predict further tokens are not modelled"});
+    }
+  } else {
+    if (per_chunk && blocks % (*per_chunk * plan.pp) != 0) {
+      a.fail("num-layers-per-virtual-pipeline-stage",
+             fmt::format("times {} ranks does not divide num-layers", plan.pp));
+    }
+    const std::int64_t usual = a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
+    plan.vpp = static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
+    of_stages = Split(a, plan, blocks).blocks_of_stages();
+  }
+  const auto boundaries = boundaries_of_blocks(of_stages);
+  if (!boundaries) a.fail("num-layers", fmt::format("{} stages leave some without a layer", plan.stages()));
+  plan.boundaries = *boundaries;
+}
+
+void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+  plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
+  if (a.flag("zero-bubble-v-schedule")) {
+    const std::string memory = a.text_or("zero-bubble-v-schedule-mem-setup", "zb");
+    if (memory != "min" && memory != "half" && memory != "zb") {
+      a.fail("zero-bubble-v-schedule-mem-setup", "expected min, half or zb");
+    }
+    plan.schedule = memory == "min" ? "v-min" : memory == "half" ? "v-half" : "zb-v";
+    if (plan.vpp != 2) a.fail("zero-bubble-v-schedule", "needs two chunks a rank");
+    static_cast<void>(a.flag("enable-zero-bubble"));
+  } else if (a.flag("enable-zero-bubble")) {
+    const auto pending = a.integer_or("zero-bubble-max-pending-backward", plan.pp, 1, kMostRanks);
+    plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
+    if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
+  }
+  const auto group = a.maybe_integer("microbatch-group-size-per-virtual-pipeline-stage", 1, kMostRanks);
+  if (group && *group != plan.pp) {
+    remarks.push_back({"microbatch-group-size-per-virtual-pipeline-stage",
+                       fmt::format("{}: groups of {} (K) in the plan", *group, plan.pp)});
+  }
+}
+
+// `most`: blocks of the longest stage, which is what the plan rebuilds from one kept input.
+void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Remark>& remarks) {
+  const auto granularity = a.text("recompute-granularity");
+  const std::string method = a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
+  const auto layers =
+      a.integer_or("recompute-num-layers", a.integer_or("checkpoint-num-layers", 1, 0, 1 << 20), 0, 1 << 20);
+  const bool old = a.flag("checkpoint-activations");  // Megatron of 2020, and Megatron-DeepSpeed
+  static_cast<void>(a.flag("deepspeed-activation-checkpointing"));
+  static_cast<void>(a.flag("recompute-modules"));
+  if (granularity && *granularity != "full" && *granularity != "selective") {
+    a.fail("recompute-granularity", "expected full or selective");
+  }
+  const bool selective = a.flag("recompute-activations") || (granularity && *granularity == "selective");
+  if (selective) {
+    remarks.push_back(
+        {"recompute-granularity",
+         fmt::format("selective{}: not in the plan, which keeps everything",
+                     a.values("recompute-modules").empty() ? "" : " (" + a.values("recompute-modules") + ")")});
+    return;
+  }
+  if (!old && !granularity && method.empty()) return;
+  plan.recompute.mode = RecomputeMode::full;
+  plan.recompute.placement = RecomputePlacement::fused;  // PyTorch recomputes inside the backward
+  if (method == "block") {
+    remarks.push_back(
+        {"recompute-method", fmt::format("block of {} layers: the plan re-materialises every layer", layers)});
+  } else if (layers < most) {
+    remarks.push_back(
+        {"recompute-num-layers",
+         fmt::format("{}: an input is kept every so many layers, in the plan only each stage's", layers)});
+  }
+}
+
+void set_optimizer(Arguments& a, Plan& plan) {
+  Optimizer& o = plan.optimizer;
+  const std::string kind = a.text_or("optimizer", "adam");
+  if (kind != "adam" && kind != "adamw" && kind != "sgd") {
+    a.fail("optimizer", fmt::format("{}: expected adam or sgd", kind.substr(0, 40)));
+  }
+  o.learning_rate = a.number_or("lr", o.learning_rate, 0, 1e6);
+  o.weight_decay = a.number_or("weight-decay", 0.01, 0, 1e3);
+  if (kind == "sgd") {
+    o.kind = OptimizerKind::sgd;
+    o.momentum = a.number_or("sgd-momentum", 0.9, 0, 1);
+    for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) static_cast<void>(a.flag(name));
+    return;
+  }
+  static_cast<void>(a.flag("sgd-momentum"));
+  o.beta1 = a.number_or("adam-beta1", 0.9, 0, 1);
+  o.beta2 = a.number_or("adam-beta2", 0.999, 0, 1);
+  o.epsilon = a.number_or("adam-eps", 1e-8, 0, 1);
+}
+
+void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Remark>& remarks) {
+  plan.micro_batch_size = static_cast<int>(a.integer("micro-batch-size", 1, 1 << 20));
+  const auto global = a.maybe_integer("global-batch-size", 1, 1 << 30);
+  const std::int64_t per_step = std::int64_t{plan.micro_batch_size} * plan.dp;
+  if (!global) {
+    remarks.push_back({"global-batch-size", "not given: one micro-batch a step, as Megatron takes it"});
+    return;
+  }
+  if (*global % per_step != 0 || *global / per_step > (1 << 20)) {
+    throw InputError(file, "--global-batch-size",
+                     fmt::format("{} is no multiple of micro-batch-size {} times {} replicas", *global,
+                                 plan.micro_batch_size, plan.dp));
+  }
+  plan.microbatches = static_cast<int>(*global / per_step);
+}
+
+// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch, deepspeed.
+std::optional<std::int64_t> devices(Arguments& a) {
+  const auto count = [&a](std::string_view name, std::string_view other) -> std::optional<std::int64_t> {
+    const std::string text = a.text_or(name, a.text_or(other, ""));
+    if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 6) return {};
+    return std::stoll(text);
+  };
+  const auto each = count("nproc-per-node", "num-gpus"), nodes = count("nnodes", "num-nodes");
+  if (!each || *each == 0) return {};
+  return *each * nodes.value_or(1);
+}
+
+}  // namespace
+
+Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
+  Arguments a(text, file);
+  if (a.empty()) throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
+  Job job;
+  Plan& plan = job.plan;
+  if (a.integer_or("expert-model-parallel-size", 1, 1, kMostRanks) != 1) {
+    a.fail("expert-model-parallel-size", "expert parallelism is not modelled");
+  }
+  job.model = megatron_model(a, options, job.remarks);
+  const auto blocks = static_cast<std::int64_t>(job.model.layers.size()) - 3;
+  plan.pp = degree(a, "pipeline-model-parallel-size");
+  plan.tp = degree(a, "tensor-model-parallel-size");
+  plan.cp = degree(a, "context-parallel-size");
+  plan.seq_length = job.model.seq_length;
+  const bool bf16 = a.flag("bf16"), fp16 = a.flag("fp16");
+  if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
+  plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
+  plan.dp = replicas_of(options, devices(a), plan, file, job.remarks);
+  set_batch(a, plan, file, job.remarks);
+  set_stages(a, plan, blocks, file, job.remarks);
+  set_schedule(a, plan, job.remarks);
+  const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
+  set_recompute(a, plan, *std::ranges::max_element(of_stages), job.remarks);
+  set_optimizer(a, plan);
+  plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
+  static_cast<void>(a.flag("deepspeed"));
+  for (const std::string& name : a.unread()) {
+    const std::string_view why = why_it_matters(name);
+    const bool off = (name == "zero-stage" || name == "clip-grad") && a.number_or(name, 1, 0, 1e9) == 0;
+    if (!why.empty() && !off) job.remarks.push_back({name, std::string(why)});
+  }
+  for (const std::string& name : a.ambiguous()) {
+    job.remarks.push_back({name, fmt::format("given more than once: {} taken, the last", a.values(name))});
+  }
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,147 @@
+// The arguments that shape layers. SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <array>
+
+#include "plan/hugging_face.hpp"
+#include "plan/import/megatron.hpp"
+
+namespace weir {
+namespace {
+
+// Tokens of the tokenizers that are named rather than counted; the file's own numbers come first.
+struct Tokenizer {
+  std::string_view name;
+  std::int64_t tokens;
+};
+constexpr std::int64_t kGpt2Tokens = 50257;
+constexpr std::array<Tokenizer, 5> kTokenizers{{{"gpt2", kGpt2Tokens},
+                                                {"t5-small", 32100},
+                                                {"meta-llama/Llama-2-7b-hf", 32000},
+                                                {"meta-llama/Meta-Llama-3-8B", 128256},
+                                                {"meta-llama/Llama-3.1-8B", 128256}}};
+
+std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
+  const auto given = a.maybe_integer("vocab-size", 1, kLargestSize);
+  const std::string type = a.text_or("tokenizer-type", "");
+  const std::string name = a.text("tokenizer-name-or-path").value_or(a.text("tokenizer-model").value_or(std::string()));
+  const bool merges = a.flag("merge-file");
+  static_cast<void>(a.flag("vocab-file"));
+  if (options.vocabulary) return *options.vocabulary;
+  if (given) return *given;
+  for (const Tokenizer& known : kTokenizers) {
+    if (name == known.name) return known.tokens;
+  }
+  if (type == "GPT2BPETokenizer" || (type.empty() && merges)) return kGpt2Tokens;
+  remarks.push_back({"vocab-size", fmt::format("neither it nor a known tokenizer is given: {} supposed, GPT-2's; "
+                                               "--vocab-size says otherwise",
+                                               kGpt2Tokens)});
+  return kGpt2Tokens;
+}
+
+// Megatron pads the vocabulary so that every tensor-parallel rank holds a multiple of make-vocab-size-divisible-by.
+std::int64_t padded_vocabulary(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
+  const std::int64_t divisor = a.integer_or("make-vocab-size-divisible-by", 128, 1, kLargestSize) *
+                               a.integer_or("tensor-model-parallel-size", 1, 1, 1 << 16);
+  if (const auto padded = a.maybe_integer("pad-vocab-size-to", 1, kLargestSize)) {
+    static_cast<void>(a.flag("vocab-size"));
+    for (const char* name : {"tokenizer-type", "tokenizer-name-or-path", "tokenizer-model", "merge-file", "vocab-file"})
+      static_cast<void>(a.flag(name));
+    return *padded;
+  }
+  const std::int64_t count = tokens(a, options, remarks);
+  return (count + divisor - 1) / divisor * divisor;
+}
+
+void set_width(Arguments& a, TransformerShape& block) {
+  block.hidden = a.integer("hidden-size", 1, kLargestSize);
+  block.heads = a.integer("num-attention-heads", 1, kLargestSize);
+  if (const auto channels = a.maybe_integer("kv-channels", 1, kLargestSize)) {
+    block.head_dim = *channels;
+  } else if (block.hidden % block.heads != 0) {
+    a.fail("num-attention-heads", fmt::format("does not divide hidden-size {}", block.hidden));
+  } else {
+    block.head_dim = block.hidden / block.heads;
+  }
+  block.kv_heads = block.heads;
+  const auto groups = a.maybe_integer("num-query-groups", 1, kLargestSize);
+  if (a.flag("group-query-attention")) block.kv_heads = groups.value_or(1);
+  if (a.flag("multi-query-attention")) block.kv_heads = 1;
+  if (block.heads % block.kv_heads != 0) a.fail("num-query-groups", "does not divide num-attention-heads");
+}
+
+void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
+  const bool swiglu = a.flag("swiglu"), squared = a.flag("squared-relu");
+  const bool tanh_form = !a.flag("no-bias-gelu-fusion") || a.flag("openai-gelu");  // the fused kernel computes it
+  block.gated = swiglu;
+  block.activation = swiglu ? Activation::silu : tanh_form ? Activation::gelu_tanh : Activation::gelu;
+  if (squared) {
+    block.activation = Activation::relu;
+    remarks.push_back({"squared-relu", "timed as ReLU"});
+  }
+  // Megatron's default: 4 h, or two thirds of it, in whole 64s, where the MLP has three matrices.
+  const std::int64_t usual = swiglu ? 4 * block.hidden * 2 / 3 / 64 * 64 : 4 * block.hidden;
+  block.ffn = a.integer_or("ffn-hidden-size", usual, 1, kLargestSize);
+  block.experts = a.integer_or("num-experts", 1, 1, 1 << 16);
+  if (block.experts > 1) {
+    block.experts_per_token = a.integer_or("moe-router-topk", 2, 1, block.experts);
+    block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
+  }
+}
+
+void set_biases_and_norm(Arguments& a, TransformerShape& block) {
+  const bool biases = !a.flag("disable-bias-linear");
+  block.output_bias = block.mlp_bias = biases;
+  block.qkv_bias = a.flag("add-qkv-bias") || biases;
+  const std::string norm = a.text_or("normalization", a.flag("rmsnorm") ? "RMSNorm" : "LayerNorm");
+  if (norm != "LayerNorm" && norm != "RMSNorm") a.fail("normalization", "expected LayerNorm or RMSNorm");
+  block.norm = norm == "RMSNorm" ? NormKind::rms_norm : NormKind::layer_norm;
+  static_cast<void>(a.flag("apply-layernorm-1p"));  // the same work
+  block.norm_epsilon = a.number_or("norm-epsilon", a.number_or("layernorm-epsilon", 1e-5, 1e-12, 1), 1e-12, 1);
+  block.attention_dropout = a.number_or("attention-dropout", 0.1, 0, 0.999);
+  block.residual_dropout = a.number_or("hidden-dropout", 0.1, 0, 0.999);
+  if (a.flag("apply-residual-connection-post-layernorm")) {
+    a.fail("apply-residual-connection-post-layernorm", "not modelled");
+  }
+}
+
+}  // namespace
+
+Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
+  Decoder decoder;
+  TransformerShape& block = decoder.block;
+  set_width(a, block);
+  set_mlp(a, block, remarks);
+  set_biases_and_norm(a, block);
+  decoder.blocks = a.integer("num-layers", 1, kMostLayers);
+  const std::int64_t seq_length = a.integer("seq-length", 1, kLargestSize);
+  const std::int64_t positions = a.integer_or("max-position-embeddings", seq_length, 1, kLargestSize);
+  std::string kind = a.text_or("position-embedding-type", "learned_absolute");
+  if (a.flag("use-rotary-position-embeddings")) kind = "rope";
+  block.rotary = kind == "rope" || kind == "rotary";
+  if (a.number_or("rotary-percent", 1, 0, 1) != 1) {
+    remarks.push_back({"rotary-percent", "turns only a part of each head; not timed"});
+  }
+  const bool learned = kind == "learned_absolute" || kind == "absolute";
+  if (kind == "alibi") {
+    remarks.push_back({"position-embedding-type", "alibi: its bias on the attention scores is not timed"});
+  } else if (!learned && !block.rotary && kind != "none") {
+    a.fail("position-embedding-type", fmt::format("{}: expected learned_absolute, rope, alibi or none", kind));
+  }
+  if (learned && positions < seq_length) a.fail("max-position-embeddings", "is below seq-length");
+  const std::int64_t vocabulary = padded_vocabulary(a, options, remarks);
+  const bool tied = !a.flag("untie-embeddings-and-output-weights");
+  decoder.embedding = {.vocabulary = vocabulary,
+                       .hidden = block.hidden,
+                       .positions = learned ? positions : 0,
+                       .norm = a.flag("embed-layernorm"),
+                       .dropout = block.residual_dropout,
+                       .tied = tied};
+  decoder.norm = {block.hidden, block.norm, block.norm_epsilon};
+  decoder.head = {.vocabulary = vocabulary, .hidden = block.hidden, .tied = tied};
+  Model model = decoder_model(decoder, seq_length);
+  model.initializer_range = a.number_or("init-method-std", 0.02, 0, 10);
+  return model;
+}
+
+}  // namespace weir

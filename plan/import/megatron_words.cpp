@@ -1,0 +1,136 @@
+// Arguments that no reader asks for: which of them change neither time nor memory of a training step, and why the
+// others matter. What is in neither table is listed as not understood. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
+#include "plan/import/megatron.hpp"
+
+namespace weir {
+namespace {
+
+// Data, files, logs, evaluation, the learning rate's course, start-up: between steps or beside them.
+constexpr std::string_view kHarmlessPrefixes[] = {
+    "log-",    "tensorboard", "wandb-", "save",      "load",  "eval-",  "data-",      "lr-",       "min-lr",  "train-",
+    "valid-",  "test-",       "exit-",  "tokenizer", "split", "ckpt-",  "dist-ckpt-", "profile",   "timing-", "rdzv-",
+    "master-", "node-rank",   "node",   "account",   "time",  "output", "finetune",   "override-", "error",   "job-"};
+constexpr std::string_view kHarmless[] = {"num-workers",
+                                          "seed",
+                                          "lr",
+                                          "split",
+                                          "mmap-warmup",
+                                          "vocab-extra-ids",
+                                          "reset-position-ids",
+                                          "reset-attention-mask",
+                                          "eod-mask-loss",
+                                          "decoupled-lr",
+                                          "decoupled-min-lr",
+                                          "start-weight-decay",
+                                          "end-weight-decay",
+                                          "weight-decay-incr-style",
+                                          "override-opt-param-scheduler",
+                                          "use-checkpoint-opt-param-scheduler",
+                                          "use-checkpoint-args",
+                                          "no-load-optim",
+                                          "no-load-rng",
+                                          "no-save-optim",
+                                          "no-save-rng",
+                                          "loss-scale",
+                                          "initial-loss-scale",
+                                          "min-loss-scale",
+                                          "loss-scale-window",
+                                          "hysteresis",
+                                          "init-method-xavier-uniform",
+                                          "rotary-base",
+                                          "rope-theta",
+                                          "use-rope-scaling",
+                                          "rope-scaling-factor",
+                                          "distributed-backend",
+                                          "distributed-timeout-minutes",
+                                          "local-rank",
+                                          "use-mcore-models",
+                                          "use-legacy-models",
+                                          "mock-data",
+                                          "kill-switch-path",
+                                          "abort-on-unmet-fused-kernel-constraints",
+                                          "deepspeed-config",
+                                          "skip-train",
+                                          "no-create-attention-mask-in-dataloader",
+                                          "calculate-per-token-loss",
+                                          "check-for-nan-in-loss-and-grad",
+                                          "no-check-for-nan-in-loss-and-grad",
+                                          "manual-gc",
+                                          "manual-gc-interval",
+                                          "attention-softmax-in-fp32",
+                                          "max-restarts",
+                                          "tee"};
+
+struct Matter {
+  std::string_view prefix;
+  std::string_view why;
+};
+constexpr std::string_view kKernels = "another kernel, not modelled: the costs in use decide";
+constexpr std::string_view kOverlap = "hides or moves communication, not modelled";
+constexpr Matter kMatters[] = {
+    {"sequence-parallel", "saves activations of tensor parallelism; not in the plan"},
+    {"use-distributed-optimizer", "shares the optimizer's state among replicas; not in the plan"},
+    {"zero-stage", "shares state among replicas from stage 1 on; not in the plan"},
+    {"use-torch-fsdp", "shares weights among replicas; not in the plan"},
+    {"use-megatron-fsdp", "shares weights among replicas; not in the plan"},
+    {"data-parallel-sharding-strategy", "shares weights among replicas; not in the plan"},
+    {"overlap-", kOverlap},
+    {"no-overlap-", kOverlap},
+    {"tp-comm-", kOverlap},
+    {"delay-", kOverlap},
+    {"defer-", "moves work to the end of the step, not modelled"},
+    {"wgrad-", "moves work to the end of the step, not modelled"},
+    {"no-async-tensor-model-parallel", kOverlap},
+    {"ddp-", "how gradients are summed over replicas, not modelled"},
+    {"grad-reduce-in-", "gradients' format when they are summed; the plan says fp32"},
+    {"accumulate-allreduce-grads-in-fp32", "gradients' format when they are summed; the plan says fp32 already"},
+    {"main-", "format of the optimizer's state, not in the plan"},
+    {"exp-avg-", "format of the optimizer's state, not in the plan"},
+    {"use-precision-aware-optimizer", "format of the optimizer's state, not in the plan"},
+    {"optimizer-cpu-offload", "keeps the optimizer's state in host memory; not modelled"},
+    {"optimizer-offload", "keeps the optimizer's state in host memory; not modelled"},
+    {"cpu-offload", "keeps tensors in host memory; not modelled"},
+    {"offload-", "keeps tensors in host memory; not modelled"},
+    {"cpu-optimizer", "keeps the optimizer's state in host memory; not modelled"},
+    {"fp8-", "products in 8 bits; the plan has the format around them"},
+    {"fp4-", "products in 4 bits; the plan has the format around them"},
+    {"transformer-impl", kKernels},
+    {"attention-backend", kKernels},
+    {"use-flash-attn", kKernels},
+    {"cross-entropy-", kKernels},
+    {"no-", "switches off something that is on by default; not modelled"},
+    {"apply-rope-fusion", kKernels},
+    {"bias-", kKernels},
+    {"masked-softmax-fusion", kKernels},
+    {"use-fused-", kKernels},
+    {"enable-cuda-graph", "launches without the host; not modelled"},
+    {"external-cuda-graph", "launches without the host; not modelled"},
+    {"cuda-graph", "launches without the host; not modelled"},
+    {"rampup-batch-size", "the batch grows; the plan is for its last size"},
+    {"step-batch-size-schedule", "the batch grows; the plan is for its last size"},
+    {"distribute-saved-activations", "shares what re-materialisation keeps among ranks; not modelled"},
+    {"partition-activations", "shares what re-materialisation keeps among ranks; not modelled"},
+    {"empty-unused-memory-level", "frees memory between steps, which takes time; not modelled"},
+    {"clip-grad", "a norm over all ranks before the update; not timed"},
+    {"moe-", "a detail of the experts, not modelled"},
+    {"mtp-", "blocks that predict further tokens; not modelled"},
+    {"sync-tp-duplicated-parameters", "sums over tensor-parallel ranks; not modelled"},
+};
+
+}  // namespace
+
+std::string_view why_it_matters(std::string_view name) {
+  if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return "";
+  for (const Matter& matter : kMatters) {
+    if (name.starts_with(matter.prefix)) return matter.why;
+  }
+  for (const std::string_view prefix : kHarmlessPrefixes) {
+    if (name.starts_with(prefix)) return "";
+  }
+  return "not understood: it may change time or memory";
+}
+
+}  // namespace weir

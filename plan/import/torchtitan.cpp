@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/torchtitan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "plan/error.hpp"
+#include "plan/hugging_face.hpp"
+#include "plan/import/toml_table.hpp"
+#include "plan/layer_list.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kSchedules{
+    {{"1F1B", "1f1b"},
+     {"GPipe", "gpipe"},
+     {"Interleaved1F1B", "interleaved-1f1b"},
+     {"LoopedBFS", "looped-bfs"},
+     {"ZBVZeroBubble", "zb-v"},
+     {"DualPipeV", "dualpipev"}}};
+
+struct Flavor {
+  std::string_view name;
+  std::int64_t hidden, blocks, heads, ffn;
+};
+constexpr std::int64_t kLlama3Tokens = 128256;
+constexpr std::array<Flavor, 3> kLlama3{
+    {{"8B", 4096, 32, 32, 14336}, {"70B", 8192, 80, 64, 28672}, {"405B", 16384, 126, 128, 53248}}};
+
+std::string lower(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return small;
+}
+
+// Tables that change neither time nor memory of a step, and keys of the same kind in the others.
+bool harmless(std::string_view path) {
+  constexpr std::array<std::string_view, 9> kTables{"job.",        "profiling.",    "metrics.",
+                                                    "checkpoint.", "comm.",         "lr_scheduler.",
+                                                    "validation.", "experimental.", "debug."};
+  constexpr std::array<std::string_view, 11> kKeys{
+      "training.steps",     "training.dataset",     "training.dataset_path", "training.gc_freq",
+      "training.gc_debug",  "model.tokenizer_path", "model.hf_assets_path",  "model.print_after_conversion",
+      "float8.filter_fqns", "compile.components",   "training.max_norm"};
+  return std::ranges::find(kKeys, path) != kKeys.end() ||
+         std::ranges::any_of(kTables, [&](std::string_view table) { return path.starts_with(table); });
+}
+
+// Blocks of each stage as generate_llm_fqn_per_model_part deals them: the embedding and the head weigh as much as some
+// blocks, and the first stages take one more where the sum does not divide.
+std::vector<int> dealt_blocks(TomlTable& t, std::int64_t blocks, std::int64_t stages) {
+  const std::int64_t input = t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000);
+  const std::int64_t output = t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
+  if (stages == 1) return {static_cast<int>(blocks)};
+  const std::int64_t weights = blocks + input + output;
+  std::vector<int> all;
+  for (std::int64_t s = 0; s < stages; ++s) {
+    std::int64_t mine = weights / stages + (s < weights % stages ? 1 : 0);
+    if (s == 0) mine -= input;
+    if (s == stages - 1) mine -= output;
+    if (mine < 0)
+      t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} stages for {} blocks", stages, blocks));
+    all.push_back(static_cast<int>(mine));
+  }
+  return all;
+}
+
+// The index of the layer that a module's name means, -1 for an unknown one.
+int layer_index(const std::string& name, std::int64_t blocks) {
+  if (name == "tok_embeddings") return 0;
+  if (name == "norm") return static_cast<int>(blocks) + 1;
+  if (name == "output" || name == "lm_head") return static_cast<int>(blocks) + 2;
+  const std::string digits = name.starts_with("layers.") ? name.substr(7) : "";
+  if (digits.empty() || digits.size() > 6 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  const int block = std::stoi(digits);
+  return block < blocks ? block + 1 : -1;
+}
+
+std::vector<int> boundaries_of_modules(TomlTable& t, const std::vector<std::vector<std::string>>& parts,
+                                       std::int64_t blocks) {
+  const std::string_view key = "parallelism.module_fqns_per_model_part";
+  std::vector<int> boundaries;
+  int expected = 0;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    if (parts[s].empty()) t.fail(key, fmt::format("stage {} is empty", s));
+    if (s > 0) boundaries.push_back(expected);
+    for (const std::string& name : parts[s]) {
+      if (layer_index(name, blocks) != expected++) {
+        t.fail(key, fmt::format("stage {}: \"{}\" is out of order or no module of this model", s, name.substr(0, 40)));
+      }
+    }
+  }
+  if (expected != blocks + 3) t.fail(key, fmt::format("holds {} modules of {}", expected, blocks + 3));
+  return boundaries;
+}
+
+void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single, std::string_view schedule) {
+  const auto modules = t.lists("parallelism.module_fqns_per_model_part");
+  const auto points = t.list("parallelism.pipeline_parallel_split_points");
+  const auto per_stage = t.integer("parallelism.pipeline_parallel_layers_per_stage", 1, blocks);
+  const std::int64_t less = t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
+                            t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
+  std::int64_t stages = plan.pp * (single || plan.pp == 1 ? 1 : 2);
+  if (!modules.empty()) {
+    stages = static_cast<std::int64_t>(modules.size());
+    plan.boundaries = boundaries_of_modules(t, modules, blocks);
+  } else if (!points.empty()) {
+    stages = static_cast<std::int64_t>(points.size()) + 1;
+    for (const std::string& point : points) plan.boundaries.push_back(layer_index(point, blocks));
+  } else {
+    if (per_stage && plan.pp > 1) stages = (blocks + less + *per_stage - 1) / *per_stage;
+    const auto boundaries = boundaries_of_blocks(dealt_blocks(t, blocks, stages));
+    if (!boundaries) t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} stages leave some empty", stages));
+    plan.boundaries = *boundaries;
+  }
+  if (stages % plan.pp != 0) {
+    t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} does not divide {} stages", plan.pp, stages));
+  }
+  plan.vpp = static_cast<int>(stages / plan.pp);
+  if (single && plan.vpp != 1) {
+    t.fail("parallelism.pipeline_parallel_schedule",
+           fmt::format("{} has one stage a rank, not {}", schedule, plan.vpp));
+  }
+}
+
+void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks, std::vector<Remark>& remarks) {
+  const std::string name = t.text_or("parallelism.pipeline_parallel_schedule", "1F1B");
+  const std::string csv = t.text_or("parallelism.pipeline_parallel_schedule_csv", "");
+  const std::string_view known = schedule_from_torch(name);
+  bool single = known == "1f1b" || known == "gpipe" || lower(name) == "pipelineschedulesingle";
+  if (!csv.empty()) {
+    plan.schedule = csv;
+  } else if (!known.empty()) {
+    plan.schedule = known;
+  } else if (lower(name) == "interleavedzerobubble") {
+    plan.schedule = "interleaved-1f1b";
+    remarks.push_back({"parallelism.pipeline_parallel_schedule",
+                       "InterleavedZeroBubble has no generator here: interleaved-1f1b in the plan"});
+  } else {
+    t.fail("parallelism.pipeline_parallel_schedule", fmt::format("{}: unknown schedule", name.substr(0, 40)));
+  }
+  if (plan.pp == 1) single = true;
+  set_stages(t, plan, blocks, single, name);
+  if (plan.pp == 1 && plan.vpp == 1 && csv.empty()) plan.schedule = "1f1b";
+}
+
+void set_batch(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
+  const std::int64_t local =
+      t.integer_or("training.local_batch_size", t.integer_or("training.batch_size", 8, 1, 1 << 20), 1, 1 << 20);
+  const std::int64_t size = t.integer_or("parallelism.pipeline_parallel_microbatch_size", 1, 1, 1 << 20);
+  const auto count = t.integer("parallelism.num_pp_microbatches", 1, 1 << 20);
+  const std::int64_t global = t.integer_or("training.global_batch_size", -1, -1, 1 << 30);
+  // Without a pipeline the local batch is one micro-batch.
+  plan.micro_batch_size = static_cast<int>(plan.pp == 1 ? local : count ? local / *count : size);
+  if (plan.micro_batch_size < 1 || local % plan.micro_batch_size != 0) {
+    t.fail("training.local_batch_size", fmt::format("{} does not divide into its micro-batches", local));
+  }
+  plan.microbatches = static_cast<int>(local / plan.micro_batch_size);
+  if (global <= 0 || global == local * plan.dp) return;
+  if (global % (local * plan.dp) != 0) {
+    t.fail("training.global_batch_size",
+           fmt::format("{} is no multiple of local_batch_size {} times {} replicas", global, local, plan.dp));
+  }
+  const std::int64_t passes = global / (local * plan.dp);
+  if (plan.pp == 1) {
+    plan.microbatches = static_cast<int>(passes);  // accumulated one after the other, as a plan does
+    return;
+  }
+  remarks.push_back({"training.global_batch_size", fmt::format("{} pipeline passes are accumulated before an update: "
+                                                               "the plan is for one",
+                                                               passes)});
+}
+
+void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std::string& file,
+                  std::vector<Remark>& remarks) {
+  const std::int64_t copies = t.integer_or("parallelism.data_parallel_replicate_degree", 1, 1, kMostRanks);
+  const std::int64_t shards = t.integer_or("parallelism.data_parallel_shard_degree", -1, -1, kMostRanks);
+  if (shards != -1 && !options.dp && !options.gpus) {
+    plan.dp = static_cast<int>(copies * std::max<std::int64_t>(shards, 1));
+  } else {
+    plan.dp = replicas_of(options, std::nullopt, plan, file, remarks);
+  }
+  if (plan.dp > 1 && shards != 1) {
+    remarks.push_back({"parallelism.data_parallel_shard_degree",
+                       "weights, gradients and optimizer state are sharded among replicas; not in the plan"});
+  }
+  static_cast<void>(t.text_or("parallelism.fsdp_reshard_after_forward", "default"));
+}
+
+void set_recompute(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
+  const std::string mode = t.text_or("activation_checkpoint.mode", "selective");
+  const std::string option = t.text_or("activation_checkpoint.selective_ac_option", "op");
+  if (mode == "full") {
+    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  } else if (mode == "selective") {
+    remarks.push_back(
+        {"activation_checkpoint.mode", fmt::format("selective ({}): not in the plan, which keeps everything", option)});
+  } else if (mode != "none") {
+    t.fail("activation_checkpoint.mode", "expected none, selective or full");
+  }
+}
+
+void set_optimizer(TomlTable& t, Plan& plan) {
+  const std::string name = t.text_or("optimizer.name", "AdamW");
+  Optimizer& o = plan.optimizer;
+  if (name != "AdamW" && name != "Adam")
+    t.fail("optimizer.name", fmt::format("{}: expected AdamW", name.substr(0, 40)));
+  o.learning_rate = t.number_or("optimizer.lr", 8e-4, 0, 1e6);
+  o.beta1 = t.number_or("optimizer.beta1", 0.9, 0, 1);
+  o.beta2 = t.number_or("optimizer.beta2", 0.95, 0, 1);
+  o.epsilon = t.number_or("optimizer.eps", 1e-8, 0, 1);
+  o.weight_decay = t.number_or("optimizer.weight_decay", 0.1, 0, 1e3);
+  static_cast<void>(t.text_or("optimizer.implementation", "fused"));
+}
+
+Dtype dtype_of(TomlTable& t) {
+  const std::string stored = t.text_or("training.dtype", "float32");
+  const std::string name = t.text_or("training.mixed_precision_param", "bfloat16");
+  static_cast<void>(t.text_or("training.mixed_precision_reduce", "float32"));
+  if (name == "bfloat16" || stored == "bfloat16") return Dtype::bf16;
+  if (name != "float32") t.fail("training.mixed_precision_param", "expected bfloat16 or float32");
+  return Dtype::fp32;
+}
+
+Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length) {
+  const std::string name = t.text_or("model.name", "llama3"), flavor = t.text_or("model.flavor", "debugmodel");
+  if (options.model != nullptr) return *options.model;
+  auto decoder = name == "llama3" ? torchtitan_llama3(flavor) : std::nullopt;
+  if (!decoder) {
+    t.fail("model.flavor", fmt::format("the sizes of {} {} are not known here: give its model with --model",
+                                       name.substr(0, 40), flavor.substr(0, 40)));
+  }
+  if (options.vocabulary) decoder->embedding.vocabulary = decoder->head.vocabulary = *options.vocabulary;
+  Model model = decoder_model(*decoder, seq_length);
+  model.name = fmt::format("{}-{}", name, flavor);
+  return model;
+}
+
+}  // namespace
+
+std::string_view schedule_from_torch(std::string_view name) {
+  for (const auto& [torch, ours] : kSchedules) {
+    if (lower(torch) == lower(name)) return ours;
+  }
+  return "";
+}
+
+std::string_view schedule_to_torch(std::string_view name) {
+  for (const auto& [torch, ours] : kSchedules) {
+    if (ours == name) return torch;
+  }
+  return "";
+}
+
+std::optional<Decoder> torchtitan_llama3(std::string_view flavor) {
+  for (const Flavor& f : kLlama3) {
+    if (f.name != flavor) continue;
+    Decoder d;
+    d.embedding = {.vocabulary = kLlama3Tokens, .hidden = f.hidden};
+    d.block = {.hidden = f.hidden, .heads = f.heads, .kv_heads = 8, .head_dim = f.hidden / f.heads, .ffn = f.ffn};
+    d.block.activation = Activation::silu;
+    d.block.norm = NormKind::rms_norm;
+    d.block.gated = d.block.rotary = true;
+    d.block.qkv_bias = d.block.output_bias = d.block.mlp_bias = false;
+    d.blocks = f.blocks;
+    d.norm = {f.hidden, NormKind::rms_norm, d.block.norm_epsilon};
+    d.head = {.vocabulary = kLlama3Tokens, .hidden = f.hidden};
+    return d;
+  }
+  return std::nullopt;
+}
+
+std::string_view torchtitan_flavor(const Model& model) {
+  const auto decoder = as_decoder(model);
+  if (!decoder) return "";
+  for (const Flavor& f : kLlama3) {
+    if (to_layer_list(decoder_model(*torchtitan_llama3(f.name), 1)) == to_layer_list(decoder_model(*decoder, 1))) {
+      return f.name;
+    }
+  }
+  return "";
+}
+
+Job read_torchtitan_job(const std::string& text, const std::string& file, const JobOptions& options) {
+  TomlTable t(text, file);
+  if (!t.has("training") && !t.has("parallelism")) t.fail("parallelism", "is missing: expected a torchtitan job");
+  Job job;
+  Plan& plan = job.plan;
+  plan.seq_length = t.integer_or("training.seq_len", 2048, 1, kLargestSize);
+  job.model = model_of(t, options, plan.seq_length);
+  plan.dtype = dtype_of(t);
+  plan.pp = static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
+  plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
+  plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
+  if (t.integer_or("parallelism.expert_parallel_degree", 1, 1, kMostRanks) != 1) {
+    t.fail("parallelism.expert_parallel_degree", "expert parallelism is not modelled");
+  }
+  if (!as_decoder(job.model)) t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
+  set_replicas(t, plan, options, file, job.remarks);
+  set_batch(t, plan, job.remarks);
+  set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3, job.remarks);
+  set_recompute(t, plan, job.remarks);
+  set_optimizer(t, plan);
+  plan.seed = static_cast<std::uint64_t>(
+      t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0, std::int64_t{1} << 53));
+  for (const TomlTable::Leaf& leaf : t.unread()) {
+    if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]") continue;  // switched off: nothing to say
+    job.remarks.push_back({leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
+  }
+  return job;
+}
+
+}  // namespace weir

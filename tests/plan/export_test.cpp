@@ -1,0 +1,222 @@
+// Plans as other tools' files. What an exporter writes, its reader reads back as the same plan.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/export/export.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/error.hpp"
+#include "plan/export/script.hpp"
+#include "plan/import/megatron.hpp"
+#include "plan/import/torchtitan.hpp"
+#include "plan/layer_list.hpp"
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A plan as its exporters take it: with its model, and the schedule that its name makes.
+LoadedPlan loaded(Plan plan, Model model) {
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  return {std::move(plan), std::move(model), std::get<Schedule>(std::move(made))};
+}
+
+Model llama_like(int blocks) {
+  Decoder d;
+  d.embedding = {.vocabulary = 1024, .hidden = 64};
+  d.block = {.hidden = 64, .heads = 8, .kv_heads = 2, .head_dim = 16, .ffn = 192};
+  d.block.activation = Activation::silu;
+  d.block.norm = NormKind::rms_norm;
+  d.block.gated = d.block.rotary = true;
+  d.block.output_bias = d.block.mlp_bias = false;
+  d.block.norm_epsilon = 1e-6;
+  d.blocks = blocks;
+  d.norm = {64, NormKind::rms_norm, 1e-6};
+  d.head = {.vocabulary = 1024, .hidden = 64};
+  Model model = decoder_model(d, 128);
+  model.initializer_range = 0.006;
+  return model;
+}
+
+// K = 2, v = 2 on 8 blocks, unevenly: stages of 1, 3, 3 and 1 blocks begin at layers 2, 5 and 8.
+Plan example() {
+  Plan plan;
+  plan.seq_length = 128;
+  plan.dtype = Dtype::bf16;
+  plan.pp = 2;
+  plan.vpp = 2;
+  plan.microbatches = 4;
+  plan.micro_batch_size = 3;
+  plan.tp = 2;
+  plan.dp = 4;
+  plan.boundaries = {2, 5, 8};
+  plan.schedule = "interleaved-1f1b";
+  plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  plan.optimizer = {.learning_rate = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05};
+  plan.seed = 77;
+  return plan;
+}
+
+std::vector<std::string> names(const std::vector<Remark>& remarks) {
+  std::vector<std::string> all;
+  for (const Remark& remark : remarks) all.push_back(remark.name);
+  return all;
+}
+
+Job back(const LoadedPlan& plan, const ExportedJob& job) {
+  const std::string& text = job.files.front().text;
+  return job.files.front().name == "job.toml" ? read_torchtitan_job(text, "job.toml", {.model = &plan.model})
+                                              : read_megatron_job(text, "megatron.sh", {});
+}
+
+TEST(MegatronExport, ReadsBackAsTheSamePlan) {
+  const LoadedPlan plan = loaded(example(), llama_like(8));
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--pipeline-model-parallel-layout 'Et|t*3|t*3|tL'"));
+  EXPECT_THAT(job.files.front().text, HasSubstr("torchrun --nproc_per_node 8 --nnodes 2"));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
+  const Job read = back(plan, job);
+  EXPECT_EQ(read.plan, plan.plan);
+  EXPECT_EQ(to_layer_list(read.model), to_layer_list(plan.model));
+  EXPECT_TRUE(read.remarks.empty()) << read.remarks.front().name;
+}
+
+TEST(MegatronExport, EvenStagesNeedNoLayout) {
+  Plan even = example();
+  even.boundaries = {3, 5, 7};
+  const LoadedPlan plan = loaded(even, llama_like(8));
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--num-layers-per-virtual-pipeline-stage 2 "));
+  EXPECT_EQ(back(plan, job).plan, even);
+}
+
+TEST(MegatronExport, ZeroBubbleAndSgdReadBack) {
+  for (const char* schedule : {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min"}) {
+    Plan p = example();
+    p.schedule = schedule;
+    p.vpp = schedule[0] == 'v' || schedule[3] == 'v' ? 2 : 1;
+    p.boundaries = p.vpp == 2 ? std::vector<int>{3, 5, 7} : std::vector<int>{4};
+    p.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 0.1, .momentum = 0.9};
+    p.recompute = {};
+    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ExportedJob job = export_megatron(plan, {});
+    EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "data")) << schedule;
+    EXPECT_EQ(back(plan, job).plan, p) << schedule;
+  }
+}
+
+TEST(MegatronExport, SaysWhatRunsInstead) {
+  Plan p = example();
+  p.schedule = "gpipe";
+  p.vpp = 1;
+  p.boundaries = {10};  // the head alone on its stage: layers 0 embedding, 1-8 blocks, 9 norm, 10 head
+  p.recompute = {RecomputeMode::full, true, RecomputePlacement::early};
+  p.slots = 5;
+  const ExportedJob job = export_megatron(loaded(p, llama_like(8)), {});
+  EXPECT_THAT(names(job.not_carried),
+              ElementsAre("boundaries", "schedule", "recompute_microbatches", "recompute_placement", "slots", "data"));
+  EXPECT_THAT(job.files.front().text, HasSubstr("'Et*8|L'"));
+}
+
+TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
+  for (const char* schedule : {"interleaved-1f1b", "looped-bfs"}) {
+    Plan p = example();
+    p.schedule = schedule;
+    p.vpp = 2;
+    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ExportedJob job = export_torchtitan(plan, {});
+    Job read = back(plan, job);
+    if (read.plan.schedule == "schedule.csv") {  // an order of the plan's own, as a file
+      ASSERT_EQ(job.files.size(), 2U);
+      EXPECT_THAT(job.files[1].text, HasSubstr("0F0,0F1,"));
+      read.plan.schedule = schedule;
+    }
+    EXPECT_EQ(read.plan, p) << schedule;
+    EXPECT_TRUE(read.remarks.empty());
+    EXPECT_THAT(names(job.not_carried), ElementsAre("model", "recompute", "data"));
+  }
+}
+
+TEST(TorchtitanExport, KnowsItsFlavours) {
+  Plan p = example();
+  p.vpp = 1;
+  p.schedule = "1f1b";
+  p.boundaries = {17};
+  const LoadedPlan plan = loaded(p, decoder_model(*torchtitan_llama3("8B"), 8192));
+  const ExportedJob job = export_torchtitan(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("flavor = \"8B\""));
+  EXPECT_EQ(job.files.size(), 1U);  // PyTorch has a 1F1B of its own
+  EXPECT_EQ(read_torchtitan_job(job.files.front().text, "job.toml", {}).plan, p);
+}
+
+// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on each of 4 replicas.
+TEST(TorchtitanExport, OneRankAccumulates) {
+  Plan p = example();
+  p.pp = p.vpp = 1;
+  p.boundaries.clear();
+  p.schedule = "1f1b";
+  const LoadedPlan plan = loaded(p, llama_like(2));
+  EXPECT_EQ(back(plan, export_torchtitan(plan, {})).plan, p);
+}
+
+TEST(TorchtitanExport, AVIsPlacedByNameOnly) {
+  Plan p = example();
+  p.boundaries = {3, 5, 7};
+  p.schedule = "v-half";
+  const ExportedJob job = export_torchtitan(loaded(p, llama_like(8)), {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("pipeline_parallel_schedule = \"ZBVZeroBubble\""));
+  EXPECT_THAT(names(job.not_carried), testing::Contains("schedule"));
+}
+
+TEST(TorchExport, CarriesOrderPlacementAndPartition) {
+  Plan p = example();
+  p.schedule = "zb-v";
+  const ExportedJob job = export_torch(loaded(p, llama_like(8)), {});
+  EXPECT_THAT(job.files[0].text, HasSubstr("BOUNDS = [0, 2, 5, 8, 11]"));
+  EXPECT_THAT(job.files[0].text, HasSubstr("RANK_OF_STAGE = [0, 1, 1, 0]"));
+  EXPECT_THAT(job.files[0].text, HasSubstr("  1-8       transformer, "));
+  EXPECT_EQ(job.files[0].text.find('@'), std::string::npos) << "a mark was left";
+  EXPECT_THAT(job.files[1].text, HasSubstr("0F0"));
+  p.schedule = "chimera";
+  p.vpp = 1;
+  p.boundaries = {5};
+  EXPECT_THROW(static_cast<void>(export_torch(loaded(p, llama_like(8)), {})), InputError);
+}
+
+TEST(DeepSpeedExport, CarriesThePartition) {
+  Plan p = example();
+  p.vpp = 1;
+  p.boundaries = {6};
+  p.schedule = "zb-h1";
+  const ExportedJob job = export_deepspeed(loaded(p, llama_like(8)), {.gpus_per_node = 4});
+  EXPECT_THAT(job.files[0].text, HasSubstr("\"train_batch_size\": 48"));
+  EXPECT_THAT(job.files[0].text, HasSubstr("\"gradient_accumulation_steps\": 4"));
+  EXPECT_THAT(job.files[1].text, HasSubstr("PARTS = [0, 6, 11]"));
+  EXPECT_THAT(job.files[1].text, HasSubstr("CHECKPOINT_INTERVAL = 6 "));
+  EXPECT_EQ(job.files[1].text.find('@'), std::string::npos) << "a mark was left";
+  EXPECT_THAT(job.launch, HasSubstr("--num_gpus 4 --num_nodes 4"));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "tp", "messages"));
+  p.vpp = 2;
+  p.boundaries = {3, 5, 7};
+  p.schedule = "interleaved-1f1b";
+  EXPECT_THROW(static_cast<void>(export_deepspeed(loaded(p, llama_like(8)), {})), InputError);
+}
+
+TEST(Export, ATimedModelHasNoArguments) {
+  Model timed;
+  for (int i = 0; i < 4; ++i) timed.layers.push_back({"layer", TimedShape{}, "conv"});
+  Plan p = example();
+  p.vpp = 1;
+  p.boundaries = {2};
+  p.schedule = "1f1b";
+  const LoadedPlan plan = loaded(p, timed);
+  EXPECT_THROW(static_cast<void>(export_megatron(plan, {})), InputError);
+  EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
+  EXPECT_THAT(export_torch(plan, {}).files[0].text, HasSubstr("  0-3       conv, 0 parameters each"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,264 @@
+// Other tools' jobs as plans: small files written here with the numbers worked out beside them, and the real ones where
+// they are. SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "plan/error.hpp"
+#include "plan/import/arguments.hpp"
+#include "plan/import/megatron.hpp"
+#include "plan/import/megatron_layout.hpp"
+#include "plan/import/torchtitan.hpp"
+#include "plan/layer_list.hpp"
+#include "plan/model_import.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+template <class Action>
+std::string complaint(Action&& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+Job megatron(const std::string& text, const JobOptions& options = {.dp = 1}) {
+  return read_megatron_job(text, "job.args", options);
+}
+
+std::string names(const Job& job) {
+  std::string all;
+  for (const Remark& remark : job.remarks) all += remark.name + " ";
+  return all;
+}
+
+// Eight blocks of width 64, one micro-batch of one sequence: what every example below adds to.
+const std::string kSmall =
+    "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32\n"
+    "--vocab-size 1000 --micro-batch-size 1 --global-batch-size 16\n";
+
+TEST(ShellCommands, WordsQuotesCommentsAndVariables) {
+  const auto commands = shell_commands(
+      "A=4  # four\n"
+      "run --x $A --y \"two ${A} words\" \\\n  '--z $A'; next ${B:-5} ${C}\n",
+      "job.sh");
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_THAT(commands[0], ElementsAre("run", "--x", "4", "--y", "two 4 words", "--z $A"));
+  EXPECT_THAT(commands[1], ElementsAre("next", "5", "${C}"));
+  EXPECT_EQ(complaint([] { static_cast<void>(shell_commands("a\nb 'c\n", "job.sh")); }),
+            "job.sh: line 2: a quote is not closed");
+}
+
+TEST(Arguments, TheLastCountsAndWhatNobodyReadIsKnown) {
+  Arguments a("--lr 1 --lr=2 --some_flag --count 1_000 --beyond 7\n", "job.args");
+  EXPECT_EQ(a.number_or("lr", 0, 0, 10), 2);
+  EXPECT_TRUE(a.flag("some-flag"));
+  EXPECT_EQ(a.integer("count", 0, 5000), 1000);
+  EXPECT_THAT(a.unread(), ElementsAre("beyond"));
+  EXPECT_THAT(a.ambiguous(), ElementsAre("lr"));
+  EXPECT_EQ(complaint([&] { static_cast<void>(a.integer("beyond", 0, 5)); }),
+            "job.args: --beyond: expected an integer from 0 to 5, found 7");
+}
+
+// Examples of Megatron-LM's own documentation: 16 ranks with 2 chunks, 61 blocks; and 4 ranks with 2 chunks, 14 blocks.
+TEST(MegatronLayout, ExpandsRepetitions) {
+  const MegatronLayout deep = parse_layout("Et*3|(tt|)*29,m|L", "job", "layout");
+  EXPECT_EQ(deep.blocks.size(), 32U);
+  EXPECT_EQ(deep.blocks.front(), 3);
+  EXPECT_EQ(deep.blocks[29], 2);
+  EXPECT_EQ(deep.blocks[30], 0);
+  EXPECT_EQ(deep.predictions, 1);
+  EXPECT_THAT(parse_layout("Ett|(tt|)*6L", "job", "layout").blocks, ElementsAre(2, 2, 2, 2, 2, 2, 2, 0));
+  EXPECT_EQ(to_layout({3, 4, 2, 0}), "Et*3|t*4|tt|L");
+  for (const char* bad : {"tt|L", "E|tL|t", "E((t))L", "Et*L", "ExL", "E(tL", "Et*99999999L"}) {
+    EXPECT_THAT(complaint([&] { static_cast<void>(parse_layout(bad, "job", "layout")); }), HasSubstr("job: layout: "))
+        << bad;
+  }
+}
+
+// 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at 3, 5, 7.
+TEST(MegatronJob, StagesOfChunks) {
+  const std::string pipeline = kSmall + "--pipeline-model-parallel-size 2 ";
+  const Plan plan = megatron(pipeline + "--num-layers-per-virtual-pipeline-stage 2").plan;
+  EXPECT_EQ(plan.vpp, 2);
+  EXPECT_EQ(plan.schedule, "interleaved-1f1b");
+  EXPECT_THAT(plan.boundaries, ElementsAre(3, 5, 7));
+  EXPECT_EQ(megatron(pipeline + "--num-virtual-stages-per-pipeline-rank 2").plan.boundaries, plan.boundaries);
+  EXPECT_EQ(megatron(pipeline + "--pipeline-model-parallel-layout 'Ett|tt|tt|ttL'").plan.boundaries, plan.boundaries);
+  EXPECT_THAT(megatron(pipeline + "--decoder-first-pipeline-num-layers 3").plan.boundaries, ElementsAre(4));
+}
+
+// Embedding and loss each stand for a block: (70 + 2) / 12 = 6, so the first stage has 5 blocks and the last too.
+TEST(MegatronJob, EmbeddingAndLossMayCountAsBlocks) {
+  const std::string text =
+      "--num-layers 6 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --vocab-size 10 --micro-batch-size 1 "
+      "--global-batch-size 4 --pipeline-model-parallel-size 4 ";
+  for (const char* how : {"--pp-partition-method 'type:transformer|embedding'",
+                          "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"}) {
+    EXPECT_THAT(megatron(text + how).plan.boundaries, ElementsAre(2, 4, 6)) << how;
+  }
+  EXPECT_EQ(complaint([&] { static_cast<void>(megatron(text)); }),
+            "job.args: --num-layers: 6 blocks do not divide into 4 equal stages");
+}
+
+// 32 devices over tp 2 and pp 4 leave 4 replicas: M = 64 / (2 * 4) = 8.
+TEST(MegatronJob, ALaunchScript) {
+  const Job job = read_megatron_job(
+      "#!/bin/bash\n"
+      "export GPUS_PER_NODE=8\n"
+      "NODES=${NODES:-4}   # don't count these\n"
+      "LAUNCH=(\n  --nproc_per_node $GPUS_PER_NODE\n  --nnodes $NODES\n)\n"
+      "MODEL_ARGS=\"--num-layers 8 --hidden-size 64 \\\n  --num-attention-heads 4 --seq-length 32\"\n"
+      "TRAIN_ARGS=(\n  --micro-batch-size 2 --global-batch-size 64\n  --bf16   # as trained\n  --lr 6.0e-5\n"
+      "  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4\n"
+      "  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n)\n"
+      "torchrun ${LAUNCH[@]} pretrain_gpt.py $MODEL_ARGS ${TRAIN_ARGS[@]} \\\n"
+      "    --vocab-file $3 --merge-file $4 --frobnicate-attention 3 --log-interval 100\n",
+      "train.sh", {});
+  EXPECT_EQ(job.plan.dp, 4);
+  EXPECT_EQ(job.plan.microbatches, 8);
+  EXPECT_EQ(job.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(job.plan.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(job.plan.optimizer.learning_rate, 6e-5);
+  // GPT-2's 50257 tokens, padded to a multiple of 128 * tp = 256.
+  EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers.front().shape).vocabulary, 50432);
+  EXPECT_THAT(names(job), HasSubstr("frobnicate-attention "));
+  EXPECT_THAT(names(job), testing::Not(HasSubstr("log-interval")));
+}
+
+TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
+  const Job job = megatron(kSmall +
+                           "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
+                           "hybrid --save-interval 10 --zero-stage 0");
+  EXPECT_EQ(names(job), "recompute-granularity fp8-format sequence-parallel use-distributed-optimizer ");
+}
+
+TEST(MegatronJob, SupposedIsSaid) {
+  const Job job = megatron("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --micro-batch-size 1",
+                           JobOptions{});
+  EXPECT_EQ(names(job), "vocab-size data parallelism global-batch-size ");
+}
+
+TEST(MegatronJob, RefusesInOneLine) {
+  const auto line = [](const std::string& more) {
+    return complaint([&] { static_cast<void>(megatron(kSmall + more)); });
+  };
+  EXPECT_EQ(line("--num-layers many"), "job.args: --num-layers: expected an integer from 1 to 100000, found many");
+  EXPECT_EQ(line("--global-batch-size 15 --micro-batch-size 2"),
+            "job.args: --global-batch-size: 15 is no multiple of micro-batch-size 2 times 1 replicas");
+  EXPECT_EQ(line("--expert-model-parallel-size 4"),
+            "job.args: --expert-model-parallel-size: expert parallelism is not modelled");
+  EXPECT_EQ(line("--bf16 --fp16"), "job.args: --bf16: contradicts --fp16");
+  EXPECT_EQ(line("--optimizer muon"), "job.args: --optimizer: muon: expected adam or sgd");
+  EXPECT_EQ(complaint([] { static_cast<void>(megatron("# nothing\n")); }),
+            "job.args: holds no arguments, expected --num-layers and its like");
+  EXPECT_EQ(complaint([] { static_cast<void>(megatron("--num-layers 4")); }), "job.args: --hidden-size: is missing");
+}
+
+// A layer list says everything a decoder of arguments can be: written and read, it is written the same again.
+TEST(LayerList, KeepsEveryShape) {
+  const Job job =
+      megatron(kSmall +
+               "--swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias --num-query-groups 2 "
+               "--group-query-attention --position-embedding-type rope --kv-channels 32 "
+               "--untie-embeddings-and-output-weights --embed-layernorm --num-experts 4 --norm-epsilon 1e-6");
+  const std::string text = to_layer_list(job.model);
+  const auto file = std::filesystem::temp_directory_path() / "weir-layer-list-test.json";
+  write_file_atomically(file, text);
+  Model read = load_model(file);
+  std::filesystem::remove(file);
+  read.name = job.model.name;
+  EXPECT_EQ(to_layer_list(read), text);
+  EXPECT_EQ(read.layers.size(), 11U);
+  EXPECT_EQ(read.layers[3].name, "block.2");
+  const auto& block = std::get<TransformerShape>(read.layers[1].shape);
+  EXPECT_EQ(block.ffn, 128);  // 4 * 64 * 2 / 3 = 170, in whole 64s
+  EXPECT_EQ(block.experts_per_token, 2);
+  EXPECT_TRUE(block.qkv_bias && !block.mlp_bias && block.rotary && block.gated);
+}
+
+Job titan(const std::string& text, const JobOptions& options = {.dp = 1}) {
+  return read_torchtitan_job(text, "job.toml", options);
+}
+
+// Llama 3 8B: 32 blocks, embedding and head count as one each: 34 = 9 + 9 + 8 + 8 stages, less one at either end.
+TEST(TorchtitanJob, DealsBlocksAsItsTrainerDoes) {
+  const Job job = titan(
+      "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 8\nseq_len = 4096\n"
+      "[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 2\n"
+      "[activation_checkpoint]\nmode = 'full'\n");
+  EXPECT_EQ(parameter_count(job.model), 8'030'261'248);
+  EXPECT_THAT(job.plan.boundaries, ElementsAre(9, 18, 26));
+  EXPECT_EQ(job.plan.microbatches, 4);
+  EXPECT_EQ(job.plan.micro_batch_size, 2);
+  EXPECT_EQ(job.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(job.plan.schedule, "1f1b");
+  EXPECT_EQ(job.plan.recompute.mode, RecomputeMode::full);
+  EXPECT_THAT(job.remarks, IsEmpty());
+}
+
+TEST(TorchtitanJob, ModulesOfEachStage) {
+  const std::string head =
+      "[model]\nflavor = '8B'\n[training]\nseq_len = 128\n[activation_checkpoint]\nmode = 'none'\n[parallelism]\n"
+      "pipeline_parallel_degree = 2\n";
+  std::string modules = "module_fqns_per_model_part = [['tok_embeddings'";
+  for (int l = 0; l < 32; ++l) modules += (l == 20 ? "],\n  ['layers." : ", 'layers.") + std::to_string(l) + "'";
+  EXPECT_THAT(titan(head + modules + ", 'norm', 'output']]\n").plan.boundaries, ElementsAre(21));
+  EXPECT_EQ(
+      complaint([&] { static_cast<void>(titan(head + modules + ", 'output']]\n")); }),
+      "job.toml: parallelism.module_fqns_per_model_part: stage 1: \"output\" is out of order or no module of this "
+      "model");
+  EXPECT_THAT(titan(head + "pipeline_parallel_split_points = ['layers.20']\n").plan.boundaries, ElementsAre(21));
+  EXPECT_THAT(titan(head + "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 9\n")
+                  .plan.boundaries,
+              ElementsAre(9, 18, 26));
+}
+
+TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
+  const Job job = titan(
+      "[job]\ndescription = 'x'\n[model]\nflavor = '8B'\nconverters = ['float8']\n[compile]\nenable = true\n"
+      "[training]\nglobal_batch_size = 32\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 2\n"
+      "enable_async_tensor_parallel = false\n[metrics]\nlog_freq = 1\n",
+      {});
+  EXPECT_EQ(names(job),
+            "data parallelism training.global_batch_size activation_checkpoint.mode compile.enable model.converters ");
+}
+
+TEST(TorchtitanJob, RefusesInOneLine) {
+  const auto line = [](const std::string& text) { return complaint([&] { static_cast<void>(titan(text)); }); };
+  EXPECT_THAT(line("[training\n"), HasSubstr("job.toml: line 1: no valid TOML: "));
+  EXPECT_EQ(line("x = 1\n"), "job.toml: parallelism: is missing: expected a torchtitan job");
+  EXPECT_EQ(line("[model]\nflavor = '9B'\n[training]\nseq_len = 8\n"),
+            "job.toml: model.flavor: the sizes of llama3 9B are not known here: give its model with --model");
+  EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\nseq_len = '8'\n"),
+            "job.toml: training.seq_len: expected an integer from 1 to 16777216");
+  EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\n[parallelism]\npipeline_parallel_schedule = 'Spiral'\n"),
+            "job.toml: parallelism.pipeline_parallel_schedule: Spiral: unknown schedule");
+}
+
+// BLOOM-176B has 176,247,271,424 parameters (Le Scao et al., 2022, table 3).
+TEST(MegatronSamples, AreRead) {
+  const std::filesystem::path folder =
+      std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples" / "megatron-args";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no sample files beside the checkout";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const Job job = read_megatron_job(read_text_file(entry.path()), entry.path().filename().string(), {});
+    EXPECT_FALSE(job.remarks.empty()) << entry.path();
+    if (entry.path().stem() == "bloom_176b_tr11") {
+      EXPECT_EQ(parameter_count(job.model), 176'247'271'424);
+      EXPECT_EQ(job.plan.boundaries.front(), 6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,46 @@
+// The built command in a folder of its own, which is gone again after the test.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace weir {
+
+struct CommandResult {
+  int code;
+  std::string out;  // stdout, then stderr
+};
+
+class InFolder : public testing::Test {
+ protected:
+  InFolder() : folder_(std::filesystem::temp_directory_path() / ("weir-in-folder-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~InFolder() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  std::string read(const std::string& name) {
+    std::ifstream in(folder_ / name);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  CommandResult weir(const std::string& arguments) {
+    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
+    FILE* pipe = ::popen(line.c_str(), "r");
+    std::string out;
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+    const int status = ::pclose(pipe);
+    return {WEXITSTATUS(status), out};
+  }
+  std::filesystem::path folder_;
+};
+
+}  // namespace weir
