@@ -40,7 +40,24 @@ struct Observations {
   std::map<std::pair<ActionKind, bool>, std::vector<double>> log_ratio;  // by kind and "alone" (K = 1)
   std::vector<double> host_gap_s;
   std::vector<double> step_gap_s;
+  std::map<ActionKind, std::vector<double>> scatter;  // duration / median of the same stage's actions of this kind
+  std::vector<std::pair<double, double>> overlapped;  // share of an action beside a transfer, and 1 - free / its time
 };
+
+// The share of an interval during which any transfer of its rank was under way; transfers ascend in start.
+double share_beside(const Span& span, const std::vector<std::pair<Nanoseconds, Nanoseconds>>& transfers) {
+  Nanoseconds covered{0}, until = span.start;
+  for (const auto& [start, end] : transfers) {
+    if (start >= span.end) break;
+    const Nanoseconds from = std::max(start, until), to = std::min(end, span.end);
+    if (to <= from) continue;
+    covered += to - from;
+    until = to;
+  }
+  return span.duration().count() > 0
+             ? static_cast<double>(covered.count()) / static_cast<double>(span.duration().count())
+             : 0;
+}
 
 Nanoseconds predicted(const StageCost& cost, ActionKind kind) {
   switch (kind) {
@@ -61,19 +78,43 @@ Nanoseconds predicted(const StageCost& cost, ActionKind kind) {
   }
 }
 
+void note_scatter(ActionKind kind, const std::vector<double>& durations, const std::vector<double>& beside,
+                  double middle, Observations& seen) {
+  constexpr double kHardly = 0.05;
+  std::vector<double> alone;
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    seen.scatter[kind].push_back(durations[i] / middle);
+    if (beside[i] < kHardly) alone.push_back(durations[i]);
+  }
+  if (alone.empty()) return;
+  const double free = median(std::move(alone));
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    if (beside[i] >= kHardly && durations[i] > 0) seen.overlapped.emplace_back(beside[i], 1 - free / durations[i]);
+  }
+}
+
 void observe(const CalibrationRun& run, const Costs& base, const Cluster& cluster, Observations& seen) {
   const Program program = lower(*run.plan);
   const CostTableResult table = cost_table(*run.plan, base, cluster);
   const std::size_t count = program.operations.size();
-  std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations;
+  std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations, beside;  // in the same order
   for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
     const std::span<const Span> spans(&run.measured->spans[step * count], count);
     Nanoseconds last{0};
+    std::vector<std::vector<std::pair<Nanoseconds, Nanoseconds>>> transfers(
+        static_cast<std::size_t>(program.shape.ranks));
+    for (const Span& span : spans) {
+      if (span.lane == LaneKind::send || span.lane == LaneKind::receive)
+        transfers[static_cast<std::size_t>(span.rank.value)].emplace_back(span.start, span.end);
+    }
+    for (auto& of_rank : transfers) std::sort(of_rank.begin(), of_rank.end());
     for (const Lane& lane : program.lanes) {
       if (lane.kind != LaneKind::compute) continue;
       for (OperationId id = lane.first; id < lane.last; ++id) {
         const Span& span = spans[static_cast<std::size_t>(id)];
-        durations[{span.action.stage.value, span.action.kind}].push_back(to_seconds(span.duration()).count());
+        const std::pair key{span.action.stage.value, span.action.kind};
+        durations[key].push_back(to_seconds(span.duration()).count());
+        beside[key].push_back(share_beside(span, transfers[static_cast<std::size_t>(lane.rank.value)]));
         last = std::max(last, span.end);
         if (id == lane.first) continue;
         Nanoseconds ready = spans[static_cast<std::size_t>(id) - 1].end;
@@ -88,7 +129,8 @@ void observe(const CalibrationRun& run, const Costs& base, const Cluster& cluste
   for (auto& [key, values] : durations) {
     const double expected =
         to_seconds(predicted(table.table.stages[static_cast<std::size_t>(key.first)], key.second)).count();
-    const double measured = median(std::move(values));
+    const double measured = median(values);
+    if (measured > 0) note_scatter(key.second, values, beside[key], measured, seen);
     if (expected <= 0 || measured <= 0) continue;
     seen.log_ratio[{key.second, run.plan->plan.pp == 1}].push_back(std::log(measured / expected));
   }
@@ -134,6 +176,32 @@ std::map<ActionKind, double> fit(const Observations& seen, bool alone, std::vect
   return locations;
 }
 
+// Quantiles at 0, 5, ..., 100 %; nothing where there are too few observations to tell them apart.
+Jitter jitter_of(std::map<ActionKind, std::vector<double>> scatter) {
+  constexpr std::size_t kSteps = 20;
+  Jitter jitter;
+  for (auto& [kind, ratios] : scatter) {
+    if (ratios.size() <= kSteps) continue;
+    std::sort(ratios.begin(), ratios.end());
+    for (std::size_t q = 0; q <= kSteps; ++q) jitter[kind].push_back(ratios[q * (ratios.size() - 1) / kSteps]);
+  }
+  return jitter;
+}
+
+// An action of which a share x ran beside a transfer at 1 - s of its speed does free / time = 1 - s x of its work:
+// least squares through the origin for s. Too few such actions say nothing.
+double slowdown_of(const std::vector<std::pair<double, double>>& overlapped) {
+  constexpr std::size_t kFewest = 20;
+  constexpr double kMost = 0.95;
+  if (overlapped.size() < kFewest) return 0;
+  double xy = 0, xx = 0;
+  for (const auto& [x, y] : overlapped) {
+    xy += x * y;
+    xx += x * x;
+  }
+  return std::clamp(xy / xx, 0.0, kMost);
+}
+
 }  // namespace
 
 Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster) {
@@ -152,6 +220,8 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, c
   result.costs.host_overhead = Seconds(median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();
+  result.costs.jitter = jitter_of(std::move(seen.scatter));
+  if (const double slowdown = slowdown_of(seen.overlapped); slowdown > 0) result.costs.overlap.compute = slowdown;
   CalibratedRange range = base.range.value_or(CalibratedRange{});
   for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);
   result.costs.range = range;

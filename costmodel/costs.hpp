@@ -60,6 +60,16 @@ struct CalibratedRange {
 // Why a plan lies outside ("K = 4 was never run, only 1 to 2"), with the one run that would narrow it; nullopt: inside.
 [[nodiscard]] std::optional<std::string> outside(const CalibratedRange& range, const Plan& plan);
 
+// How the durations of one kind of action scatter about their median: quantiles of duration / median, evenly spaced
+// from 0 to 1, ascending. Empty or absent: not known.
+using Jitter = std::map<ActionKind, std::vector<double>>;
+
+// Fractions of speed lost while a transfer and compute overlap on a rank; fitted from traces where they show it.
+struct OverlapSlowdown {
+  double compute = 0;
+  double transfer = 0;
+};
+
 struct Costs {
   Basis basis = Basis::builtin;
   std::string machine;  // "Intel Xeon ..., 2 cores" or a device name
@@ -75,6 +85,8 @@ struct Costs {
   Correction correction;     // learnt by calibrate
   std::optional<IntervalModel> interval;
   std::optional<CalibratedRange> range;  // of calibrated costs
+  Jitter jitter;                         // of calibrated costs
+  OverlapSlowdown overlap;
 };
 
 // A text that holds everything that decides a layer's work: kind, shape, sequence length and number format.

@@ -50,6 +50,18 @@ LayerCost parse_layer(JsonObject& object) {
   return layer;
 }
 
+std::vector<double> parse_quantiles(JsonObject& object, const std::string& key) {
+  std::vector<double> quantiles;
+  const Json& value = object.at(key);
+  for (const Json& q : value) {
+    if (!q.is_number() || q.get<double>() < (quantiles.empty() ? 0 : quantiles.back()))
+      object.fail(key, "expected ascending numbers of at least 0");
+    quantiles.push_back(q.get<double>());
+  }
+  if (!value.is_array() || quantiles.size() < 2) object.fail(key, "expected a list of at least two quantiles");
+  return quantiles;
+}
+
 }  // namespace
 
 void save_costs(const Costs& costs, const std::filesystem::path& file) {
@@ -84,6 +96,9 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
                      {"microbatches", {costs.range->microbatches_low, costs.range->microbatches_high}},
                      {"schedules", costs.range->schedules}};
   }
+  json["jitter"] = Json::object();
+  for (const auto& [kind, quantiles] : costs.jitter) json["jitter"][std::string(to_string(kind))] = quantiles;
+  json["overlap"] = {{"compute_slowdown", costs.overlap.compute}, {"transfer_slowdown", costs.overlap.transfer}};
   json["layers"] = Json::array();
   for (const LayerCost& layer : costs.layers) {
     Json times = Json::array();
@@ -156,6 +171,16 @@ Costs load_costs(const std::filesystem::path& file) {
                                   static_cast<int>(microbatches[1]), object.texts("schedules")};
     object.finish();
   }
+  JsonObject jitter = top.object("jitter");
+  for (const ActionKind kind :
+       {ActionKind::F, ActionKind::B, ActionKind::I, ActionKind::W, ActionKind::R, ActionKind::OPTIMIZER}) {
+    const std::string name(to_string(kind));
+    if (jitter.has(name)) costs.jitter[kind] = parse_quantiles(jitter, name);
+  }
+  jitter.finish();
+  JsonObject overlap = top.object("overlap");
+  costs.overlap = {overlap.number("compute_slowdown", 0, 0.99), overlap.number("transfer_slowdown", 0, 0.99)};
+  overlap.finish();
   for (JsonObject& layer : top.objects("layers")) costs.layers.push_back(parse_layer(layer));
   top.finish();
   return costs;

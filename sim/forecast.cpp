@@ -8,7 +8,11 @@
 #include <stdexcept>
 
 #include "costmodel/layer_math.hpp"
+#include "plan/deadlock.hpp"
+#include "plan/error.hpp"
+#include "plan/repeat.hpp"
 #include "sim/bounds.hpp"
+#include "sim/engine/contention.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -31,14 +35,48 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
+Program blocking(const LoadedPlan& loaded, TransferMode transfers) {
+  LoweringOptions unlimited = lowering_options(loaded);
+  unlimited.slots = 0;
+  Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);
+  if (find_cycle(program)) {
+    throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
+                                     describe_cycle(program, *shortest_cycle(program))));
+  }
+  return program;
+}
+
+// What operations of this plan share: node cards, and devices where there are fewer than ranks.
+Contention contention_of(const Program& program, const Plan& plan, const Costs& costs, const Cluster& cluster) {
+  Contention contention = shared_node_links(program, cluster);
+  contention.compute_slowdown = costs.overlap.compute;
+  contention.transfer_slowdown = costs.overlap.transfer;
+  if (costs.basis != Basis::builtin && plan.pp > cluster.devices()) {
+    for (int rank = 0; rank < plan.pp; ++rank)
+      contention.device_of_rank.push_back(static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
+  }
+  return contention;
+}
+
+// Of steps that follow each other without a barrier, from the makespans of 8 and of 16.
+Seconds mean_step(const Program& program, const CostTable& table, const Contention& contention) {
+  constexpr int kSteps = 8;
+  const auto makespan = [&](int steps) {
+    const Program repeated = repeat(program, steps);
+    return to_seconds(std::get<Timing>(simulate(repeated, expand(repeated, table), contention)).makespan);
+  };
+  return (makespan(2 * kSteps) - makespan(kSteps)) / kSteps;
+}
+
 // Measured times hold for as many ranks as the machine has devices; an interval only where plans like this one set it.
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster, bool inside_sizes) {
   f.basis = costs.basis;
   if (costs.basis == Basis::builtin) return;
   if (plan.pp > cluster.devices()) {
     f.basis = Basis::oversubscribed;
-    f.warnings.push_back(fmt::format("K = {} on {} devices: the forecast is for a machine that has as many", plan.pp,
-                                     cluster.devices()));
+    f.warnings.push_back(
+        fmt::format("K = {} on {} devices: they share them evenly, and the result compares with nothing", plan.pp,
+                    cluster.devices()));
     return;
   }
   if (!costs.interval) return;
@@ -57,11 +95,14 @@ Bytes Forecast::peak_memory() const {
   return peak;
 }
 
-ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
-  const Program program = lower(loaded);
+ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
+                        const ForecastOptions& options) {
+  const Program buffered = lower(loaded);
+  const Program program = options.transfers == TransferMode::buffered ? buffered : blocking(loaded, options.transfers);
   CostTableResult table = cost_table(loaded, costs, cluster);
   const OperationCosts operation_costs = expand(program, table.table);
-  auto outcome = simulate(program, operation_costs);
+  const Contention contention = contention_of(program, loaded.plan, costs, cluster);
+  auto outcome = simulate(program, operation_costs, contention);
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
   ForecastResult result;
   result.trace = to_trace(program, std::get<Timing>(outcome));
@@ -70,9 +111,18 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   Forecast& f = result.forecast;
   f.metrics = step_metrics(program, result.trace);
   f.step_time = to_seconds(f.metrics.step_time);
-  f.lower_bound = to_seconds(step_lower_bound(program, operation_costs) + overhead);
+  f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
   f.warnings = table.warnings;
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  if (options.jitter && !costs.jitter.empty()) {
+    f.distribution = step_distribution(program, operation_costs, contention, costs.jitter, *options.jitter);
+    for (Seconds* time : {&f.distribution->mean, &f.distribution->low, &f.distribution->median, &f.distribution->high})
+      *time += costs.step_overhead;
+  } else if (options.jitter) {
+    f.warnings.emplace_back(
+        "no distribution: these costs do not say how durations scatter; weir calibrate measures it");
+  }
+  if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.peak_in_flight = peak_in_flight(loaded.schedule);
   f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
   result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);

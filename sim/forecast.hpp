@@ -8,8 +8,10 @@
 
 #include "costmodel/costs.hpp"
 #include "costmodel/memory.hpp"
+#include "plan/blocking.hpp"
 #include "plan/cluster.hpp"
 #include "plan/plan.hpp"
+#include "sim/jitter.hpp"
 #include "traces/metrics.hpp"
 #include "traces/trace.hpp"
 
@@ -33,10 +35,18 @@ struct Forecast {
   std::optional<double> model_tflops_per_device;
   std::optional<double> mfu;
   std::optional<Bytes> memory_limit;
+  std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
+  std::optional<Seconds> without_barrier;        // mean time of many steps that overlap
   std::vector<std::string> warnings;
 
   [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank
   [[nodiscard]] bool fits() const { return !memory_limit || memory.empty() || peak_memory() <= *memory_limit; }
+};
+
+struct ForecastOptions {
+  TransferMode transfers = TransferMode::buffered;
+  std::optional<JitterRequest> jitter;  // adds the distribution, where the costs know how durations scatter
+  bool without_barrier = false;         // adds the time of a step that does not wait for the slowest rank's update
 };
 
 struct ForecastResult {
@@ -45,7 +55,9 @@ struct ForecastResult {
 };
 
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
-// Precondition: the plan's program cannot deadlock (resolve() has checked it).
-[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+// Precondition: the plan's program cannot deadlock (resolve() has checked it). Blocking transfers may deadlock where
+// buffered ones do not: throws NoFeasiblePlan.
+[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
+                                      const ForecastOptions& options = {});
 
 }  // namespace weir

@@ -57,6 +57,14 @@ std::string to_json(const Forecast& f, int indent) {
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
   json["ranks"] = Json::array();
   for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank) json["ranks"].push_back(rank_json(f, rank));
+  if (f.distribution) {
+    json["step_time_distribution_s"] = {{"samples", f.distribution->samples},
+                                        {"mean", f.distribution->mean.count()},
+                                        {"p05", f.distribution->low.count()},
+                                        {"median", f.distribution->median.count()},
+                                        {"p95", f.distribution->high.count()}};
+  }
+  if (f.without_barrier) json["step_time_without_barrier_s"] = f.without_barrier->count();
   json["warnings"] = f.warnings;
   return json.dump(indent);
 }

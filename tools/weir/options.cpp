@@ -70,6 +70,12 @@ std::string to_text(const Recompute& recompute) {
   return recompute.except_last ? "except-last" : "full";
 }
 
+TransferMode parse_transfers(const std::string& text) {
+  const auto mode = parse_transfer_mode(text);
+  if (!mode) throw UsageError(fmt::format("--transfers {}: expected buffered, rendezvous or batched", text));
+  return *mode;
+}
+
 void add_plan_options(CLI::App& command, PlanOptions& options) {
   command
       .add_option("model", options.model,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "costmodel/costs.hpp"
+#include "plan/blocking.hpp"
 #include "plan/cluster.hpp"
 #include "plan/plan.hpp"
 
@@ -24,6 +25,9 @@ namespace weir {
 // none, full, and GPipe's names never, always, except-last. `microbatches` is "", "all" or "except-last".
 [[nodiscard]] Recompute parse_recompute(const std::string& mode, const std::string& microbatches);
 [[nodiscard]] std::string to_text(const Recompute& recompute);
+
+// buffered, rendezvous or batched; throws UsageError.
+[[nodiscard]] TransferMode parse_transfers(const std::string& text);
 
 // What every plan of a command has in common.
 struct PlanOptions {

@@ -106,12 +106,6 @@ void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
              !asked && lowering.slots > 2 ? ", but with fewer" : "", program.operations.size());
 }
 
-TransferMode transfer_mode(const std::string& text) {
-  const auto mode = parse_transfer_mode(text);
-  if (!mode) throw UsageError(fmt::format("--transfers {}: expected buffered, rendezvous or batched", text));
-  return *mode;
-}
-
 Palette palette_of(const std::string& text) {
   if (text == "standard") return Palette::standard;
   if (text == "colour-blind" || text == "colorblind") return Palette::colour_blind;
@@ -141,7 +135,7 @@ void run_schedule(const ScheduleOptions& o, const GlobalOptions& global) {
   const CostTable table =
       o.times ? parse_times(read_text_file(*o.times), o.times->string(), schedule.shape)
               : uniform_table(schedule.shape, o.uniform.empty() ? UniformTimes{} : parse_uniform(o.uniform));
-  const TimedSchedule timed = time_schedule(schedule, table, transfer_mode(o.transfers));
+  const TimedSchedule timed = time_schedule(schedule, table, parse_transfers(o.transfers));
   const std::array rows{TimelineRow{&timed.trace, 0, ""}};
   if (o.picture) {
     TimelineOptions drawing{points(o.width), "", true, palette_of(o.palette)};
@@ -165,7 +159,7 @@ void run_schedule(const ScheduleOptions& o, const GlobalOptions& global) {
   fmt::print("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name, schedule.shape.ranks,
              schedule.shape.stages, schedule.shape.microbatches,
              *std::max_element(timed.forecast.peak_in_flight.begin(), timed.forecast.peak_in_flight.end()));
-  if (transfer_mode(o.transfers) == TransferMode::buffered) {
+  if (parse_transfers(o.transfers) == TransferMode::buffered) {
     print_proof(schedule, o.slots);
   } else {
     fmt::print("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n", o.transfers,

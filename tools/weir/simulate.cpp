@@ -36,6 +36,12 @@ void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
                d(m.idle.drain), d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host), d(m.idle.optimizer),
                format_bytes(f.memory[r].peak), f.peak_in_flight[r]);
   }
+  if (f.distribution) {
+    fmt::print("jitter: mean {}, median {}, 90 % of steps between {} and {} ({} samples)\n",
+               format_duration(f.distribution->mean), format_duration(f.distribution->median),
+               format_duration(f.distribution->low), format_duration(f.distribution->high), f.distribution->samples);
+  }
+  if (f.without_barrier) fmt::print("without a barrier between steps: {}\n", format_duration(*f.without_barrier));
   for (const std::string& warning : f.warnings) fmt::print(stderr, "weir: {}\n", warning);
 }
 
@@ -45,7 +51,9 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   struct Options {
     std::filesystem::path plan, output;
     std::optional<std::filesystem::path> costs, cluster;
-    std::string memory_limit;
+    std::string memory_limit, transfers = "buffered";
+    std::optional<int> samples;
+    bool no_barrier = false;
   };
   CLI::App* command = app.add_subcommand("simulate", "Forecast one plan");
   auto o = std::make_shared<Options>();
@@ -53,11 +61,21 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
+  command->add_option("--transfers", o->transfers, "buffered, rendezvous, or batched as NCCL groups")
+      ->capture_default_str();
+  command->add_option("--samples", o->samples, "Steps drawn from measured jitter (with --seed): a distribution")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_flag("--no-barrier", o->no_barrier, "Also the time of a step that the next one may overlap");
   command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
   command->callback([o, &global] {
     const LoadedPlan loaded = load_plan(o->plan);
     const Cluster cluster = cluster_or_host(o->cluster);
-    ForecastResult result = forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster);
+    ForecastOptions options;
+    options.transfers = parse_transfers(o->transfers);
+    if (o->samples) options.jitter = JitterRequest{*o->samples, global.seed};
+    options.without_barrier = o->no_barrier;
+    ForecastResult result =
+        forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster, options);
     if (!o->memory_limit.empty()) {
       result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
     } else if (o->cluster) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/jitter.hpp"
+
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <variant>
+
+namespace weir {
+namespace {
+
+// Inverse of the empirical distribution, linear between its quantiles.
+double draw(const std::vector<double>& quantiles, std::mt19937_64& random) {
+  const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+  const double place = uniform * static_cast<double>(quantiles.size() - 1);
+  const auto below = std::min(static_cast<std::size_t>(place), quantiles.size() - 2);
+  const double share = place - static_cast<double>(below);
+  return quantiles[below] + share * (quantiles[below + 1] - quantiles[below]);
+}
+
+}  // namespace
+
+StepDistribution step_distribution(const Program& program, const OperationCosts& costs, const Contention& contention,
+                                   const Jitter& jitter, const JitterRequest& request) {
+  std::vector<double> times(static_cast<std::size_t>(request.samples));
+  tbb::parallel_for(std::size_t{0}, times.size(), [&](std::size_t sample) {
+    std::seed_seq seed{request.seed, static_cast<std::uint64_t>(sample)};
+    std::mt19937_64 random(seed);
+    OperationCosts drawn = costs;
+    for (const Lane& lane : program.lanes) {
+      if (lane.kind != LaneKind::compute) continue;
+      for (OperationId id = lane.first; id < lane.last; ++id) {
+        const auto i = static_cast<std::size_t>(id);
+        const auto found = jitter.find(program.operations[i].action.kind);
+        if (found == jitter.end() || found->second.size() < 2) continue;
+        drawn.duration_ns[i] = std::llround(static_cast<double>(drawn.duration_ns[i]) * draw(found->second, random));
+      }
+    }
+    const auto timing = std::get<Timing>(simulate(program, drawn, contention));
+    times[sample] = to_seconds(timing.makespan).count();
+  });
+  std::sort(times.begin(), times.end());
+  const auto quantile = [&](double q) {
+    return Seconds(times[static_cast<std::size_t>(std::llround(q * static_cast<double>(times.size() - 1)))]);
+  };
+  const double sum = std::accumulate(times.begin(), times.end(), 0.0);
+  return {request.samples, Seconds(sum / static_cast<double>(times.size())), quantile(0.05), quantile(0.5),
+          quantile(0.95)};
+}
+
+}  // namespace weir

@@ -1,0 +1,34 @@
+// A step's time as a distribution: every operation's duration drawn anew from what was measured, the program timed for
+// each draw. The mean of the times is above the time of the means, for the makespan is convex in the durations (theory
+// 0.4): a forecast from medians alone is too early by that much. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/costs.hpp"
+#include "plan/program.hpp"
+#include "plan/units.hpp"
+#include "sim/engine/contention.hpp"
+
+namespace weir {
+
+struct StepDistribution {
+  int samples = 0;
+  Seconds mean{0}, low{0}, median{0}, high{0};  // low and high: 5th and 95th percentile
+  bool operator==(const StepDistribution&) const = default;
+};
+
+struct JitterRequest {
+  int samples = 200;
+  std::uint64_t seed = 1;
+};
+
+// Durations of compute operations times factors drawn independently from `jitter` (kinds it does not know stay as they
+// are). Sample i depends on the seed and i alone, not on the number of threads. Precondition: samples >= 1; the program
+// does not deadlock.
+[[nodiscard]] StepDistribution step_distribution(const Program& program, const OperationCosts& costs,
+                                                 const Contention& contention, const Jitter& jitter,
+                                                 const JitterRequest& request);
+
+}  // namespace weir
