@@ -113,6 +113,27 @@ double* factor_of(Correction& correction, ActionKind kind) {
   }
 }
 
+// Location of the log ratios of each kind, of runs with K = 1 (`alone`) or of the others. A kind that no run had takes
+// its nearest relative's: R that of F, and I and W that of B.
+std::map<ActionKind, double> fit(const Observations& seen, bool alone, std::vector<FitQuality>& quality) {
+  std::map<ActionKind, double> locations;
+  for (const auto& [key, ratios] : seen.log_ratio) {
+    if (key.second != alone) continue;
+    const double location = huber_location(ratios);
+    std::vector<double> residuals;
+    for (const double ratio : ratios) residuals.push_back(std::abs(ratio - location));
+    quality.push_back({std::string(to_string(key.first)) + (alone ? " alone" : ""), std::exp(location),
+                       static_cast<int>(ratios.size()), median(residuals)});
+    locations[key.first] = location;
+  }
+  const std::pair<ActionKind, ActionKind> relatives[] = {
+      {ActionKind::R, ActionKind::F}, {ActionKind::I, ActionKind::B}, {ActionKind::W, ActionKind::B}};
+  for (const auto& [kind, relative] : relatives) {
+    if (const auto known = locations.find(relative); known != locations.end()) locations.emplace(kind, known->second);
+  }
+  return locations;
+}
+
 }  // namespace
 
 Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster) {
@@ -120,46 +141,21 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, c
   for (const CalibrationRun& run : runs) observe(run, base, cluster, seen);
   Calibration result{base, {}};
   result.costs.basis = Basis::calibrated;
-  std::map<ActionKind, double> busy;
   // K > 1 first: what is learnt there holds for all, and K = 1 differs from it by its own factor.
-  for (const bool alone : {false, true}) {
-    for (const auto& [key, ratios] : seen.log_ratio) {
-      if (key.second != alone) continue;
-      const double location = huber_location(ratios);
-      std::vector<double> residuals;
-      for (const double ratio : ratios) residuals.push_back(std::abs(ratio - location));
-      result.quality.push_back({std::string(to_string(key.first)) + (alone ? " alone" : ""), std::exp(location),
-                                static_cast<int>(ratios.size()), median(residuals)});
-      if (!alone) {
-        busy[key.first] = location;
-        *factor_of(result.costs.correction, key.first) *= std::exp(location);
-      } else {
-        const bool both = busy.contains(key.first);
-        *factor_of(result.costs.alone, key.first) *= std::exp(location - (both ? busy[key.first] : 0));
-      }
-    }
+  const auto busy = fit(seen, false, result.quality);
+  auto alone = fit(seen, true, result.quality);
+  for (auto& [kind, location] : alone) {
+    if (const auto found = busy.find(kind); found != busy.end()) location -= found->second;
   }
-  // A kind that no run had (R without re-materialisation) takes the factor of its nearest relative.
-  if (!busy.contains(ActionKind::R) && busy.contains(ActionKind::F))
-    result.costs.correction.r *= std::exp(busy[ActionKind::F]);
-  if (busy.contains(ActionKind::B)) {
-    if (!busy.contains(ActionKind::I)) result.costs.correction.i *= std::exp(busy[ActionKind::B]);
-    if (!busy.contains(ActionKind::W)) result.costs.correction.w *= std::exp(busy[ActionKind::B]);
-  }
+  for (const auto& [kind, location] : busy) *factor_of(result.costs.correction, kind) *= std::exp(location);
+  for (const auto& [kind, location] : alone) *factor_of(result.costs.alone, kind) *= std::exp(location);
   result.costs.host_overhead = Seconds(median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();
+  CalibratedRange range = base.range.value_or(CalibratedRange{});
+  for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);
+  result.costs.range = range;
   return result;
-}
-
-std::optional<IntervalModel> conformal_interval(std::vector<double> log_ratios, double nominal) {
-  const auto count = static_cast<double>(log_ratios.size());
-  const double rank = std::ceil((count + 1) * nominal - 1e-9);
-  if (log_ratios.empty() || rank > count) return std::nullopt;
-  for (double& ratio : log_ratios) ratio = std::abs(ratio);
-  std::sort(log_ratios.begin(), log_ratios.end());
-  const double widest = log_ratios[static_cast<std::size_t>(rank) - 1];
-  return IntervalModel{nominal, -widest, widest, static_cast<int>(log_ratios.size())};
 }
 
 }  // namespace weir

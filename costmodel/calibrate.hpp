@@ -36,9 +36,4 @@ struct Calibration {
 // the starting point and multiplied. Cold first steps are left out by the caller.
 [[nodiscard]] Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster);
 
-// Split conformal interval on |log(measured / predicted)| of plans that took no part in the fit (Lei et al., JASA 2018,
-// section 2.2): plus and minus the ceil((n + 1) nominal)-th smallest. nullopt where that is more than there are (n < 9
-// at 90 %): too few plans to promise anything.
-[[nodiscard]] std::optional<IntervalModel> conformal_interval(std::vector<double> log_ratios, double nominal);
-
 }  // namespace weir

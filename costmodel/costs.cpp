@@ -15,8 +15,9 @@ namespace {
 
 struct Key {
   std::string operator()(const EmbeddingShape& e) const {
-    return fmt::format("embedding vocabulary={} hidden={} positions={} types={} norm={} dropout={}", e.vocabulary,
-                       e.hidden, e.positions, e.token_types, e.norm, e.dropout);
+    const std::string patches = e.patch > 0 ? fmt::format(" patch={}", e.patch) : "";
+    return fmt::format("embedding vocabulary={} hidden={} positions={} types={} norm={} dropout={}{}", e.vocabulary,
+                       e.hidden, e.positions, e.token_types, e.norm, e.dropout, patches);
   }
   std::string operator()(const TransformerShape& b) const {
     return fmt::format(
@@ -31,10 +32,16 @@ struct Key {
     return fmt::format("norm hidden={} kind={}", n.hidden, static_cast<int>(n.kind));
   }
   std::string operator()(const HeadShape& h) const {
-    return fmt::format("head hidden={} vocabulary={} bias={} pooled={}", h.hidden, h.vocabulary, h.bias, h.pooled);
+    const std::string dense = h.dense == HeadDense::none ? "" : fmt::format(" dense={}", static_cast<int>(h.dense));
+    return fmt::format("head hidden={} vocabulary={} bias={} pooled={}{}", h.hidden, h.vocabulary, h.bias, h.pooled,
+                       dense);
   }
   std::string operator()(const TimedShape& t) const {
     return fmt::format("timed f={} i={} w={}", t.forward.count(), t.backward_input.count(), t.backward_weight.count());
+  }
+  std::string operator()(const SizedShape& s) const {
+    return fmt::format("sized flops={} parameters={} input={}{} kept={} output={}", s.forward.count(), s.parameters,
+                       s.input, s.keeps_input ? " kept" : "", s.kept, s.output);
   }
 };
 
@@ -97,7 +104,7 @@ class StageSums {
     cost.i = to_nanoseconds(sum.i * c.i * alone.i);
     cost.w = to_nanoseconds(sum.w * c.w * alone.w);
     cost.b = to_nanoseconds(sum.b * c.b * alone.b);
-    cost.r = to_nanoseconds(sum.f * c.r * alone.f);
+    cost.r = to_nanoseconds(sum.f * c.r * alone.r);
     cost.optimizer = to_nanoseconds(optimizer * c.optimizer * alone.optimizer);
     return cost;
   }
@@ -168,9 +175,8 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
     auto& scratch = result.scratch[static_cast<std::size_t>(rank.value)];
     scratch = std::max(scratch, sums.scratch);
     const auto edge = [&](Stage to, int boundary_layer) {
-      const Layer& layer = loaded.model.layers[static_cast<std::size_t>(boundary_layer)];
-      const std::int64_t bytes =
-          boundary_bytes(layer, plan.seq_length, plan.dtype).count() * plan.micro_batch_size / shape.segments;
+      const std::int64_t bytes = crossing_bytes(loaded.model, boundary_layer, plan.seq_length, plan.dtype).count() *
+                                 plan.micro_batch_size / shape.segments;
       const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
       return message(Bytes(bytes), measured ? costs.link : cluster.link(rank, shape.rank_of(to)));
     };

@@ -47,6 +47,19 @@ struct IntervalModel {
   int calibration_plans = 0;
 };
 
+// What the runs behind a calibration covered; beyond it there is no interval. Micro-batch sizes are covered layer by
+// layer (LayerCost::by_batch).
+struct CalibratedRange {
+  int pp_low = 0, pp_high = 0;  // K; 0: nothing was run
+  int microbatches_low = 0, microbatches_high = 0;
+  std::vector<std::string> schedules;  // names, sorted
+
+  bool operator==(const CalibratedRange&) const = default;
+};
+[[nodiscard]] CalibratedRange widened(CalibratedRange range, const Plan& plan);
+// Why a plan lies outside ("K = 4 was never run, only 1 to 2"), with the one run that would narrow it; nullopt: inside.
+[[nodiscard]] std::optional<std::string> outside(const CalibratedRange& range, const Plan& plan);
+
 struct Costs {
   Basis basis = Basis::builtin;
   std::string machine;  // "Intel Xeon ..., 2 cores" or a device name
@@ -61,6 +74,7 @@ struct Costs {
   Correction alone;          // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
   Correction correction;     // learnt by calibrate
   std::optional<IntervalModel> interval;
+  std::optional<CalibratedRange> range;  // of calibrated costs
 };
 
 // A text that holds everything that decides a layer's work: kind, shape, sequence length and number format.

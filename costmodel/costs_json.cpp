@@ -78,6 +78,12 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
                         {"log_high", costs.interval->log_high},
                         {"calibration_plans", costs.interval->calibration_plans}};
   }
+  json["range"] = nullptr;
+  if (costs.range) {
+    json["range"] = {{"pp", {costs.range->pp_low, costs.range->pp_high}},
+                     {"microbatches", {costs.range->microbatches_low, costs.range->microbatches_high}},
+                     {"schedules", costs.range->schedules}};
+  }
   json["layers"] = Json::array();
   for (const LayerCost& layer : costs.layers) {
     Json times = Json::array();
@@ -140,6 +146,15 @@ Costs load_costs(const std::filesystem::path& file) {
     model.calibration_plans = static_cast<int>(interval.integer("calibration_plans"));
     interval.finish();
     costs.interval = model;
+  }
+  if (!top.at("range").is_null()) {
+    JsonObject object = top.object("range");
+    const auto pp = object.integers("pp", 0, 1 << 20), microbatches = object.integers("microbatches", 0, 1 << 20);
+    if (pp.size() != 2) object.fail("pp", "expected the lowest and the highest K");
+    if (microbatches.size() != 2) object.fail("microbatches", "expected the lowest and the highest M");
+    costs.range = CalibratedRange{static_cast<int>(pp[0]), static_cast<int>(pp[1]), static_cast<int>(microbatches[0]),
+                                  static_cast<int>(microbatches[1]), object.texts("schedules")};
+    object.finish();
   }
   for (JsonObject& layer : top.objects("layers")) costs.layers.push_back(parse_layer(layer));
   top.finish();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layer_math.hpp"
 
+#include <set>
+
 #include "plan/layer_tensors.hpp"
 
 namespace weir {
@@ -8,11 +10,15 @@ namespace {
 
 struct Forward {
   double s;
-  double operator()(const EmbeddingShape&) const { return 0; }
+  double operator()(const EmbeddingShape& e) const {
+    return e.patch == 0 ? 0 : 2 * (s - 1) * static_cast<double>(e.patch) * static_cast<double>(e.hidden);
+  }
   double operator()(const NormShape&) const { return 0; }
   double operator()(const TimedShape&) const { return 0; }
+  double operator()(const SizedShape& sized) const { return sized.forward.count(); }
   double operator()(const HeadShape& head) const {
-    return 2 * (head.pooled ? 1 : s) * static_cast<double>(head.hidden) * static_cast<double>(head.vocabulary);
+    const std::int64_t outputs = head.vocabulary + (head.dense == HeadDense::none ? 0 : head.hidden);
+    return 2 * (head.pooled ? 1 : s) * static_cast<double>(head.hidden) * static_cast<double>(outputs);
   }
   double operator()(const TransformerShape& b) const {
     const auto h = static_cast<double>(b.hidden);
@@ -51,6 +57,23 @@ Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, D
 
 Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype) {
   return Bytes(layer_tensors(layer, seq_length, dtype).output_bytes_per_sample);
+}
+
+Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype) {
+  const auto output = [&](std::int32_t l) {
+    return boundary_bytes(model.layers[static_cast<std::size_t>(l)], seq_length, dtype);
+  };
+  Bytes total = output(layer);
+  std::set<std::int32_t> whole;
+  for (const Skip& skip : model.skips) {
+    if (skip.from >= layer || skip.to <= layer) continue;
+    if (skip.bytes) {
+      total += *skip.bytes;
+    } else if (whole.insert(skip.from).second) {
+      total += output(skip.from);
+    }
+  }
+  return total;
 }
 
 }  // namespace weir

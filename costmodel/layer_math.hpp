@@ -12,14 +12,20 @@ namespace weir {
 
 // Multiply-adds of matrix products count two (Narayanan et al., SC 2021, appendix): for a block of hidden h,
 // s (2h(q + 2kv) + 2qh + 2 m h f) + 4 s^2 q with q = heads x head_dim and m MLP matrices (2, gated 3), experts that a
-// token visits counted each; a head 2 s h V. Element-wise work is left out. Timed layers: 0, nothing is known.
+// token visits counted each, and 2 s h E for the router over E experts; cross attention the attention's terms again
+// (its keys are as many as its queries); a head 2 s h V, and 2 s h^2 for a dense layer before it, s = 1 where one
+// position is pooled; an embedding of patches 2 (s - 1) p h for p values a patch. Element-wise work is left out. Sized
+// layers say theirs; of timed ones nothing is known: 0.
 [[nodiscard]] Flops forward_flops(const Layer& layer, std::int64_t seq_length);
 // The backward's share of the model FLOPs: twice the forward's (one product for the input, one for the weights).
 [[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);
 
 // What a sample keeps from F to its backward: saved tensors and kept input.
 [[nodiscard]] Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype);
-// The layer's output: what crosses a boundary placed after it.
+// The layer's output, all of it.
 [[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+// What a boundary placed after a layer must carry: its output, and what earlier layers send past it by skips, handed on
+// from stage to stage. Whole outputs that go to several layers cross once.
+[[nodiscard]] Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype);
 
 }  // namespace weir

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "costmodel/layer_math.hpp"
 #include "plan/layer_tensors.hpp"
 
 namespace weir {
@@ -49,10 +50,12 @@ class StageFootprints {
     for (int l = range.first; l < range.last; ++l) {
       tensors_.push_back(layer_tensors(layers[at(l)], loaded.plan.seq_length, loaded.plan.dtype));
     }
-    if (!first_of_model_) {
-      const LayerTensors before = layer_tensors(layers[at(range.first - 1)], loaded.plan.seq_length, loaded.plan.dtype);
-      stage_input_ = before.output_bytes_per_sample * batch_;
-    }
+    // What skips carry past a boundary travels with the layer's output and lives as long as that.
+    const auto crossing = [&](int layer) {
+      return crossing_bytes(loaded.model, layer, loaded.plan.seq_length, loaded.plan.dtype).count();
+    };
+    tensors_.back().output_bytes_per_sample = crossing(range.last - 1);
+    if (!first_of_model_) stage_input_ = crossing(range.first - 1) * batch_;
   }
 
   // `remat`: the micro-batch is (to be) re-materialised.
@@ -262,7 +265,6 @@ class Timeline {
     if (action.kind == ActionKind::F) {
       take_from_slot(rank, id, stage.input_bytes());
       ++in_flight_[rank];
-      peaks_[rank].peak_in_flight = std::max(peaks_[rank].peak_in_flight, in_flight_[rank]);
     }
     if (is_backward(action.kind)) take_from_slot(rank, id, stage.output_bytes());
     running_[rank] = footprint(action);

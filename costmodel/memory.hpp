@@ -29,7 +29,6 @@ inline constexpr std::size_t kMemoryKinds = 7;
 struct RankMemory {
   Bytes peak{0};
   std::array<Bytes, kMemoryKinds> at_peak{};  // parts of the peak; they sum to it
-  std::int32_t peak_in_flight = 0;            // stage-micro-batches from start of F to end of W or B
 };
 
 // Peak per rank of one step in steady state (optimizer state exists). `spans` are one step's spans ordered by

@@ -15,6 +15,8 @@ struct Lacking {
   std::string_view operator()(const EmbeddingShape& e) const {
     if (e.token_types > 0) return "token types";
     if (e.norm) return "a normalised embedding";
+    if (e.patch > 0) return "image patches";
+    if (e.shared) return "a second embedding";
     return "";
   }
   std::string_view operator()(const TransformerShape& b) const {
@@ -31,10 +33,12 @@ struct Lacking {
   }
   std::string_view operator()(const NormShape& n) const { return n.kind == NormKind::layer_norm ? "" : "RMS norms"; }
   std::string_view operator()(const HeadShape& h) const {
+    if (h.dense != HeadDense::none) return "a dense layer before the head";
     if (h.bias) return "a head with bias";
     return h.pooled ? "a pooled head" : "";
   }
   std::string_view operator()(const TimedShape&) const { return ""; }
+  std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
 };
 
 }  // namespace

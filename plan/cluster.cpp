@@ -107,6 +107,7 @@ std::string to_json(const Cluster& cluster) {
   json["nodes"] = cluster.nodes;
   json["intra"] = link_json(cluster.intra);
   json["inter"] = link_json(cluster.inter);
+  if (cluster.node_bandwidth.count() > 0) json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
   json["origin"] = cluster.origin;
   return json.dump(2) + "\n";
 }
@@ -122,12 +123,12 @@ Cluster load_cluster(const std::filesystem::path& file) {
   cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
   cluster.intra = link_of(top.object("intra"));
   cluster.inter = cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
-  const Json& origin = top.at("origin");
-  if (!origin.is_array()) top.fail("origin", "expected a list of texts: where each constant comes from");
-  for (const Json& line : origin) {
-    if (!line.is_string()) top.fail("origin", "expected a list of texts");
-    cluster.origin.push_back(line.get<std::string>());
+  if (top.has("node_bandwidth")) {
+    const auto rate = parse_rate(top.text("node_bandwidth"));
+    if (!rate || rate->count() <= 0) top.fail("node_bandwidth", "expected a rate with its unit, as \"50 GB/s\"");
+    cluster.node_bandwidth = *rate;
   }
+  cluster.origin = top.texts("origin");  // where each constant comes from
   top.finish();
   return cluster;
 }

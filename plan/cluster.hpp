@@ -50,7 +50,8 @@ struct Cluster {
   int nodes = 1;
   Link intra;
   Link inter;
-  std::vector<std::string> origin;  // where each constant comes from, one line each
+  BytesPerSecond node_bandwidth{0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
+  std::vector<std::string> origin;   // where each constant comes from, one line each
 
   [[nodiscard]] int devices() const { return devices_per_node * nodes; }
   [[nodiscard]] const Link& link(Rank from, Rank to) const {

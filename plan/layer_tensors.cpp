@@ -15,13 +15,25 @@ struct Builder {
   std::int64_t s;
   std::int64_t element;  // bytes
 
-  // x = token[id] + position[p], dropped out. W scatters the output gradient into the tables.
+  // x = token[id] + position[p], dropped out; of images, the class token and the projected patches in place of tokens.
+  // W scatters the output gradient into the tables.
   LayerTensors operator()(const EmbeddingShape& e) const {
     LayerTensors t;
-    t.parameters.push_back({"token", {e.vocabulary, e.hidden}, Init::normal, true, e.tied ? "token" : ""});
+    if (e.patch > 0) {
+      t.parameters.push_back({"class_token", {e.hidden}, Init::normal, false, ""});
+      t.parameters.push_back({"patch.weight", {e.hidden, e.patch}, Init::normal, true, ""});
+      t.parameters.push_back({"patch.bias", {e.hidden}, Init::zeros, false, ""});
+      t.saved.push_back({"patches", (s - 1) * e.patch * element, KeptUntil::W});
+    } else {
+      t.parameters.push_back({"token", {e.vocabulary, e.hidden}, Init::normal, true, e.tied ? "token" : ""});
+    }
     if (e.positions > 0) t.parameters.push_back({"position", {e.positions, e.hidden}, Init::normal, true, ""});
     if (e.token_types > 0) t.parameters.push_back({"token_type", {e.token_types, e.hidden}, Init::normal, true, ""});
-    if (e.norm) add_norm(t, "norm", e.hidden, NormKind::layer_norm);
+    if (e.norm) {
+      add_norm(t, "norm", e.hidden, NormKind::layer_norm);
+      t.saved.push_back({"sum", s * e.hidden * element, KeptUntil::I});
+      t.saved.push_back({"norm.statistics", 2 * s * 4, KeptUntil::I});
+    }
     t.output_bytes_per_sample = s * e.hidden * element;
     t.w_needs_output_gradient = true;
     return t;
@@ -29,41 +41,32 @@ struct Builder {
 
   // n1 = norm(x); q,k,v = n1 Wqkv; p = softmax(q k'); c = drop(p) v; y1 = x + drop(c Wo);
   // n2 = norm(y1); u = n2 Wup; g = gelu(u); y = y1 + drop(g Wdown).
+  // Post-norm (BERT): the products read x and n1 = norm(x + drop(c Wo)), and y = norm(n1 + drop(g Wdown)).
+  // Parallel (GPT-NeoX): both norms read x. With cross attention (T5's decoder) a third norm, products and softmax
+  // stand between; the encoder's output is a skip's tensor and counted with the boundary it crosses.
   LayerTensors operator()(const TransformerShape& b) const {
     LayerTensors t;
-    const std::int64_t qkv = (b.heads + 2 * b.kv_heads) * b.head_dim;
-    const std::int64_t context = b.heads * b.head_dim;
+    const std::int64_t tokens = s * b.hidden * element;
     add_norm(t, "attention.norm", b.hidden, b.norm);
-    t.parameters.push_back({"attention.qkv.weight", {qkv, b.hidden}, Init::normal, true, ""});
-    if (b.qkv_bias) t.parameters.push_back({"attention.qkv.bias", {qkv}, Init::zeros, false, ""});
-    t.parameters.push_back({"attention.output.weight", {b.hidden, context}, Init::residual_normal, true, ""});
-    if (b.output_bias) t.parameters.push_back({"attention.output.bias", {b.hidden}, Init::zeros, false, ""});
+    add_attention(t, b);
+    if (b.relative_buckets > 0) {
+      t.parameters.push_back({"attention.relative", {b.relative_buckets, b.heads}, Init::normal, true, ""});
+    }
+    t.saved.push_back({"attention.norm.statistics", 2 * s * 4, KeptUntil::I});
+    t.saved.push_back({b.pre_norm ? "attention.normed" : "attention.sum", tokens, until(b.pre_norm)});
+    save_attention(t, b);
+    if (b.cross_attention) add_cross_attention(t, b);
     add_norm(t, "mlp.norm", b.hidden, b.norm);
-    const std::int64_t up = (b.gated ? 2 : 1) * b.ffn;
-    t.parameters.push_back({"mlp.up.weight", {up, b.hidden}, Init::normal, true, ""});
-    if (b.mlp_bias) t.parameters.push_back({"mlp.up.bias", {up}, Init::zeros, false, ""});
-    t.parameters.push_back({"mlp.down.weight", {b.hidden, b.ffn}, Init::residual_normal, true, ""});
-    if (b.mlp_bias) t.parameters.push_back({"mlp.down.bias", {b.hidden}, Init::zeros, false, ""});
-
-    t.output_bytes_per_sample = s * b.hidden * element;
+    if (!b.parallel) t.saved.push_back({"mlp.input", tokens, until(!b.pre_norm)});
+    t.saved.push_back({"mlp.norm.statistics", 2 * s * 4, KeptUntil::I});
+    t.saved.push_back({b.pre_norm ? "mlp.normed" : "mlp.sum", tokens, until(b.pre_norm)});
+    add_mlp(t, b);
+    t.output_bytes_per_sample = tokens;
     t.saves_input = true;
-    t.input_until = KeptUntil::I;
+    t.input_until = until(!b.pre_norm);
     t.w_needs_output_gradient = true;
+    carry_gradients(t, b);
     const std::int64_t scores = s * s;
-    t.saved = {{"attention.norm.statistics", 2 * s * 4, KeptUntil::I},
-               {"attention.normed", s * b.hidden * element, KeptUntil::W},
-               {"attention.qkv", s * qkv * element, KeptUntil::I},
-               {"attention.probabilities", b.heads * scores * element, KeptUntil::I},
-               {"attention.context", s * context * element, KeptUntil::W},
-               {"mlp.input", s * b.hidden * element, KeptUntil::I},
-               {"mlp.norm.statistics", 2 * s * 4, KeptUntil::I},
-               {"mlp.normed", s * b.hidden * element, KeptUntil::W},
-               {"mlp.up", s * up * element, KeptUntil::I},
-               {"mlp.activated", s * b.ffn * element, KeptUntil::W}};
-    t.carried = {{"mlp.up.gradient", s * up * element, KeptUntil::W},
-                 {"attention.output.gradient", s * b.hidden * element, KeptUntil::W},
-                 {"attention.qkv.gradient", s * qkv * element, KeptUntil::W},
-                 {"norm.gradients", 4 * b.hidden * 4, KeptUntil::W}};
     t.workspace_f_bytes_per_sample = scores * element;
     t.workspace_i_bytes_per_sample = (2 * s * b.hidden + 2 * scores) * element;
     t.workspace_w_bytes_per_sample = s * b.hidden * element;
@@ -85,11 +88,14 @@ struct Builder {
   LayerTensors operator()(const HeadShape& head) const {
     LayerTensors t;
     const std::int64_t positions = head.pooled ? 1 : s;
-    t.parameters.push_back({"weight", {head.vocabulary, head.hidden}, Init::normal, true, head.tied ? "token" : ""});
+    if (head.dense != HeadDense::none) add_dense(t, head, positions);
+    if (head.vocabulary > 0) {
+      t.parameters.push_back({"weight", {head.vocabulary, head.hidden}, Init::normal, true, head.tied ? "token" : ""});
+    }
     if (head.bias) t.parameters.push_back({"bias", {head.vocabulary}, Init::zeros, false, ""});
     t.saves_input = true;
     t.input_until = KeptUntil::W;
-    t.saved = {{"logits", positions * head.vocabulary * element, KeptUntil::W}};
+    t.saved.push_back({"logits", positions * head.vocabulary * element, KeptUntil::W});
     return t;
   }
 
@@ -99,6 +105,111 @@ struct Builder {
     t.output_bytes_per_sample = timed.boundary.count();
     if (timed.activation.count() > 0) t.saved = {{"activation", timed.activation.count(), KeptUntil::W}};
     return t;
+  }
+
+  LayerTensors operator()(const SizedShape& sized) const {
+    LayerTensors t;
+    if (sized.parameters > 0) t.parameters.push_back({"weight", {sized.parameters}, Init::normal, true, ""});
+    t.output_bytes_per_sample = sized.output * element;
+    t.saves_input = sized.keeps_input;
+    t.w_needs_output_gradient = sized.parameters > 0;
+    if (sized.kept > 0) t.saved = {{"kept", sized.kept * element, KeptUntil::W}};
+    return t;
+  }
+
+  // What a weight gradient reads must stay until W, the rest goes with I.
+  static KeptUntil until(bool read_by_w) { return read_by_w ? KeptUntil::W : KeptUntil::I; }
+
+  static std::int64_t qkv_width(const TransformerShape& b) { return (b.heads + 2 * b.kv_heads) * b.head_dim; }
+  static std::int64_t up_width(const TransformerShape& b) { return (b.gated ? 2 : 1) * b.ffn; }
+
+  static void add_product(LayerTensors& t, const std::string& name, std::vector<std::int64_t> shape, Init init,
+                          bool bias) {
+    const std::int64_t out = shape.front();
+    t.parameters.push_back({name + ".weight", std::move(shape), init, true, ""});
+    if (bias) t.parameters.push_back({name + ".bias", {out}, Init::zeros, false, ""});
+  }
+
+  static void add_attention(LayerTensors& t, const TransformerShape& b) {
+    add_product(t, "attention.qkv", {qkv_width(b), b.hidden}, Init::normal, b.qkv_bias);
+    add_product(t, "attention.output", {b.hidden, b.heads * b.head_dim}, Init::residual_normal, b.output_bias);
+  }
+
+  void save_attention(LayerTensors& t, const TransformerShape& b) const {
+    t.saved.push_back({"attention.qkv", s * qkv_width(b) * element, KeptUntil::I});
+    t.saved.push_back({"attention.probabilities", b.heads * s * s * element, KeptUntil::I});
+    t.saved.push_back({"attention.context", s * b.heads * b.head_dim * element, KeptUntil::W});
+  }
+
+  // Queries from the decoder, keys and values from the encoder's output, which is as long as the decoder's input.
+  void add_cross_attention(LayerTensors& t, const TransformerShape& b) const {
+    const std::int64_t q = b.heads * b.head_dim, kv = 2 * b.kv_heads * b.head_dim;
+    add_norm(t, "cross.norm", b.hidden, b.norm);
+    add_product(t, "cross.query", {q, b.hidden}, Init::normal, b.qkv_bias);
+    add_product(t, "cross.key_value", {kv, b.hidden}, Init::normal, b.qkv_bias);
+    add_product(t, "cross.output", {b.hidden, q}, Init::residual_normal, b.output_bias);
+    t.saved.push_back({"cross.input", s * b.hidden * element, KeptUntil::I});
+    t.saved.push_back({"cross.norm.statistics", 2 * s * 4, KeptUntil::I});
+    t.saved.push_back({"cross.normed", s * b.hidden * element, KeptUntil::W});
+    t.saved.push_back({"cross.query", s * q * element, KeptUntil::I});
+    t.saved.push_back({"cross.key_value", s * kv * element, KeptUntil::I});
+    t.saved.push_back({"cross.probabilities", b.heads * s * s * element, KeptUntil::I});
+    t.saved.push_back({"cross.context", s * q * element, KeptUntil::W});
+  }
+
+  // Experts: each token is copied to those it visits, in the order of experts; their outputs are weighed by the
+  // router's probabilities, whose gradient needs them.
+  void add_mlp(LayerTensors& t, const TransformerShape& b) const {
+    const std::int64_t up = up_width(b);
+    if (b.experts == 1) {
+      add_product(t, "mlp.up", {up, b.hidden}, Init::normal, b.mlp_bias);
+      add_product(t, "mlp.down", {b.hidden, b.ffn}, Init::residual_normal, b.mlp_bias);
+      t.saved.push_back({"mlp.up", s * up * element, KeptUntil::I});
+      t.saved.push_back({"mlp.activated", s * b.ffn * element, KeptUntil::W});
+      return;
+    }
+    const std::int64_t visits = s * b.experts_per_token;
+    t.parameters.push_back({"mlp.router.weight", {b.experts, b.hidden}, Init::normal, true, ""});
+    t.parameters.push_back({"mlp.up.weight", {b.experts, up, b.hidden}, Init::normal, true, ""});
+    if (b.mlp_bias) t.parameters.push_back({"mlp.up.bias", {b.experts, up}, Init::zeros, false, ""});
+    t.parameters.push_back({"mlp.down.weight", {b.experts, b.hidden, b.ffn}, Init::residual_normal, true, ""});
+    if (b.mlp_bias) t.parameters.push_back({"mlp.down.bias", {b.experts, b.hidden}, Init::zeros, false, ""});
+    t.saved.push_back({"mlp.router.probabilities", s * b.experts * element, KeptUntil::I});
+    t.saved.push_back({"mlp.visits", visits * b.hidden * element, KeptUntil::W});
+    t.saved.push_back({"mlp.up", visits * up * element, KeptUntil::I});
+    t.saved.push_back({"mlp.activated", visits * b.ffn * element, KeptUntil::W});
+    t.saved.push_back({"mlp.answers", visits * b.hidden * element, KeptUntil::I});
+  }
+
+  void carry_gradients(LayerTensors& t, const TransformerShape& b) const {
+    const std::int64_t visits = s * b.experts_per_token;
+    t.carried.push_back({"mlp.up.gradient", visits * up_width(b) * element, KeptUntil::W});
+    if (b.experts > 1) {
+      t.carried.push_back({"mlp.router.gradient", s * b.experts * element, KeptUntil::W});
+      t.carried.push_back({"mlp.answers.gradient", visits * b.hidden * element, KeptUntil::W});
+    }
+    t.carried.push_back({"attention.output.gradient", s * b.hidden * element, KeptUntil::W});
+    t.carried.push_back({"attention.qkv.gradient", s * qkv_width(b) * element, KeptUntil::W});
+    if (b.cross_attention) {
+      t.carried.push_back({"cross.output.gradient", s * b.hidden * element, KeptUntil::W});
+      t.carried.push_back({"cross.gradients", s * qkv_width(b) * element, KeptUntil::W});
+    }
+    const std::int64_t norms = b.cross_attention ? 3 : 2;
+    t.carried.push_back({"norm.gradients", norms * 2 * b.hidden * 4, KeptUntil::W});
+  }
+
+  // The pooler's output, and of a transform also what its activation and norm read.
+  void add_dense(LayerTensors& t, const HeadShape& head, std::int64_t positions) const {
+    const std::int64_t bytes = positions * head.hidden * element;
+    add_product(t, "dense", {head.hidden, head.hidden}, Init::normal, true);
+    t.saved.push_back({"dense.output", bytes, KeptUntil::W});
+    if (head.dense == HeadDense::transform) {
+      add_norm(t, "dense.norm", head.hidden, NormKind::layer_norm);
+      t.saved.push_back({"dense.activated", bytes, KeptUntil::I});
+      t.saved.push_back({"dense.norm.statistics", 2 * positions * 4, KeptUntil::I});
+      t.saved.push_back({"dense.normed", bytes, KeptUntil::W});
+    }
+    t.carried.push_back({"dense.gradient", bytes, KeptUntil::W});
   }
 
   static void add_norm(LayerTensors& t, const std::string& name, std::int64_t hidden, NormKind kind) {

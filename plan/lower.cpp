@@ -9,6 +9,8 @@
 #include <cassert>
 #include <utility>
 
+#include "plan/deadlock.hpp"
+
 namespace weir {
 namespace {
 
@@ -282,89 +284,13 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) {
   return Lowering(schedule, options).build();
 }
 
-std::optional<std::vector<OperationId>> find_cycle(const Program& program) {
-  // Depth first from each operation to what it waits for; meeting an operation on the current path closes a cycle.
-  enum Colour : std::uint8_t { fresh, on_path, finished };
-  std::vector<std::uint8_t> colour(program.operations.size(), fresh);
-  struct Visit {
-    OperationId id;
-    std::int32_t next;  // -1: the lane predecessor, then indices into predecessors(id)
-  };
-  std::vector<Visit> path;
-  for (OperationId root = 0; root < static_cast<OperationId>(program.operations.size()); ++root) {
-    if (colour[static_cast<std::size_t>(root)] != fresh) continue;
-    colour[static_cast<std::size_t>(root)] = on_path;
-    path.push_back({root, -1});
-    while (!path.empty()) {
-      Visit& visit = path.back();
-      const auto waits = program.predecessors(visit.id);
-      if (visit.next == static_cast<std::int32_t>(waits.size())) {
-        colour[static_cast<std::size_t>(visit.id)] = finished;
-        path.pop_back();
-        continue;
-      }
-      const bool lane = visit.next < 0;
-      const OperationId before = lane ? visit.id - 1 : waits[static_cast<std::size_t>(visit.next)].before;
-      ++visit.next;
-      if (lane && program.lane_of(visit.id).first == visit.id) continue;
-      auto& state = colour[static_cast<std::size_t>(before)];
-      if (state == on_path) {
-        auto start = std::find_if(path.begin(), path.end(), [&](const Visit& v) { return v.id == before; });
-        std::vector<OperationId> cycle;
-        for (; start != path.end(); ++start) cycle.push_back(start->id);
-        return cycle;
-      }
-      if (state == fresh) {
-        state = on_path;
-        path.push_back({before, -1});
-      }
-    }
+std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least) {
+  LoweringOptions options;
+  options.optimizer = false;
+  for (options.slots = at_least;; ++options.slots) {
+    if (!find_cycle(lower(schedule, options))) return options.slots;
+    if (options.slots >= schedule.shape.units() * schedule.shape.stages) return 0;  // a cycle without slots: validate's
   }
-  return std::nullopt;
-}
-
-std::string describe_cycle(const Program& program, const std::vector<OperationId>& cycle) {
-  const auto name = [&](OperationId id) {
-    const Lane& lane = program.lane_of(id);
-    const std::string action = to_string(program.operations[static_cast<std::size_t>(id)].action);
-    switch (lane.kind) {
-      case LaneKind::send:
-        return fmt::format("{} on rank {}'s send lane to {}", action, lane.rank.value,
-                           program.edges[static_cast<std::size_t>(lane.edge)].to.value);
-      case LaneKind::receive:
-        return fmt::format("{} on rank {}'s receive lane from {}", action, lane.rank.value,
-                           program.edges[static_cast<std::size_t>(lane.edge)].from.value);
-      case LaneKind::reduce:
-        return fmt::format("{} on rank {}'s reduce lane", action, lane.rank.value);
-      default:
-        return fmt::format("{} on rank {}", action, lane.rank.value);
-    }
-  };
-  std::string text;
-  for (std::size_t i = 0; i < cycle.size(); ++i) {
-    const OperationId id = cycle[i];
-    const OperationId before = cycle[(i + 1) % cycle.size()];
-    const char* why = "its turn after";
-    for (const Dependency& dependency : program.predecessors(id)) {
-      if (dependency.before != before) continue;
-      switch (dependency.kind) {
-        case DependencyKind::data:
-          why = "the data of";
-          break;
-        case DependencyKind::message:
-          why = "the message of";
-          break;
-        case DependencyKind::slot:
-          why = "the receive slot freed by";
-          break;
-        case DependencyKind::gradient:
-          why = "the gradient of";
-          break;
-      }
-    }
-    text += fmt::format("{}{} waits for {} {}", i == 0 ? "" : "\n", name(id), why, name(before));
-  }
-  return text;
 }
 
 }  // namespace weir

@@ -1,10 +1,9 @@
 // From a schedule to a program, in pure steps (DESIGN.md 3.3): place R, add sends and receives, add reductions and
-// the optimizer, assign lanes, write the dependencies down. `find_cycle` is the proof of deadlock freedom (3.4).
+// the optimizer, assign lanes, write the dependencies down. The proof of deadlock freedom (3.4) is
+// plan/deadlock.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "plan/program.hpp"
@@ -33,11 +32,8 @@ struct LoweringOptions {
 // Precondition: validate(schedule) found nothing.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options);
 
-// A cycle in the graph of lane order, data, messages and slots, as operations each of which waits for the next
-// (the last for the first); nullopt when the program cannot deadlock.
-[[nodiscard]] std::optional<std::vector<OperationId>> find_cycle(const Program& program);
-
-// "rank 0 send lane to 1: 0SEND_F2 waits for a slot freed by 1F0 on rank 1; ..." one line a wait.
-[[nodiscard]] std::string describe_cycle(const Program& program, const std::vector<OperationId>& cycle);
+// The fewest receive slots an edge, from `at_least` (1 or more) up, with which the schedule cannot deadlock.
+// Precondition: as above.
+[[nodiscard]] std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least);
 
 }  // namespace weir

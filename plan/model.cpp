@@ -24,7 +24,9 @@ std::int64_t mlp_parameters(const TransformerShape& s) {
 
 struct Count {
   std::int64_t operator()(const EmbeddingShape& s) const {
-    return (s.vocabulary + s.positions + s.token_types) * s.hidden + (s.norm ? 2 * s.hidden : 0);
+    const std::int64_t patches = s.patch > 0 ? (s.patch + 2) * s.hidden : 0;  // projection, its bias, the class token
+    return ((s.shared ? 0 : s.vocabulary) + s.positions + s.token_types) * s.hidden + patches +
+           (s.norm ? 2 * s.hidden : 0);
   }
   std::int64_t operator()(const TransformerShape& s) const {
     const std::int64_t attentions = s.cross_attention ? 2 : 1;
@@ -34,9 +36,12 @@ struct Count {
   }
   std::int64_t operator()(const NormShape& s) const { return norm_parameters(s.kind, s.hidden); }
   std::int64_t operator()(const HeadShape& s) const {
-    return (s.tied ? 0 : s.vocabulary * s.hidden) + (s.bias ? s.vocabulary : 0);
+    const std::int64_t dense = s.dense == HeadDense::none ? 0 : s.hidden * s.hidden + s.hidden;
+    const std::int64_t norm = s.dense == HeadDense::transform ? norm_parameters(NormKind::layer_norm, s.hidden) : 0;
+    return dense + norm + (s.tied ? 0 : s.vocabulary * s.hidden) + (s.bias ? s.vocabulary : 0);
   }
   std::int64_t operator()(const TimedShape& s) const { return s.parameters; }
+  std::int64_t operator()(const SizedShape& s) const { return s.parameters; }
 };
 
 struct Kind {
@@ -46,6 +51,7 @@ struct Kind {
   std::string operator()(const NormShape&) const { return "norm"; }
   std::string operator()(const HeadShape&) const { return "head"; }
   std::string operator()(const TimedShape&) const { return layer.label; }
+  std::string operator()(const SizedShape&) const { return layer.label; }
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // A model is a sequence of layers; a stage boundary may fall between any two of them.
 //
 // A layer either has a shape (embedding, transformer block, norm, head), from which FLOPs, bytes and kernels
-// follow, or it is *timed*: it says its own times and bytes, and nothing else is known of it. Layer kinds are
-// values, not classes: adding one means an alternative in `LayerShape`, its tensors in plan/layer_tensors,
-// its FLOPs in costmodel/layer_math, and its kernels in each backend.
+// follow, or it is *sized*: it says its own FLOPs and bytes, or *timed*: it says its own times and bytes, and nothing
+// else is known of it. Layer kinds are values, not classes: adding one means an alternative in `LayerShape`, its
+// tensors in plan/layer_tensors, its FLOPs in costmodel/layer_math, and its kernels in each backend.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,8 @@ namespace weir {
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu, gelu_tanh, relu, silu };
 
-// Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden].
+// Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden]. With `patch` > 0 the
+// samples are images: s - 1 patches, each projected to hidden with a bias, after a learned class token (ViT).
 struct EmbeddingShape {
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
@@ -28,7 +29,9 @@ struct EmbeddingShape {
   std::int64_t token_types = 0;  // BERT's segment table; 0: none
   bool norm = false;             // BERT normalises the sum
   double dropout = 0;
-  bool tied = false;  // the token table is shared with the head
+  bool tied = false;       // the token table is shared with the head (T5: with the decoder)
+  bool shared = false;     // the token table is the first layer's (T5's decoder), which counts it
+  std::int64_t patch = 0;  // values of a patch, channels x side^2; 0: tokens
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -64,13 +67,18 @@ struct NormShape {
   double epsilon = 1e-5;
 };
 
+// What stands between the blocks and a head's projection: BERT's pooler (hidden x hidden and tanh, of one position), or
+// its masked language model's transform (hidden x hidden, activation and norm, of every position).
+enum class HeadDense : std::uint8_t { none, pooler, transform };
+
 // Projection to classes and mean cross-entropy: x[b, s, hidden] -> loss.
 struct HeadShape {
-  std::int64_t vocabulary = 0;
+  std::int64_t vocabulary = 0;  // 0: no projection, a bare model's pooler
   std::int64_t hidden = 0;
   bool bias = false;
   bool tied = false;    // uses the embedding's token table
   bool pooled = false;  // one position a sample (ViT, classifiers) instead of every position
+  HeadDense dense = HeadDense::none;
 };
 
 // A layer of which only times and bytes are known, for one sample.
@@ -83,24 +91,34 @@ struct TimedShape {
   Bytes boundary{0};    // output
 };
 
-using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, TimedShape>;
+// A layer known by its sizes, for one sample, whatever it computes: what convolutional networks are made of (plan/cnn).
+struct SizedShape {
+  std::int64_t parameters = 0;
+  Flops forward{0};
+  std::int64_t input = 0;    // numbers it reads from the layer before
+  bool keeps_input = false;  // until W: a convolution, a norm
+  std::int64_t kept = 0;     // numbers kept from F to W beside the input
+  std::int64_t output = 0;   // numbers
+};
+
+using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, TimedShape, SizedShape>;
 
 struct Layer {
   std::string name;
   LayerShape shape;
-  std::string label;  // what a timed layer calls its kind ("conv"); empty otherwise
+  std::string label;  // what a timed or sized layer calls its kind ("conv"); empty otherwise
 };
 
-// An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet).
+// An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet, T5's decoder).
 struct Skip {
-  std::int32_t from = 0;  // layer index
-  std::int32_t to = 0;    // layer index, > from + 1
-  Bytes bytes{0};         // per sample
+  std::int32_t from = 0;       // layer index
+  std::int32_t to = 0;         // layer index, > from + 1
+  std::optional<Bytes> bytes;  // per sample, the part of the output that goes on: a tensor of its own; none: all of it
 };
 
 struct Model {
   std::string name;
-  std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv
+  std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv, "cnn"
   std::vector<Layer> layers;
   std::vector<Skip> skips;
   std::int64_t seq_length = 0;      // default tokens a sample; 0 where samples are not sequences
@@ -109,7 +127,7 @@ struct Model {
   int ignored_keys = 0;             // keys of a Hugging Face config that mean nothing here
 };
 
-// "embedding", "transformer", "norm", "head", or a timed layer's own label.
+// "embedding", "transformer", "norm", "head", or a timed or sized layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);
 
 // Learned numbers of one layer; a tied head counts none for its matrix, its embedding has it.

@@ -8,13 +8,16 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "plan/cnn/read.hpp"
 #include "plan/error.hpp"
 #include "plan/hugging_face.hpp"
 #include "plan/layer_list.hpp"
+#include "plan/pipedream_graph.hpp"
 #include "plan/strict_json.hpp"
 #include "plan/text_file.hpp"
 
@@ -45,8 +48,17 @@ LayerShape listed_shape(JsonObject& layer, const std::string& kind) {
                      .bias = layer.boolean_or("bias", false),
                      .tied = layer.boolean_or("tied", false)};
   }
+  if (kind == "sized") {
+    return SizedShape{.parameters = layer.integer_or("parameters", 0),
+                      .forward = Flops(layer.number_or("flops_forward", 0, 0, 1e18)),
+                      .input = layer.integer_or("input", 0),
+                      .keeps_input = layer.boolean_or("keeps_input", false),
+                      .kept = layer.integer_or("kept", 0),
+                      .output = layer.integer("output")};
+  }
   if (kind != "timed") {
-    layer.fail("kind", fmt::format("\"{}\": expected embedding, transformer, norm, head or timed", kind.substr(0, 40)));
+    layer.fail("kind",
+               fmt::format("\"{}\": expected embedding, transformer, norm, head, sized or timed", kind.substr(0, 40)));
   }
   return TimedShape{.forward = Seconds(layer.number("forward_s", 0, 1e6)),
                     .backward_input = Seconds(layer.number("backward_input_s", 0, 1e6)),
@@ -101,6 +113,21 @@ void check_sequence(const Model& model, const std::string& file) {
   }
 }
 
+// Skips name layers by their place in the list after `count` has been applied, from 0.
+void read_skips(JsonObject& top, Model& model) {
+  if (!top.has("skips")) return;
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  for (JsonObject& entry : top.objects("skips")) {
+    const auto from = static_cast<std::int32_t>(entry.integer("from", 0, layers - 1));
+    const auto to = static_cast<std::int32_t>(entry.integer("to", 0, layers - 1));
+    if (to <= from + 1) entry.fail("to", fmt::format("expected a layer after {}", from + 1));
+    std::optional<Bytes> bytes;
+    if (entry.has("bytes")) bytes = Bytes(entry.integer("bytes"));
+    entry.finish();
+    model.skips.push_back({from, to, bytes});
+  }
+}
+
 Model layer_list(const Json& json, const std::string& file) {
   JsonObject top(json, file, "");
   top.expect_schema("weir.layers/1");
@@ -111,11 +138,13 @@ Model layer_list(const Json& json, const std::string& file) {
   model.initializer_range = top.number_or("initializer_range", 0.02, 0, 10);
   for (JsonObject& layer : top.objects("layers")) {
     const std::string kind = layer.text("kind");
-    Layer made{layer.text("name"), listed_shape(layer, kind), kind == "timed" ? layer.text_or("label", "timed") : ""};
+    const bool labelled = kind == "timed" || kind == "sized";
+    Layer made{layer.text("name"), listed_shape(layer, kind), labelled ? layer.text_or("label", kind) : ""};
     const std::int64_t count = layer.integer_or("count", 1, 1, kMostLayers);
     layer.finish();
     append_copies(model, made, count, file);
   }
+  read_skips(top, model);
   top.finish();
   check_sequence(model, file);
   if (const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape)) {
@@ -214,10 +243,16 @@ Model load_model(const std::filesystem::path& file) {
   Model model;
   if (file.extension() == ".csv") {
     model = layers_csv(text, file.string());
+  } else if (file.extension() == ".txt") {
+    model = pipedream_model(text, file.string());
   } else {
     const Json json = parse_json(text, file.string());
     if (!json.is_object()) throw InputError(file.string(), "", "expected an object");
-    model = json.contains("schema") ? layer_list(json, file.string()) : hugging_face_model(json, file.string());
+    if (!json.contains("schema")) {
+      model = hugging_face_model(json, file.string());
+    } else {
+      model = json["schema"] == "weir.cnn/1" ? cnn_model(json, file.string()) : layer_list(json, file.string());
+    }
   }
   if (model.name.empty()) {
     model.name = file.stem() == "config" && file.has_parent_path() ? file.parent_path().filename().string()

@@ -1,4 +1,5 @@
-// Models from files: a Hugging Face `config.json`, our own layer list (weir.layers/1), or a `layers.csv` with times.
+// Models from files: a Hugging Face `config.json`, our own layer list (weir.layers/1), the sizes of
+// a convolutional network (weir.cnn/1), a `layers.csv` with times, or PipeDream's `graph.txt`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,7 @@
 
 namespace weir {
 
-// Tells the three apart by name and content. Throws InputError with file and key.
+// Tells them apart by name and content. Throws InputError with file and key.
 [[nodiscard]] Model load_model(const std::filesystem::path& file);
 
 }  // namespace weir

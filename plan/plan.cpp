@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/deadlock.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/schedule_csv.hpp"
@@ -73,18 +74,20 @@ int small(JsonObject& top, std::string_view key, std::int64_t high) {
   return static_cast<int>(top.integer(key, 1, high));
 }
 
+void check_shape(const Plan& plan, const ScheduleShape& shape, const std::string& file) {
+  if (shape.ranks != plan.pp || shape.stages != plan.stages() || shape.microbatches != plan.microbatches) {
+    throw InputError(file, "",
+                     fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", shape.ranks,
+                                 shape.stages, shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
+  }
+}
+
 Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
   if (plan.schedule.ends_with(".csv")) {
     const auto path = base / plan.schedule;
     Schedule schedule = parse_schedule_csv(read_text_file(path), path.string());
     schedule.name = plan.schedule;
-    if (schedule.shape.ranks != plan.pp || schedule.shape.stages != plan.stages() ||
-        schedule.shape.microbatches != plan.microbatches) {
-      throw InputError(
-          path.string(), "",
-          fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", schedule.shape.ranks,
-                      schedule.shape.stages, schedule.shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
-    }
+    check_shape(plan, schedule.shape, path.string());
     return schedule;
   }
   auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
@@ -121,7 +124,7 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
   }
 }
 
-LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+Model model_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
   const auto model_file = base / plan.model_path;
   const std::string bytes = read_text_file(model_file);
   const std::string hash = sha256_hex(bytes);
@@ -130,19 +133,27 @@ LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, con
         file, "model_sha256",
         fmt::format("{} has changed since the plan was made (now {})", model_file.string(), hash.substr(0, 12)));
   }
-  LoadedPlan loaded{plan, load_model(model_file), {}};
-  check_model(plan, loaded.model, file);
-  loaded.schedule = schedule_of(plan, base, file);
+  Model model = load_model(model_file);
+  check_model(plan, model, file);
+  return model;
+}
+
+LoadedPlan checked(LoadedPlan loaded, const std::string& file) {
   if (const auto fault = validate(loaded.schedule)) {
     throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
   }
   const Program program = lower(loaded);
   if (const auto cycle = find_cycle(program)) {
-    throw InputError(
-        file, "schedule",
-        fmt::format("would deadlock with {} receive slots an edge:\n{}", plan.slots, describe_cycle(program, *cycle)));
+    throw InputError(file, "schedule",
+                     fmt::format("would deadlock with {} receive slots an edge:\n{}", loaded.plan.slots,
+                                 describe_cycle(program, *cycle)));
   }
   return loaded;
+}
+
+LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+  Model model = model_of(plan, base, file);
+  return checked({plan, std::move(model), schedule_of(plan, base, file)}, file);
 }
 
 }  // namespace
@@ -206,6 +217,21 @@ LoadedPlan load_plan(const std::filesystem::path& file) {
 
 LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base) { return resolve_from(plan, base, "plan"); }
 
+LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base, Schedule schedule) {
+  check_shape(plan, schedule.shape, schedule.name);
+  Model model = model_of(plan, base, "plan");
+  return checked({plan, std::move(model), std::move(schedule)}, "plan");
+}
+
+Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {
+  const auto seen_from_there = [&](const std::string& path) {
+    return std::filesystem::proximate(std::filesystem::absolute(from / path), std::filesystem::absolute(to)).string();
+  };
+  plan.model_path = seen_from_there(plan.model_path);
+  if (plan.schedule.ends_with(".csv")) plan.schedule = seen_from_there(plan.schedule);
+  return plan;
+}
+
 void save_plan(const Plan& plan, const std::filesystem::path& file) { write_file_atomically(file, to_json(plan)); }
 
 LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage) {
@@ -213,6 +239,27 @@ LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage) {
   const auto at = static_cast<std::size_t>(index);
   return {index == 0 ? 0 : plan.boundaries[at - 1], index == plan.stages() - 1 ? layer_count : plan.boundaries[at]};
 }
+
+namespace {
+
+// The stages with a copy of the token table: those of tied embeddings, of a tied head, of T5's second embedding.
+std::vector<Stage> token_table_holders(const LoadedPlan& loaded) {
+  std::vector<Stage> holders;
+  const auto layers = static_cast<int>(loaded.model.layers.size());
+  for (std::int32_t stage = 0; stage < loaded.plan.stages(); ++stage) {
+    const LayerRange range = layers_of_stage(loaded.plan, layers, Stage{stage});
+    for (int l = range.first; l < range.last; ++l) {
+      const LayerShape& shape = loaded.model.layers[static_cast<std::size_t>(l)].shape;
+      const auto* embedding = std::get_if<EmbeddingShape>(&shape);
+      const auto* head = std::get_if<HeadShape>(&shape);
+      const bool tied = (embedding != nullptr && embedding->tied) || (head != nullptr && head->tied);
+      if (tied && (holders.empty() || holders.back() != Stage{stage})) holders.push_back(Stage{stage});
+    }
+  }
+  return holders;
+}
+
+}  // namespace
 
 LoweringOptions lowering_options(const LoadedPlan& loaded) {
   const Plan& plan = loaded.plan;
@@ -222,9 +269,8 @@ LoweringOptions lowering_options(const LoadedPlan& loaded) {
   options.keep_last_microbatch = plan.recompute.except_last;
   options.placement = plan.recompute.placement;
   options.slots = plan.slots;
-  const auto* head = std::get_if<HeadShape>(&loaded.model.layers.back().shape);
-  if (head != nullptr && head->tied && plan.stages() > 1) {
-    options.tied.push_back({Stage{0}, Stage{plan.stages() - 1}});
+  if (std::vector<Stage> holders = token_table_holders(loaded); holders.size() > 1) {
+    options.tied.push_back(std::move(holders));
   }
   return options;
 }

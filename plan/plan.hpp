@@ -74,7 +74,12 @@ struct LoadedPlan {
 [[nodiscard]] LoadedPlan load_plan(const std::filesystem::path& file);
 // The same for a plan that is not a file: `base` is the folder its relative paths start from.
 [[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base);
+// The same with a schedule that is not a file; it takes the place of the one `plan` names.
+[[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base, Schedule schedule);
 void save_plan(const Plan& plan, const std::filesystem::path& file);
+
+// The plan for another folder: paths that were relative to `from` become relative to `to`.
+[[nodiscard]] Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to);
 
 // First and one-past-last layer of a stage (replica copies map to the same layers).
 struct LayerRange {

@@ -49,6 +49,7 @@ enum class DependencyKind : std::uint8_t {
   message,   // a send before its receive
   slot,      // the consumer that frees a receive slot before the send that needs the slot
   gradient,  // all backwards of a stage before its reduction or optimizer
+  transfer,  // a blocking transfer's other end, or the transfer a rank waits for (plan/blocking)
 };
 
 struct Dependency {

@@ -52,4 +52,8 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+// Per rank, the most stage-micro-batches (stage-slices) held at once, from the start of F to the end of W or B. The
+// order alone decides it.
+[[nodiscard]] std::vector<std::int32_t> peak_in_flight(const Schedule& schedule);
+
 }  // namespace weir

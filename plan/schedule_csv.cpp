@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -56,11 +58,28 @@ void add_cell(std::vector<Cell>& cells, Cell cell, const std::string& file) {
   cells.push_back(second);
 }
 
-std::vector<Cell> read_cells(const std::string& text, const std::string& file, std::size_t& rows) {
+// Our one addition to the dialect, a first line for schedules that slice sequences: "# segments=2".
+constexpr std::string_view kSegments = "# segments=";
+
+std::int32_t parse_segments(std::string_view line, const std::string& file) {
+  std::int32_t segments = 0;
+  const std::string_view number = trimmed(line.substr(kSegments.size()));
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), segments);
+  if (error != std::errc{} || end != number.data() + number.size() || segments < 1 || segments > kMostMicrobatches)
+    throw InputError(file, "row 1", "expected the slices of a sequence, as \"# segments=2\"");
+  return segments;
+}
+
+std::vector<Cell> read_cells(const std::string& text, const std::string& file, std::size_t& rows,
+                             std::int32_t& segments) {
   std::vector<Cell> cells;
   std::istringstream in(text);
   rows = 0;
   for (std::string line; std::getline(in, line);) {
+    if (rows == 0 && line.starts_with(kSegments)) {
+      segments = parse_segments(line, file);
+      continue;
+    }
     if (trimmed(line).empty() && line.find(',') == std::string::npos) continue;
     std::istringstream row(line);
     std::size_t column = 0;
@@ -166,6 +185,7 @@ void place_stages(Schedule& schedule, const std::string& file) {
 
 std::string to_csv(const Schedule& schedule) {
   std::string text;
+  if (schedule.shape.segments > 1) text = fmt::format("{}{}\n", kSegments, schedule.shape.segments);
   for (std::size_t rank = 0; rank < schedule.order.size(); ++rank) {
     const auto& order = schedule.order[rank];
     const auto* pairs = rank < schedule.overlapped.size() ? &schedule.overlapped[rank] : nullptr;
@@ -185,9 +205,45 @@ std::string to_csv(const Schedule& schedule) {
   return text;
 }
 
+std::string to_comms_csv(const Program& program) {
+  std::vector<OperationId> send_of(program.operations.size(), -1);
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::send) continue;
+    for (OperationId id = lane.first; id < lane.last; ++id)
+      send_of[static_cast<std::size_t>(program.predecessors(id).front().before)] = id;
+  }
+  const auto action = [&](OperationId id) { return program.operations[static_cast<std::size_t>(id)].action; };
+  std::string text;
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    std::map<Stage, OperationId> last_gradient;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      if (action(id).kind == ActionKind::B || action(id).kind == ActionKind::W) last_gradient[action(id).stage] = id;
+    }
+    std::string row;
+    const auto add = [&row](const Action& a) { row += fmt::format("{}{}", row.empty() ? "" : ",", to_string(a)); };
+    for (const auto& [stage, id] : last_gradient) add({stage, ActionKind::UNSHARD, Microbatch{-1}});
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      if (action(id).kind > ActionKind::W) continue;  // PyTorch has no word for R and steps the optimizer itself
+      for (const Dependency& d : program.predecessors(id)) {
+        if (is_receive(action(d.before).kind)) add(action(d.before));
+      }
+      add(action(id));
+      if (send_of[static_cast<std::size_t>(id)] >= 0) add(action(send_of[static_cast<std::size_t>(id)]));
+      if (last_gradient[action(id).stage] == id) {
+        add({action(id).stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
+        add({action(id).stage, ActionKind::RESHARD, Microbatch{-1}});
+      }
+    }
+    text += row + "\n";
+  }
+  return text;
+}
+
 Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
   std::size_t rows = 0;
-  const std::vector<Cell> cells = read_cells(text, file, rows);
+  std::int32_t segments = 1;
+  const std::vector<Cell> cells = read_cells(text, file, rows, segments);
   if (cells.empty()) throw InputError(file, "", "expected one row of actions a rank, found none");
   Letters seen;
   for (const Cell& cell : cells) {
@@ -221,6 +277,13 @@ Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
       std::any_of(schedule.overlapped.begin(), schedule.overlapped.end(), [](const auto& row) { return !row.empty(); });
   if (!pairs) schedule.overlapped.clear();
   place_stages(schedule, file);
+  ScheduleShape& shape = schedule.shape;
+  if (shape.microbatches % segments != 0) {
+    throw InputError(file, "row 1",
+                     fmt::format("{} slices do not make whole micro-batches of {}", shape.microbatches, segments));
+  }
+  shape.segments = segments;
+  shape.microbatches /= segments;
   return schedule;
 }
 

@@ -151,6 +151,17 @@ std::vector<std::int64_t> JsonObject::integers(std::string_view key, std::int64_
   return all;
 }
 
+std::vector<std::string> JsonObject::texts(std::string_view key) {
+  const Json& value = at(key);
+  std::vector<std::string> all;
+  if (!value.is_array()) fail(key, "expected a list of texts");
+  for (const Json& element : value) {
+    if (!element.is_string()) fail(key, "expected a list of texts");
+    all.push_back(element.get<std::string>());
+  }
+  return all;
+}
+
 std::int64_t JsonObject::integer_or(std::string_view key, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
   return absent(key) ? otherwise : integer(key, low, high);
 }

@@ -38,6 +38,7 @@ class JsonObject {
   [[nodiscard]] std::vector<JsonObject> objects(std::string_view key);
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key, std::int64_t low = 0,
                                                    std::int64_t high = std::int64_t{1} << 40);
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key);
 
   // The same where the key may be absent or null.
   [[nodiscard]] std::int64_t integer_or(std::string_view key, std::int64_t otherwise, std::int64_t low = 0,

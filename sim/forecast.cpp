@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/forecast.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -29,6 +31,24 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
+// Measured times hold for as many ranks as the machine has devices; an interval only where plans like this one set it.
+void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster, bool inside_sizes) {
+  f.basis = costs.basis;
+  if (costs.basis == Basis::builtin) return;
+  if (plan.pp > cluster.devices()) {
+    f.basis = Basis::oversubscribed;
+    f.warnings.push_back(fmt::format("K = {} on {} devices: the forecast is for a machine that has as many", plan.pp,
+                                     cluster.devices()));
+    return;
+  }
+  if (!costs.interval) return;
+  const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
+  if (why) f.warnings.push_back("no interval: " + *why);
+  if (why || !inside_sizes) return;
+  f.interval =
+      StepInterval{f.step_time * std::exp(costs.interval->log_low), f.step_time * std::exp(costs.interval->log_high)};
+}
+
 }  // namespace
 
 Bytes Forecast::peak_memory() const {
@@ -48,16 +68,12 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   const Nanoseconds overhead = to_nanoseconds(costs.step_overhead);
   result.trace.steps.front().end += overhead;
   Forecast& f = result.forecast;
-  f.basis = costs.basis;
   f.metrics = step_metrics(program, result.trace);
   f.step_time = to_seconds(f.metrics.step_time);
   f.lower_bound = to_seconds(step_lower_bound(program, operation_costs) + overhead);
   f.warnings = table.warnings;
-  const bool trusted = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
-  if (trusted && costs.interval && table.inside_range) {
-    f.interval =
-        StepInterval{f.step_time * std::exp(costs.interval->log_low), f.step_time * std::exp(costs.interval->log_high)};
-  }
+  add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  f.peak_in_flight = peak_in_flight(loaded.schedule);
   f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
   result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
   result.trace.info["plan"] = to_json(loaded.plan);

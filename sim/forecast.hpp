@@ -26,7 +26,8 @@ struct Forecast {
   std::optional<StepInterval> interval;  // only measured or calibrated, only inside the calibrated range
   StepMetrics metrics;
   Seconds lower_bound{0};
-  std::vector<RankMemory> memory;  // per rank; empty where nothing is known of bytes
+  std::vector<RankMemory> memory;            // per rank; empty where nothing is known of bytes
+  std::vector<std::int32_t> peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;
   std::optional<double> model_tflops_per_device;

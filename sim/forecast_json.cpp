@@ -22,7 +22,6 @@ Json rank_json(const Forecast& f, std::size_t rank) {
                     {"host", seconds(m.idle.host)},           {"optimizer", seconds(m.idle.optimizer)}};
   json["peak_memory_bytes"] = nullptr;
   json["memory_bytes"] = nullptr;
-  json["peak_in_flight"] = nullptr;
   if (rank < f.memory.size()) {
     const RankMemory& memory = f.memory[rank];
     json["peak_memory_bytes"] = memory.peak.count();
@@ -30,8 +29,8 @@ Json rank_json(const Forecast& f, std::size_t rank) {
     for (std::size_t k = 0; k < kMemoryKinds; ++k) {
       json["memory_bytes"][std::string(to_string(static_cast<MemoryKind>(k)))] = memory.at_peak[k].count();
     }
-    json["peak_in_flight"] = memory.peak_in_flight;
   }
+  json["peak_in_flight"] = f.peak_in_flight[rank];
   return json;
 }
 

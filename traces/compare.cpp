@@ -92,7 +92,7 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
   std::vector<double> lengths;
   for (const StepWindow& step : measured.steps) lengths.push_back(length(step));
   result.measured = Seconds(median(std::move(lengths)));
-  result.error = (result.predicted - result.measured) / result.measured;
+  if (result.measured > Seconds(0)) result.error = (result.predicted - result.measured) / result.measured;
   result.kinds = errors_by_kind(program, predicted, measured);
   auto before = parts_of(program, predicted, 0, result.predicted_metrics);
   const auto after = parts_of(program, measured, result.typical_step, result.measured_metrics);
@@ -102,6 +102,8 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
     const auto found = after.find(cause);
     if (found != after.end()) result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
   }
+  const Seconds typical = to_seconds(result.measured_metrics.step_time);
+  if (result.measured != typical) result.waterfall.push_back({"median of two steps", result.measured - typical});
   return result;
 }
 

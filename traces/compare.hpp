@@ -2,6 +2,7 @@
 // parts that sum. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct KindError {
   int actions = 0;
   Seconds predicted{0};
   Seconds measured{0};
-  double median_abs_error = 0;  // of |predicted - measured| / measured over the actions
+  std::optional<double> median_abs_error;  // of |predicted - measured| / measured over the actions that took any time
 };
 
 // One part of the waterfall: measured minus predicted, averaged over ranks.
@@ -30,10 +31,12 @@ struct WaterfallPart {
 struct Comparison {
   Seconds predicted{0};
   Seconds measured{0};                   // median over steps
-  double error = 0;                      // (predicted - measured) / measured
-  std::int32_t typical_step = 0;         // the measured step of median length, which the waterfall ends at
+  std::optional<double> error;           // (predicted - measured) / measured; none where nothing was measured
+  std::int32_t typical_step = 0;         // the measured step of median length (the shorter of two middle ones)
   std::vector<KindError> kinds;          // by kind, then rank
-  std::vector<WaterfallPart> waterfall;  // sums to the typical step's time - predicted, to the nanosecond per rank
+  // Sums to measured - predicted. An even number of steps has two in the middle: the parts then lead to the shorter,
+  // and a last one, "median of two steps", from there to their mean.
+  std::vector<WaterfallPart> waterfall;
   StepMetrics predicted_metrics, measured_metrics;
 };
 

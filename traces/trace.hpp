@@ -64,4 +64,8 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
+// Puts a later run of the same program behind `trace`: steps are renumbered, and times and counters moved so that its
+// first step starts where the last one of `trace` ended. Precondition: same program, so the same counters in order.
+void append(Trace& trace, const Trace& later);
+
 }  // namespace weir

@@ -22,7 +22,7 @@ const std::int32_t* row_tokens(const LayerCall& call, std::int64_t sample) {
   return call.tokens + sample * (call.seq_length + 1);
 }
 
-[[noreturn]] void no_kernels() { throw std::logic_error("a timed layer has no kernels"); }
+[[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
 }  // namespace
 
@@ -143,5 +143,9 @@ void prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernel
 void forward(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
 void backward_input(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
 void backward_weight(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
+void prepare(const SizedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
+void forward(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
+void backward_input(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
+void backward_weight(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
 
 }  // namespace weir::cpu

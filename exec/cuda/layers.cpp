@@ -10,7 +10,7 @@
 namespace weir::cuda {
 namespace {
 
-[[noreturn]] void no_kernels() { throw std::logic_error("a timed layer has no kernels"); }
+[[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
 Into into(const LayerCall& call) { return call.accumulate ? Into::add : Into::overwrite; }
 
@@ -156,5 +156,9 @@ ScratchNeeds prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { n
 void forward(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
 void backward_input(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
 void backward_weight(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
+ScratchNeeds prepare(const SizedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
+void forward(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
+void backward_input(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
+void backward_weight(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
 
 }  // namespace weir::cuda

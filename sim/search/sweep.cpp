@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/error.hpp"
+#include "plan/lower.hpp"
 #include "plan/model_import.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "sim/forecast_json.hpp"
@@ -101,6 +102,15 @@ std::vector<Plan> candidates(const SweepRequest& request, const Model& model, co
           plan.microbatches = m;
           plan.micro_batch_size = b;
           plan.schedule = schedule;
+          if (plan.slots > 0) {
+            const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
+            if (needed > plan.slots && request.exact_slots) {
+              refuse(refused,
+                     fmt::format("{} deadlocks with {} receive slots; {} are enough", schedule, plan.slots, needed));
+              continue;
+            }
+            plan.slots = needed;
+          }
           auto& layer_time = times[b];
           if (layer_time.empty()) layer_time = layer_times(model, plan, costs, cluster);
           plan.boundaries = best_boundaries(layer_time, k * v);

@@ -25,6 +25,7 @@ struct SweepRequest {
   std::vector<std::string> schedules{"gpipe", "1f1b"};
   std::vector<Recompute> recompute{Recompute{}};
   std::optional<Bytes> memory_limit;  // per device
+  bool exact_slots = false;           // base.slots was asked for: schedules that deadlock with so few are left out
   int threads = 0;                    // 0: as many as there are cores; the result does not depend on it
 };
 

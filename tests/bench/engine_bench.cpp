@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "costmodel/cost_table.hpp"
+#include "plan/deadlock.hpp"
 #include "plan/lower.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "plan/validate.hpp"

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "costmodel/calibrate.hpp"
+#include "costmodel/intervals.hpp"
 #include "costmodel/layer_math.hpp"
 #include "plan/error.hpp"
 #include "plan/schedules/schedules.hpp"
@@ -92,6 +93,7 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   Costs costs = costs_of(block(), 4);
   costs.interval = IntervalModel{0.9, -0.1, 0.1, 20};
   costs.correction.f = 1.25;
+  costs.range = CalibratedRange{1, 2, 4, 8, {"1f1b", "gpipe"}};
   save_costs(costs, folder / "a.json");
   save_costs(load_costs(folder / "a.json"), folder / "b.json");
   const std::string bytes = read_text_file(folder / "a.json");
@@ -121,35 +123,100 @@ TEST(Interval, SplitConformalNeedsNinePlans) {
   EXPECT_EQ(interval->calibration_plans, 9);
 }
 
-// A trace whose F takes 1.2 and B 0.9 times the profile, one step of three disturbed: the fit gives 1.2 and 0.9.
-TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
-  const LoadedPlan loaded = two_blocks(2, 1);
-  const Costs base = costs_of(block(), 4);
+// Nine plans at 90 %: k = 9, so coverage ~ Beta(9, 1), and of one held-out plan P(hit) = 9 / 10: both outcomes lie in
+// the central 95 %. Of 19 held out by 19 (k = 18, Beta(18, 2)) P(12 or fewer) = 0.0211 and P(13 or fewer) = 0.0448.
+TEST(Interval, TheBandIsTheBetaBinomials) {
+  const CoverageBand one = coverage_band({0.9, -0.1, 0.1, 9}, 1);
+  EXPECT_EQ(one.low, 0);
+  EXPECT_EQ(one.high, 1);
+  const CoverageBand many = coverage_band({0.9, -0.1, 0.1, 19}, 19);
+  EXPECT_EQ(many.low, 13);
+  EXPECT_EQ(many.high, 19);
+}
+
+// Inside what was run: yes; one K, M or schedule beyond it: no, and what to run is named.
+TEST(CalibratedRange, SaysWhatWasNeverRun) {
+  Plan plan;
+  plan.pp = 1;
+  plan.microbatches = 4;
+  plan.schedule = "gpipe";
+  CalibratedRange range = widened({}, plan);
+  plan.pp = 2;
+  plan.microbatches = 8;
+  range = widened(range, plan);
+  EXPECT_FALSE(outside(range, plan));
+  plan.microbatches = 6;
+  EXPECT_FALSE(outside(range, plan));
+  plan.schedule = "1f1b";
+  EXPECT_THAT(outside(range, plan).value(), HasSubstr("schedule 1f1b"));
+  plan.pp = 1;  // one rank: every schedule is the same work
+  EXPECT_FALSE(outside(range, plan));
+  plan.pp = 4;
+  EXPECT_THAT(outside(range, plan).value(), HasSubstr("K = 4 was never run here, only 1 to 2"));
+  plan.pp = 2;
+  plan.microbatches = 9;
+  EXPECT_THAT(outside(range, plan).value(), HasSubstr("M = 9"));
+}
+
+// Three steps as a running machine might give them: every span of a kind `scales` times its cost, step 1 disturbed.
+Trace scaled_run(const LoadedPlan& loaded, const Costs& base, std::map<ActionKind, double> scales) {
   const Program program = lower(loaded);
   const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
   Trace trace;
   trace.origin = TraceOrigin::measured;
-  trace.ranks = 2;
+  trace.ranks = loaded.plan.pp;
   for (std::int32_t step = 0; step < 3; ++step) {
     trace.steps.push_back({Nanoseconds(0), Nanoseconds(50'000'000)});
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
       const auto id = static_cast<OperationId>(i);
       const Lane& lane = program.lane_of(id);
-      const ActionKind kind = program.operations[i].action.kind;
-      double scale = kind == ActionKind::F ? 1.2 : kind == ActionKind::B ? 0.9 : 1.0;
-      if (step == 1) scale *= 3;
+      const auto found = scales.find(program.operations[i].action.kind);
+      const double scale = (found == scales.end() ? 1.0 : found->second) * (step == 1 ? 3 : 1);
       const std::int64_t start = (id - lane.first) * 1'000'000;
       trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, lane.rank, step,
                              Nanoseconds(start),
                              Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[i])))});
     }
   }
+  return trace;
+}
+
+// F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run had.
+TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
+  const LoadedPlan loaded = two_blocks(2, 1);
+  const Costs base = costs_of(block(), 4);
+  const Trace trace = scaled_run(loaded, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
   const CalibrationRun run{&loaded, &trace};
   const Calibration fit = calibrate(base, std::span(&run, 1), {});
   EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-6);
   EXPECT_NEAR(fit.costs.correction.b, 0.9, 1e-6);
   EXPECT_NEAR(fit.costs.correction.r, 1.2, 1e-6);  // not seen: F's
   EXPECT_EQ(fit.costs.basis, Basis::calibrated);
+  ASSERT_TRUE(fit.costs.range);
+  EXPECT_EQ(fit.costs.range->pp_high, 2);
+}
+
+// Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never run there (split
+// backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's factor once, not twice.
+TEST(Calibrate, BorrowedFactorsCountOnce) {
+  const LoadedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
+  const Costs base = costs_of(block(), 4);
+  const Trace busy = scaled_run(two, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
+  const Trace alone = scaled_run(one, base, {{ActionKind::F, 1.1}, {ActionKind::B, 0.8}});
+  const CalibrationRun runs[] = {{&two, &busy}, {&one, &alone}};
+  const Costs fitted = calibrate(base, runs, {}).costs;
+  const StageCost before = cost_table(one, base, {}).table.stages[0];
+  const StageCost after = cost_table(one, fitted, {}).table.stages[0];
+  const auto ratio = [](Nanoseconds a, Nanoseconds b) {
+    return static_cast<double>(a.count()) / static_cast<double>(b.count());
+  };
+  EXPECT_NEAR(ratio(after.f, before.f), 1.1, 1e-5);
+  EXPECT_NEAR(ratio(after.r, before.r), 1.1, 1e-5);
+  EXPECT_NEAR(ratio(after.b, before.b), 0.8, 1e-5);
+  EXPECT_NEAR(ratio(after.i, before.i), 0.8, 1e-5);
+  EXPECT_NEAR(ratio(after.w, before.w), 0.8, 1e-5);
+  const StageCost shared = cost_table(two, fitted, {}).table.stages[0];
+  EXPECT_NEAR(ratio(shared.r, cost_table(two, base, {}).table.stages[0].r), 1.2, 1e-5);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "tbb/": ("sim/", "tools/"),
     "CLI/": ("tools/weir/",),
     "toml++/": ("plan/import/",),
+    "pybind11/": ("tools/python/",),
 }
 faults = []
 for floor, allowed in MAY_INCLUDE.items():

@@ -198,6 +198,25 @@ TEST(Sha256, KnownAnswer) {  // FIPS 180-4 example: "abc"
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+// Sizes and skips by hand: a convolution and its sum, three layers later by count, with 10 bytes of its own.
+TEST_F(Files, LayerListsHaveSizedLayersAndSkips) {
+  const std::string layers = R"({"schema":"weir.layers/1","layers":[
+    {"name":"conv","kind":"sized","label":"conv","parameters":9,"flops_forward":72,"input":4,"keeps_input":true,"output":4},
+    {"name":"relu","kind":"sized","count":2,"output":4},
+    {"name":"add","kind":"sized","kept":3,"output":4}])";
+  const Model model = load_model(write("net.json", layers + R"(,"skips":[{"from":0,"to":3,"bytes":10}]})"));
+  ASSERT_EQ(model.layers.size(), 4U);
+  EXPECT_EQ(kind_name(model.layers[0]), "conv");
+  EXPECT_EQ(kind_name(model.layers[1]), "sized");
+  EXPECT_EQ(parameter_count(model), 9);
+  ASSERT_EQ(model.skips.size(), 1U);
+  EXPECT_EQ(model.skips[0].to, 3);
+  EXPECT_EQ(model.skips[0].bytes->count(), 10);
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(load_model(write("bad.json", layers + R"(,"skips":[{"from":0,"to":1}]})"))); }),
+      HasSubstr("bad.json: skips[0].to: expected a layer after 1"));
+}
+
 TEST(HuggingFaceSamples, LoadOrAreRefusedClearly) {
   const std::filesystem::path folder =
       std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples" / "hf-config";

@@ -66,6 +66,61 @@ TEST_F(Command, ContradictionsNameAllThree) {
               HasSubstr("--global-batch-size 8 contradicts --micro-batch-size 3 times --microbatches 4"));
 }
 
+// zb-v needs three slots at K = 3, M = 4: the plan takes them, unless told how many, and then it says why not.
+TEST_F(Command, PlansTakeTheSlotsTheirScheduleNeeds) {
+  write("chain.csv",
+        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,1,1,1,64,64,6\n");
+  const std::string plan = "plan chain.csv -K 3 -v 2 -M 4 --schedule zb-v -o plan.json";
+  ASSERT_EQ(weir(plan).code, 0);
+  EXPECT_THAT(read("plan.json"), HasSubstr("\"slots\": 3"));
+  const Result two = weir(plan + " --slots 2");
+  EXPECT_EQ(two.code, 3);
+  EXPECT_THAT(two.out, HasSubstr("would deadlock with 2 receive slots"));
+  EXPECT_EQ(weir("schedule zb-v -K 3 -M 4").code, 0);
+  EXPECT_EQ(weir("schedule zb-v -K 3 -M 4 --slots 2").code, 4);
+  const Result swept = weir("sweep chain.csv -K 3 -v 2 -M 4 --schedule zb-v --json");
+  EXPECT_EQ(swept.code, 0);
+  EXPECT_THAT(weir("sweep chain.csv -K 3 -v 2 -M 4 --schedule zb-v --slots 2 --json").out,
+              HasSubstr("zb-v deadlocks with 2 receive slots; 3 are enough"));
+}
+
+// A schedule of the user's own, printed by a program: drawn, proved, and kept beside the plan that uses it.
+TEST_F(Command, ASchedulesProgramIsRunWithKMV) {
+  write("fill.sh",
+        "for r in $(seq 0 $(($1-1))); do l=; for m in $(seq 0 $(($2-1))); do l=$l${r}F$m,; done\n"
+        "for m in $(seq 0 $(($2-1))); do l=$l${r}B$m,; done; echo $l; done\n");
+  EXPECT_THAT(weir("schedule 'exec:sh fill.sh' -K 3 -M 5").out, HasSubstr("at most 5 in flight"));
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule 'exec:sh fill.sh' -o plan.json").code, 0);
+  EXPECT_EQ(read("plan.schedule.csv"), "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n");
+  EXPECT_EQ(weir("simulate plan.json").code, 0);
+  EXPECT_EQ(weir("schedule exec:false -K 2").code, 3);
+  EXPECT_THAT(weir("schedule 'exec:echo 0F0,0B0 #' -K 2 -M 1").out, HasSubstr("K = 1, M = 1, v = 1 where 2, 1 and 1"));
+}
+
+TEST_F(Command, AGridIsProvedCaseByCase) {
+  const Result result = weir("schedule 1f1b --grid K=2,M=1..2 --prove --json");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["cases"].size(), 2U);
+  EXPECT_EQ(json["cases"][0]["rendezvous"], true);
+  EXPECT_EQ(json["cases"][1]["rendezvous"], false);
+  EXPECT_EQ(json["cases"][1]["batched"], true);
+  EXPECT_THAT(json["counter_examples"][0]["cycle"].get<std::string>(), HasSubstr("0SEND_F1"));
+  EXPECT_EQ(weir("schedule 1f1b --grid K=2 --prove").code, 2);
+  EXPECT_EQ(weir("schedule 1f1b --prove").code, 2);
+}
+
+TEST_F(Command, TimesComeFromAFileStageByStage) {
+  write("times.csv", "stage,f_ms,i_ms,w_ms,latency_ms\n0,2,1,1,0.5\n1,3,2,1,0\n");
+  // K = 2, M = 1: 2 + 0.5 + 3 + 3 + 0 + 2 = 10.5 ms.
+  const Json json = Json::parse(weir("schedule gpipe -K 2 -M 1 --times times.csv --json").out);
+  EXPECT_DOUBLE_EQ(json["step_time_s"], 0.0105);
+  write("times.csv", "stage,f_ms,i_ms,w_ms\n0,2,1,1\n");
+  EXPECT_EQ(weir("schedule gpipe -K 2 -M 1 --times times.csv").out, "weir: times.csv: stage 1 of 2 has no row\n");
+  write("times.csv", "stage,f_ms,i_ms\n0,2,1\n");
+  EXPECT_EQ(weir("schedule gpipe -K 1 -M 1 --times times.csv").out, "weir: times.csv: row 1: column w_ms is missing\n");
+}
+
 TEST_F(Command, ABadPlanLeavesEarlierOutputsUntouched) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
   ASSERT_EQ(weir("simulate plan.json -o out").code, 0);

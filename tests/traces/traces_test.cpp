@@ -198,7 +198,7 @@ TEST(Compare, TheWaterfallSums) {
                              {"1RECV_F0", {10, 10}}},
                             63);
   const Comparison comparison = compare(program, predicted, measured);
-  EXPECT_DOUBLE_EQ(comparison.error, (60.0 - 63) / 63);
+  EXPECT_DOUBLE_EQ(comparison.error.value(), (60.0 - 63) / 63);
   double total = 0;
   for (const WaterfallPart& part : comparison.waterfall) {
     total += part.difference.count();
@@ -210,6 +210,21 @@ TEST(Compare, TheWaterfallSums) {
     }
   }
   EXPECT_NEAR(total, 3e-9, 1e-15);
+
+  // A second step, the same but for an end 4 ns later: the median is 65, two beyond the first step.
+  Trace later = measured;
+  later.steps[0].end += Nanoseconds(4);
+  append(measured, later);
+  ASSERT_EQ(measured.steps.size(), 2U);
+  EXPECT_EQ(measured.steps[1].start, Nanoseconds(63));
+  EXPECT_EQ(measured.spans.back().start, later.spans.back().start + Nanoseconds(63));
+  const Comparison two = compare(program, predicted, measured);
+  EXPECT_DOUBLE_EQ(two.measured.count(), 65e-9);
+  EXPECT_EQ(two.typical_step, 0);
+  EXPECT_EQ(two.waterfall.back().cause, "median of two steps");
+  total = 0;
+  for (const WaterfallPart& part : two.waterfall) total += part.difference.count();
+  EXPECT_NEAR(total, 5e-9, 1e-15);
 }
 
 }  // namespace

@@ -11,21 +11,20 @@ namespace {
 constexpr double kRow = 14, kGap = 2, kLeft = 92, kTop = 18, kBottom = 24;
 constexpr Colour kInk{40, 40, 40};
 
-Colour colour_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return {86, 141, 208};
-    case ActionKind::B:
-      return {88, 165, 100};
-    case ActionKind::I:
-      return {70, 160, 160};
-    case ActionKind::W:
-      return {160, 205, 130};
-    case ActionKind::R:
-      return {235, 160, 70};
-    default:
-      return {150, 150, 150};
-  }
+// In the order F, B, I, W, R, anything else; one row a palette.
+constexpr Colour kPalettes[][6] = {
+    {{86, 141, 208}, {88, 165, 100}, {70, 160, 160}, {160, 205, 130}, {235, 160, 70}, {150, 150, 150}},
+    {{0, 114, 178}, {0, 158, 115}, {86, 180, 233}, {240, 228, 66}, {213, 94, 0}, {150, 150, 150}},
+    {{70, 70, 70}, {150, 150, 150}, {120, 120, 120}, {205, 205, 205}, {180, 180, 180}, {225, 225, 225}}};
+
+Colour colour_of(ActionKind kind, Palette palette) {
+  return kPalettes[static_cast<std::size_t>(palette)][std::min<std::size_t>(static_cast<std::size_t>(kind), 5)];
+}
+
+// Names are written in white on dark boxes and in ink on light ones.
+Colour label_on(const Colour& fill) {
+  const double brightness = 0.299 * fill.red + 0.587 * fill.green + 0.114 * fill.blue;
+  return brightness < 165 ? Colour{255, 255, 255} : kInk;
 }
 
 template <class Visit>
@@ -65,12 +64,13 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
       const double x = kLeft + to_seconds(span.start - window.start).count() * scale;
       const double width = std::max(to_seconds(span.duration()).count() * scale, 0.05);
       const std::string name = to_string(span.action);
+      const Colour fill = colour_of(span.action.kind, options.palette);
       const double gap = width > 2 ? 0.4 : 0;  // neighbours stay apart to the eye
-      drawing.shapes.push_back(Box{x, y_of(span.rank.value), width - gap, kRow, colour_of(span.action.kind),
+      drawing.shapes.push_back(Box{x, y_of(span.rank.value), width - gap, kRow, fill,
                                    fmt::format("{} {}", name, format_duration(to_seconds(span.duration())))});
       if (options.labels && width > 4.2 * static_cast<double>(name.size())) {
         drawing.shapes.push_back(
-            Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5, Anchor::middle, {255, 255, 255}});
+            Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5, Anchor::middle, label_on(fill)});
       }
     });
   }

@@ -17,6 +17,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/records_json.hpp"
 #include "tools/weir/traced_plan.hpp"
 #include "traces/perfetto.hpp"
 
@@ -25,7 +26,7 @@ namespace {
 
 struct CompareOptions {
   std::filesystem::path first, second;
-  std::optional<std::filesystem::path> costs, svg, perfetto;
+  std::optional<std::filesystem::path> costs, svg, perfetto, output;
 };
 
 bool is_plan(const std::filesystem::path& file) {
@@ -33,18 +34,42 @@ bool is_plan(const std::filesystem::path& file) {
   return json.is_object() && json.contains("schema") && json["schema"] == "weir.plan/1";
 }
 
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+struct Cause {
+  const char* name;
+  Nanoseconds IdleTime::*time;
+};
+constexpr Cause kCauses[] = {{"fill", &IdleTime::fill},           {"drain", &IdleTime::drain},
+                             {"imbalance", &IdleTime::imbalance}, {"communication", &IdleTime::communication},
+                             {"host", &IdleTime::host},           {"optimizer", &IdleTime::optimizer}};
+
+Json idle_json(const RankMetrics& rank) {
+  Json json;
+  for (const Cause& cause : kCauses) json[cause.name] = to_seconds(rank.idle.*cause.time).count();
+  return json;
+}
+
 Json comparison_json(const Comparison& c) {
-  Json json{{"schema", "weir.comparison/1"},
-            {"predicted_s", c.predicted.count()},
-            {"measured_s", c.measured.count()},
-            {"error", c.error}};
+  Json json{{"schema", "weir.comparison/1"},    {"predicted_s", c.predicted.count()},
+            {"measured_s", c.measured.count()}, {"error", number_or_null(c.error)},
+            {"kinds", Json::array()},           {"ranks", Json::array()},
+            {"waterfall", Json::array()}};
   for (const KindError& k : c.kinds) {
     json["kinds"].push_back({{"kind", to_string(k.kind)},
                              {"rank", k.rank.value},
                              {"actions", k.actions},
                              {"predicted_s", k.predicted.count()},
                              {"measured_s", k.measured.count()},
-                             {"median_abs_error", k.median_abs_error}});
+                             {"median_abs_error", number_or_null(k.median_abs_error)}});
+  }
+  for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
+    const RankMetrics &predicted = c.predicted_metrics.ranks[r], &measured = c.measured_metrics.ranks[r];
+    json["ranks"].push_back({{"rank", r},
+                             {"predicted_busy_s", to_seconds(predicted.busy).count()},
+                             {"measured_busy_s", to_seconds(measured.busy).count()},
+                             {"predicted_idle_s", idle_json(predicted)},
+                             {"measured_idle_s", idle_json(measured)}});
   }
   for (const WaterfallPart& p : c.waterfall)
     json["waterfall"].push_back({{"cause", p.cause}, {"difference_s", p.difference.count()}});
@@ -52,16 +77,30 @@ Json comparison_json(const Comparison& c) {
 }
 
 void print_comparison(const Comparison& c) {
-  fmt::print("predicted {}, measured {} (error {:+.2f} %)\n\n", format_duration(c.predicted),
-             format_duration(c.measured), c.error * 100);
+  const auto percent = [](const std::optional<double>& value, const char* format) {
+    return value ? fmt::format(fmt::runtime(format), *value * 100) : std::string("-");
+  };
+  fmt::print("predicted {}, measured {} (error {})\n\n", format_duration(c.predicted), format_duration(c.measured),
+             percent(c.error, "{:+.2f} %"));
   fmt::print("{:<10} {:>4} {:>8} {:>11} {:>11} {:>8} {:>14}\n", "action", "rank", "actions", "predicted", "measured",
              "error", "median |error|");
   for (const KindError& k : c.kinds) {
-    fmt::print("{:<10} {:>4} {:>8} {:>11} {:>11} {:>+7.1f}% {:>13.1f}%\n", to_string(k.kind), k.rank.value, k.actions,
-               format_duration(k.predicted), format_duration(k.measured), (k.predicted / k.measured - 1) * 100,
-               k.median_abs_error * 100);
+    const std::optional<double> error =
+        k.measured > Seconds(0) ? std::optional(k.predicted / k.measured - 1) : std::nullopt;
+    fmt::print("{:<10} {:>4} {:>8} {:>11} {:>11} {:>8} {:>14}\n", to_string(k.kind), k.rank.value, k.actions,
+               format_duration(k.predicted), format_duration(k.measured), percent(error, "{:+.1f}%"),
+               percent(k.median_abs_error, "{:.1f}%"));
   }
-  fmt::print("\nfrom predicted to the measured step of median length, averaged over ranks\n");
+  fmt::print("\nidle by cause, predicted / measured, ms\n{:>4}", "rank");
+  for (const Cause& cause : kCauses) fmt::print(" {:>19}", cause.name);
+  for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
+    fmt::print("\n{:>4}", r);
+    for (const Cause& cause : kCauses) {
+      const auto ms = [&](const StepMetrics& m) { return to_seconds(m.ranks[r].idle.*cause.time).count() * 1e3; };
+      fmt::print(" {:>9.3f} / {:>7.3f}", ms(c.predicted_metrics), ms(c.measured_metrics));
+    }
+  }
+  fmt::print("\n\nfrom predicted to measured, averaged over ranks\n");
   for (const WaterfallPart& p : c.waterfall)
     fmt::print("  {:<16} {:>+12.3f} ms\n", p.cause, p.difference.count() * 1e3);
 }
@@ -76,15 +115,19 @@ void compare_traces(const CompareOptions& o, const GlobalOptions& global) {
   const Comparison c = compare(lower(predicted.plan), predicted.trace, measured.trace);
   const std::array rows{TimelineRow{&predicted.trace, 0, "predicted"},
                         TimelineRow{&measured.trace, c.typical_step, "measured"}};
+  const std::array<const Trace*, 2> both{&predicted.trace, &measured.trace};
   if (o.svg) save_drawing(draw_timeline(rows, {}), timeline_csv(rows), *o.svg);
-  if (o.perfetto) {
-    const std::array<const Trace*, 2> both{&predicted.trace, &measured.trace};
-    write_file_atomically(*o.perfetto, to_perfetto(both));
+  if (o.perfetto) write_file_atomically(*o.perfetto, to_perfetto(both));
+  if (o.output) {
+    write_file_atomically(*o.output / "comparison.json", comparison_json(c).dump(2) + "\n");
+    save_drawing(draw_timeline(rows, {}), timeline_csv(rows), *o.output / "both.svg");
+    write_file_atomically(*o.output / "both.pftrace", to_perfetto(both));
   }
   if (global.json) {
     fmt::print("{}\n", comparison_json(c).dump(2));
   } else {
     print_comparison(c);
+    if (o.output) fmt::print("{}\n", o.output->string());
   }
 }
 
@@ -121,6 +164,8 @@ void compare_plans(const CompareOptions& o, const GlobalOptions& global) {
 
 }  // namespace
 
+std::string to_json(const Comparison& comparison) { return comparison_json(comparison).dump(2); }
+
 void add_compare_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("compare", "A predicted trace with a measured one, or a plan with a plan");
   auto o = std::make_shared<CompareOptions>();
@@ -129,6 +174,7 @@ void add_compare_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs to forecast plans by (default: built in)");
   command->add_option("--svg,--pdf", o->svg, "Both timelines as a picture (.svg or .pdf), data as CSV beside it");
   command->add_option("--perfetto", o->perfetto, "Both timelines in one .pftrace");
+  command->add_option("-o,--output", o->output, "Folder for comparison.json, both timelines and both traces");
   command->callback([o, &global] {
     const bool first = is_plan(o->first), second = is_plan(o->second);
     if (first != second) throw UsageError("compare takes two traces or two plans");

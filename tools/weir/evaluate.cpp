@@ -12,6 +12,7 @@
 #include <set>
 
 #include "costmodel/calibrate.hpp"
+#include "costmodel/intervals.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/schedules/schedules.hpp"
@@ -21,6 +22,7 @@
 #include "sim/search/sweep.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/evaluation.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/profiling.hpp"
@@ -30,15 +32,10 @@
 namespace weir {
 namespace {
 
-struct EvaluateOptions {
-  PlanOptions common;
-  int global_batch_size = 8, fit = 8, interval = 12, held_out = 20, rounds = 5;
-  std::filesystem::path output = "weir-out";
-};
-
 struct Evaluation {
   double median_error = 0, p95_error = 0, tau = 0, regret = 0, memory_error = 0;
   int hits = 0;
+  CoverageBand band;
   std::optional<IntervalModel> interval;
 };
 
@@ -54,8 +51,8 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
   std::vector<Plan> plans;
   std::set<std::string> seen;
-  const auto wanted = static_cast<std::size_t>(o.fit + o.interval + o.held_out);
-  for (int attempt = 0; plans.size() < wanted && attempt < 10'000; ++attempt) {
+  const int wanted = o.fit + o.interval + o.held_out;
+  for (int attempt = 0; std::ssize(plans) < wanted && attempt < 10'000; ++attempt) {
     Plan plan = base;
     plan.pp = pick(1, 4) == 1 ? 1 : pick(1, available_cores());
     plan.microbatches = divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
@@ -74,7 +71,7 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
          (plan.boundaries.front() > 0 && plan.boundaries.back() < static_cast<int>(model.layers.size())));
     if (ascending && seen.insert(summary(plan)).second) plans.push_back(plan);
   }
-  if (plans.size() < wanted) {
+  if (std::ssize(plans) < wanted) {
     throw UsageError(
         fmt::format("only {} different plans exist for these sizes; {} were asked for", plans.size(), wanted));
   }
@@ -102,6 +99,7 @@ double kendall(const std::vector<Trial>& trials, const std::vector<double>& pred
 Evaluation judge(const std::vector<Trial>& held_out, const std::optional<IntervalModel>& interval) {
   Evaluation e;
   e.interval = interval;
+  if (interval) e.band = coverage_band(*interval, static_cast<int>(held_out.size()));
   std::vector<double> errors, predicted;
   double best = 1e300;
   std::size_t chosen = 0;
@@ -133,6 +131,7 @@ nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOption
     coverage = {{"nominal", e.interval->nominal},
                 {"hits", e.hits},
                 {"of", o.held_out},
+                {"band", {e.band.low, e.band.high}},
                 {"calibration_plans", e.interval->calibration_plans}};
   }
   return {{"schema", "weir.evaluation/1"},
@@ -157,7 +156,13 @@ void scatter(const std::vector<Trial>& held_out, const std::filesystem::path& fi
   save_drawing(draw_chart(chart), chart_csv(chart), file);
 }
 
-void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
+struct Evaluated {
+  std::vector<Trial> held_out;
+  Evaluation evaluation;
+  nlohmann::ordered_json json;
+};
+
+Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
   const Cluster host = host_cluster();
   const Model model = load_model(o.common.model);
@@ -194,6 +199,7 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
   std::vector<double> log_ratios;
   for (const Trial& t : setting) log_ratios.push_back(std::log(t.measured() / t.first.forecast.step_time));
   costs.interval = conformal_interval(log_ratios, 0.9);
+  for (const Trial& t : setting) costs.range = widened(costs.range.value_or(CalibratedRange{}), t.plan.plan);
 
   // The forecasts are on disk, and their hash printed, before any of these plans is run.
   std::vector<Trial> held_out = trials_of(o.fit + o.interval, o.held_out);
@@ -213,6 +219,11 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
   const auto json = evaluation_json(e, o, global.seed, sha256_hex(text));
   write_file_atomically(o.output / "evaluation.json", json.dump(2) + "\n");
   scatter(held_out, o.output / "evaluation.svg");
+  return {std::move(held_out), e, json};
+}
+
+void print_evaluation(const Evaluated& evaluated, const EvaluateOptions& o, const GlobalOptions& global) {
+  const auto& [held_out, e, json] = evaluated;
   if (global.json) {
     fmt::print("{}\n", json.dump(2));
     return;
@@ -229,13 +240,18 @@ void evaluate(const EvaluateOptions& o, const GlobalOptions& global) {
       o.held_out, machine_name(), global.seed, e.median_error * 100, e.p95_error * 100, e.tau, e.regret * 100,
       e.memory_error * 100);
   if (e.interval) {
-    fmt::print("90 % interval of +-{:.1f} %: {} of {} inside\n", (std::exp(e.interval->log_high) - 1) * 100, e.hits,
-               o.held_out);
+    fmt::print("90 % interval of +-{:.1f} %: {} of {} inside ({} to {} of an honest one set by {} plans)\n",
+               (std::exp(e.interval->log_high) - 1) * 100, e.hits, o.held_out, e.band.low, e.band.high,
+               e.interval->calibration_plans);
   }
   fmt::print("{}\n", o.output.string());
 }
 
 }  // namespace
+
+std::string evaluate(const EvaluateOptions& options, std::uint64_t seed) {
+  return evaluate_here(options, {.json = true, .quiet = true, .seed = seed}).json.dump(2);
+}
 
 void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command =
@@ -255,7 +271,7 @@ void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--rounds", o->rounds, "Runs of each held-out plan")->check(positive)->capture_default_str();
   command->add_option("-o,--output", o->output, "Folder")->capture_default_str();
-  command->callback([o, &global] { evaluate(*o, global); });
+  command->callback([o, &global] { print_evaluation(evaluate_here(*o, global), *o, global); });
 }
 
 }  // namespace weir

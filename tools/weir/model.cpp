@@ -10,11 +10,12 @@
 #include "plan/model_import.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/records_json.hpp"
 
 namespace weir {
 namespace {
 
-void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
+nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
   nlohmann::ordered_json json{{"schema", "weir.model/1"}, {"name", model.name},
                               {"family", model.family},   {"parameters", parameter_count(model)},
                               {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
@@ -26,9 +27,9 @@ void print_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
          {"parameters", parameter_count(layer)},
          {"flops_forward", forward_flops(layer, seq_length).count()},
          {"activation_bytes", activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
-         {"boundary_bytes", boundary_bytes(layer, seq_length, dtype).count()}});
+         {"boundary_bytes", crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
   }
-  fmt::print("{}\n", json.dump(2));
+  return json;
 }
 
 void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
@@ -41,11 +42,15 @@ void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
     fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
                parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
                format_bytes(activation_bytes(model, static_cast<int>(l), seq_length, dtype)),
-               format_bytes(boundary_bytes(layer, seq_length, dtype)));
+               format_bytes(crossing_bytes(model, static_cast<int>(l), seq_length, dtype)));
   }
 }
 
 }  // namespace
+
+std::string to_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
+  return model_json(model, seq_length, dtype).dump(2);
+}
 
 void add_model_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("model", "Layers, parameters, FLOPs and bytes per layer");
@@ -54,7 +59,11 @@ void add_model_command(CLI::App& app, GlobalOptions& global) {
   command->callback([options, &global] {
     const Model model = load_model(options->model);
     const Plan plan = base_plan(*options, global.seed, model);
-    (global.json ? print_json : print_table)(model, plan.seq_length, plan.dtype);
+    if (global.json) {
+      fmt::print("{}\n", to_json(model, plan.seq_length, plan.dtype));
+    } else {
+      print_table(model, plan.seq_length, plan.dtype);
+    }
   });
 }
 

@@ -71,12 +71,16 @@ std::string to_text(const Recompute& recompute) {
 }
 
 void add_plan_options(CLI::App& command, PlanOptions& options) {
-  command.add_option("model", options.model, "Hugging Face config.json, layer list, or layers.csv")->required();
+  command
+      .add_option("model", options.model,
+                  "Hugging Face config.json, layer list, network sizes, layers.csv, or PipeDream graph.txt")
+      ->required();
   command.add_option("--seq-length", options.seq_length, "Tokens a sample (default: the model's positions)");
   command.add_option("--dtype", options.dtype, "fp32, tf32, bf16 or fp16")->capture_default_str();
   command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
   command.add_option("--learning-rate", options.learning_rate, "Learning rate")->capture_default_str();
-  command.add_option("--slots", options.slots, "Receive slots an edge (0: unlimited)")->capture_default_str();
+  command.add_option("--slots", options.slots,
+                     "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)");
   command.add_option("--note", options.note, "A free note kept in the plan");
 }
 
@@ -99,8 +103,8 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   }
   plan.optimizer.kind = options.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
   plan.optimizer.learning_rate = options.learning_rate;
-  if (options.slots < 0) throw UsageError("--slots: expected at least 0");
-  plan.slots = options.slots;
+  if (options.slots && *options.slots < 0) throw UsageError("--slots: expected at least 0");
+  plan.slots = options.slots.value_or(2);
   plan.seed = seed;
   plan.note = options.note;
   return plan;

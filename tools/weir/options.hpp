@@ -32,7 +32,7 @@ struct PlanOptions {
   std::string dtype = "fp32";
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
-  int slots = 2;
+  std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
 };
 void add_plan_options(CLI::App& command, PlanOptions& options);

@@ -8,13 +8,17 @@
 #include <memory>
 
 #include "plan/error.hpp"
+#include "plan/lower.hpp"
 #include "plan/model_import.hpp"
+#include "plan/schedule_csv.hpp"
+#include "plan/text_file.hpp"
 #include "sim/partition.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/import.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/schedule_source.hpp"
 
 namespace weir {
 namespace {
@@ -62,17 +66,21 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
     plan.boundaries = best_boundaries(
         layer_times(model, plan, costs_or_builtin(c.costs, model, plan, cluster), cluster), plan.stages());
   }
+  const ScheduleSource source{plan.schedule, plan.pp, plan.vpp, plan.microbatches, false};
+  const Schedule schedule = obtain_schedule(source);
+  if (!c.common.slots) plan.slots = fewest_slots(schedule, 2);
+  if (is_program(plan.schedule)) {
+    if (c.output.empty()) throw UsageError("--schedule exec: needs -o: what it prints is kept beside the plan");
+    plan.schedule = std::filesystem::path(c.output).replace_extension("schedule.csv").string();
+    write_file_atomically(plan.schedule, to_csv(schedule));
+  }
   // Validated as it stands, then with its paths relative to where the plan will be.
   static_cast<void>(resolve(plan, "."));
   if (c.output.empty()) {
     fmt::print("{}", to_json(plan));
     return;
   }
-  const auto folder = std::filesystem::absolute(c.output).parent_path();
-  plan.model_path = std::filesystem::proximate(std::filesystem::absolute(c.common.model), folder).string();
-  if (plan.schedule.ends_with(".csv")) {
-    plan.schedule = std::filesystem::proximate(std::filesystem::absolute(plan.schedule), folder).string();
-  }
+  plan = rebased(plan, ".", std::filesystem::absolute(c.output).parent_path());
   save_plan(plan, c.output);
   fmt::print("{}: {}\n", c.output.string(), summary(plan));
 }
@@ -121,7 +129,8 @@ void add_plan_command(CLI::App& app, GlobalOptions& global) {
                        ->check(positive)
                        ->capture_default_str();
   command->add_option("--global-batch-size", c->global_batch_size, "Samples a step: G = b M")->check(positive);
-  command->add_option("--schedule", c->schedule, "A schedule's name, or a CSV file")->capture_default_str();
+  command->add_option("--schedule", c->schedule, "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v")
+      ->capture_default_str();
   command->add_option("--recompute", c->recompute, "none (never), full (always), except-last")->capture_default_str();
   command->add_option("--recompute-microbatches", c->recompute_microbatches, "all or except-last");
   command->add_option("--boundaries", c->boundaries, "First layers of stages 1..., as 3,6 (default: the exact best)");

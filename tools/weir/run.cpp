@@ -15,6 +15,7 @@
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/progress.hpp"
+#include "tools/weir/records_json.hpp"
 #include "tools/weir/synthetic.hpp"
 #include "tools/weir/traced_plan.hpp"
 
@@ -56,6 +57,16 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
 
 }  // namespace
 
+std::string to_json(const RunResult& result, const std::string& backend) { return run_json(result, backend).dump(2); }
+
+void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend) {
+  result.trace.info["machine"] = machine_name();
+  result.trace.info["version"] = WEIR_VERSION;
+  result.trace.info["backend"] = backend;
+  result.trace.info["seed"] = std::to_string(loaded.plan.seed);
+  if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
+}
+
 void add_run_command(CLI::App& app, GlobalOptions& global) {
   struct Options {
     std::filesystem::path plan, output;
@@ -91,11 +102,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     ProgressBar bar("run", !global.quiet);
     options.progress = [&bar](int done, int of) { bar.show(done, of); };
     RunResult result = run(loaded, options, available_backends());
-    result.trace.info["machine"] = machine_name();
-    result.trace.info["version"] = WEIR_VERSION;
-    result.trace.info["backend"] = o->backend;
-    result.trace.info["seed"] = std::to_string(loaded.plan.seed);
-    if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
+    label(result, loaded, o->backend);
     const auto json = run_json(result, o->backend);
     if (!o->output.empty()) {
       write_file_atomically(o->output / "run.json", json.dump(2) + "\n");

@@ -34,7 +34,7 @@ void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
     const auto d = [](Nanoseconds t) { return format_duration(to_seconds(t)); };
     fmt::print("{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", r, d(m.busy), d(m.idle.fill),
                d(m.idle.drain), d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host), d(m.idle.optimizer),
-               format_bytes(f.memory[r].peak), f.memory[r].peak_in_flight);
+               format_bytes(f.memory[r].peak), f.peak_in_flight[r]);
   }
   for (const std::string& warning : f.warnings) fmt::print(stderr, "weir: {}\n", warning);
 }

@@ -19,6 +19,7 @@
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/progress.hpp"
+#include "tools/weir/sweep_limits.hpp"
 #include "tools/weir/synthetic.hpp"
 #include "traces/metrics.hpp"
 
@@ -41,29 +42,20 @@ struct Row {
   std::optional<double> bubble;
 };
 
-// Where nothing else is said a plan must fit the device's memory; a named cluster has so many devices and no more.
 SweepRequest request_for(const SweepOptions& o, const Plan& base, const Cluster& cluster) {
   SweepRequest request;
   request.base = base;
+  request.exact_slots = o.common.slots.has_value();
   request.folder = ".";
   request.pp = parse_numbers(o.pp, "--pp");
   request.vpp = parse_numbers(o.vpp, "--vpp");
   if (!o.microbatches.empty()) request.microbatches = parse_numbers(o.microbatches, "--microbatches");
   request.micro_batch_size = parse_numbers(o.micro_batch_size, "--micro-batch-size");
   request.global_batch_size = o.global_batch_size;
-  if (!o.global_batch_size && request.microbatches.empty()) {
-    throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
-  }
   request.schedules = parse_words(o.schedule);
   request.recompute.clear();
   for (const std::string& mode : parse_words(o.recompute)) request.recompute.push_back(parse_recompute(mode, ""));
-  request.memory_limit =
-      o.memory_limit.empty() ? cluster.device.memory : parse_memory(o.memory_limit, "--memory-limit");
-  if (o.cluster) {
-    std::erase_if(request.pp, [&](int k) { return k > cluster.devices(); });
-    if (request.pp.empty())
-      throw NoFeasiblePlan(fmt::format("{} has {} devices", o.cluster->string(), cluster.devices()));
-  }
+  set_limits(request, {o.memory_limit, o.cluster}, cluster);
   request.threads = o.threads;
   return request;
 }
@@ -137,12 +129,8 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
   const SweepResult result = sweep(request, costs_or_builtin(o.costs, model, base, cluster), cluster);
   if (result.plans.empty()) {
     for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
-    throw NoFeasiblePlan(result.smallest_misfit
-                             ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
-                                           format_bytes(*request.memory_limit), summary(result.smallest_misfit->plan),
-                                           format_bytes(result.smallest_misfit->forecast.peak_memory()))
-                             : "no plan is possible for these options");
   }
+  require_feasible(result, request);
   std::vector<Row> rows;
   for (const Ranked& ranked : result.plans) rows.push_back({&ranked, {}, {}});
   if (!o.run && static_cast<int>(rows.size()) > o.top) rows.resize(static_cast<std::size_t>(o.top));
@@ -160,6 +148,27 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
 }
 
 }  // namespace
+
+void set_limits(SweepRequest& request, const SweepLimits& limits, const Cluster& cluster) {
+  if (!request.global_batch_size && request.microbatches.empty()) {
+    throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
+  }
+  request.memory_limit = limits.memory.empty() ? cluster.device.memory : parse_memory(limits.memory, "--memory-limit");
+  if (limits.cluster) {
+    std::erase_if(request.pp, [&](int k) { return k > cluster.devices(); });
+    if (request.pp.empty())
+      throw NoFeasiblePlan(fmt::format("{} has {} devices", limits.cluster->string(), cluster.devices()));
+  }
+}
+
+void require_feasible(const SweepResult& result, const SweepRequest& request) {
+  if (!result.plans.empty()) return;
+  throw NoFeasiblePlan(result.smallest_misfit
+                           ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                                         format_bytes(*request.memory_limit), summary(result.smallest_misfit->plan),
+                                         format_bytes(result.smallest_misfit->forecast.peak_memory()))
+                           : "no plan is possible for these options");
+}
 
 void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("sweep", "Search K, M, partition, schedule and re-materialisation");

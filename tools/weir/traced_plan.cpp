@@ -37,11 +37,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
 
 void save_traced_plan(Trace trace, const LoadedPlan& loaded, const std::filesystem::path& base,
                       const std::filesystem::path& folder, const std::string& name) {
-  Plan plan = loaded.plan;
-  plan.model_path =
-      std::filesystem::proximate(std::filesystem::absolute(base / plan.model_path), std::filesystem::absolute(folder))
-          .string();
-  trace.info["plan"] = to_json(plan);
+  trace.info["plan"] = to_json(rebased(loaded.plan, base, folder));
   save_trace(trace, folder / (name + ".json"));
   const std::array<const Trace*, 1> only{&trace};
   write_file_atomically(folder / (name + ".pftrace"), to_perfetto(only));

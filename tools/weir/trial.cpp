@@ -17,15 +17,11 @@ void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
   options.data = o.data;
   RunResult result = run(trial.plan, options, backends);
   for (std::size_t s = 1; s < result.steps.size(); ++s) trial.times.push_back(result.steps[s].time.count());
-  Trace& all = trial.run.trace;
-  const auto before = static_cast<std::int32_t>(all.steps.size());
-  for (Span& span : result.trace.spans) span.step += before;
-  if (before == 0) {
+  if (trial.run.steps.empty()) {
     trial.run = std::move(result);
-    return;
+  } else {
+    append(trial.run.trace, result.trace);
   }
-  all.steps.insert(all.steps.end(), result.trace.steps.begin(), result.trace.steps.end());
-  all.spans.insert(all.spans.end(), result.trace.spans.begin(), result.trace.spans.end());
 }
 
 }  // namespace

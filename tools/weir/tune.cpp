@@ -41,6 +41,7 @@ struct TuneOptions {
 SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& model, const Cluster& host) {
   SweepRequest request;
   request.base = base;
+  request.exact_slots = o.common.slots.has_value();
   request.folder = ".";
   request.pp.clear();
   const int most = std::min(available_cores(), static_cast<int>(model.layers.size()));

@@ -1,0 +1,385 @@
+// Three passes: put the operations in an order that respects every dependency and keeps few messages in flight (ranks
+// in turn, one action each), find out which ends must be kept and until when, and emit instructions. Then look for
+// repetition in the result. SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/compiled_program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+
+namespace weir {
+namespace {
+
+// Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, then occupancy and latency of its messages.
+enum CostSlot : std::uint32_t {
+  cost_f,
+  cost_b,
+  cost_i,
+  cost_w,
+  cost_r,
+  cost_reduce,
+  cost_optimizer,
+  send_f,
+  late_f,
+  send_b,
+  late_b,
+  kSlots
+};
+
+constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+std::uint16_t cost_index(const Action& action) {
+  const auto slot = [&](std::int32_t stage, CostSlot which) {
+    return static_cast<std::uint16_t>(1 + static_cast<std::uint32_t>(stage) * kSlots + which);
+  };
+  const std::int32_t stage = action.stage.value;
+  switch (action.kind) {
+    case ActionKind::F:
+      return slot(stage, cost_f);
+    case ActionKind::B:
+      return slot(stage, cost_b);
+    case ActionKind::I:
+      return slot(stage, cost_i);
+    case ActionKind::W:
+      return slot(stage, cost_w);
+    case ActionKind::R:
+      return slot(stage, cost_r);
+    case ActionKind::REDUCE_GRAD:
+      return slot(stage, cost_reduce);
+    case ActionKind::OPTIMIZER:
+      return slot(stage, cost_optimizer);
+    case ActionKind::SEND_F:
+      return slot(stage, send_f);
+    case ActionKind::SEND_B:
+      return slot(stage, send_b);
+    case ActionKind::RECV_F:  // the message is the neighbour's
+      return slot(stage - 1, late_f);
+    case ActionKind::RECV_B:
+      return slot(stage + 1, late_b);
+    default:
+      return 0;
+  }
+}
+
+class Compiler {
+ public:
+  explicit Compiler(const Program& program) : program_(program), next_(program.lanes.size()) {
+    for (std::size_t l = 0; l < next_.size(); ++l) next_[l] = program.lanes[l].first;
+  }
+
+  std::variant<CompiledProgram, NotCompiled> run() {
+    compiled_.stages = program_.shape.total_stages();
+    if (compiled_.costs() > kMostRegisters) return NotCompiled{fmt::format("{} stages are too many", compiled_.stages)};
+    put_in_order();
+    if (order_.size() < program_.operations.size()) return NotCompiled{"the program waits for itself: it deadlocks"};
+    find_lifetimes();
+    if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
+    return std::move(compiled_);
+  }
+
+ private:
+  // --- order
+  [[nodiscard]] bool ready(OperationId id) const {
+    const auto before = program_.predecessors(id);
+    return std::all_of(before.begin(), before.end(), [&](const Dependency& d) { return position_[at(d.before)] >= 0; });
+  }
+  void place(OperationId id) {
+    position_[at(id)] = static_cast<std::int32_t>(order_.size());
+    order_.push_back(id);
+  }
+  // The next operation of a lane, if it may run.
+  bool advance(LaneId lane) {
+    OperationId& next = next_[at(lane)];
+    if (next == program_.lanes[at(lane)].last || !ready(next)) return false;
+    place(next++);
+    return true;
+  }
+  // A message arrives as soon as it is sent: its receive follows at once.
+  bool advance_edge(const Edge& edge) {
+    bool any = false;
+    while (advance(edge.send_lane)) {
+      place(next_[at(edge.receive_lane)]++);
+      any = true;
+    }
+    return any;
+  }
+  void put_in_order() {
+    position_.assign(program_.operations.size(), -1);
+    order_.reserve(position_.size());
+    std::vector<std::vector<std::size_t>> edges_of(at(program_.shape.ranks));
+    for (std::size_t e = 0; e < program_.edges.size(); ++e) {
+      edges_of[at(program_.edges[e].from.value)].push_back(e);
+      edges_of[at(program_.edges[e].to.value)].push_back(e);
+    }
+    for (bool any = true; any;) {
+      any = false;
+      for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
+        const Lane& lane = program_.lanes[l];
+        if (lane.kind != LaneKind::compute && lane.kind != LaneKind::reduce) continue;
+        if (!advance(static_cast<LaneId>(l))) continue;
+        any = true;
+        for (const std::size_t e : edges_of[at(lane.rank.value)]) advance_edge(program_.edges[e]);
+      }
+      for (const Edge& edge : program_.edges) any |= advance_edge(edge);
+    }
+  }
+
+  // --- lifetimes
+  // Messages of one edge may overtake each other in flight only where their latencies differ.
+  [[nodiscard]] bool mixed(const Lane& receive) const {
+    std::uint16_t first = 0;
+    for (OperationId id = receive.first; id < receive.last; ++id) {
+      const std::uint16_t cost = cost_index(program_.operations[at(id)].action);
+      if (id == receive.first) first = cost;
+      if (cost != first) return true;
+    }
+    return false;
+  }
+  void find_lifetimes() {
+    last_use_.assign(program_.operations.size(), -1);
+    for (const OperationId id : order_) {
+      for (const Dependency& d : program_.predecessors(id))
+        last_use_[at(d.before)] = std::max(last_use_[at(d.before)], position_[at(id)]);
+    }
+    in_order_.resize(program_.lanes.size());
+    for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
+      const Lane& lane = program_.lanes[l];
+      if (lane.kind != LaneKind::receive || !mixed(lane)) continue;
+      in_order_[l] = true;
+      for (OperationId id = lane.first; id + 1 < lane.last; ++id)
+        last_use_[at(id)] = std::max(last_use_[at(id)], position_[at(id) + 1]);
+    }
+  }
+  // An end is read from its lane's register until the lane goes on; whoever needs it later needs a copy.
+  [[nodiscard]] bool needs_copy(OperationId id) const {
+    const Lane& lane = program_.lane_of(id);
+    return id + 1 < lane.last && last_use_[at(id)] > position_[at(id) + 1];
+  }
+
+  // --- registers and instructions
+  std::optional<Register> allocate() {
+    if (!free_.empty()) {
+      const Register r = free_.top();
+      free_.pop();
+      return r;
+    }
+    if (at(compiled_.registers) > kMostRegisters) return std::nullopt;
+    return static_cast<Register>(compiled_.registers++);
+  }
+  [[nodiscard]] Register register_of(OperationId id) const {
+    return kept_[at(id)] != 0 ? kept_[at(id)] : lane_register_[at(program_.operations[at(id)].lane)];
+  }
+  bool keep(OperationId id) {
+    const auto r = allocate();
+    if (!r) return false;
+    kept_[at(id)] = *r;
+    expiring_[at(std::max(last_use_[at(id)], position_[at(id)]))].push_back(*r);
+    return true;
+  }
+
+  bool emit() {
+    lane_register_.assign(program_.lanes.size(), 0);
+    for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
+      if (program_.lanes[l].kind == LaneKind::receive) continue;
+      const auto r = allocate();
+      if (!r) return false;
+      lane_register_[l] = *r;
+      if (program_.lanes[l].kind != LaneKind::send) compiled_.lane_ends.push_back(*r);
+    }
+    kept_.assign(program_.operations.size(), 0);
+    expiring_.resize(order_.size());
+    compiled_.code.reserve(order_.size() + order_.size() / 2);
+    for (std::size_t p = 0; p < order_.size();) {
+      const std::size_t next = emit_at(p);
+      if (next == p) return false;
+      for (; p < next; ++p) {
+        for (const Register r : expiring_[p]) free_.push(r);
+      }
+    }
+    return true;
+  }
+  // Emits the operation at a position, and the message it sends where that follows at once. Returns the next position;
+  // the same one where the registers do not suffice.
+  std::size_t emit_at(std::size_t p) {
+    const OperationId id = order_[p];
+    if (program_.lane_of(id).kind == LaneKind::send)
+      return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
+    Instruction last = emit_end(id);
+    const bool sends = p + 1 < order_.size() && program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
+                       program_.predecessors(order_[p + 1]).front().before == id &&
+                       program_.predecessors(order_[p + 1]).size() <= 2;
+    if (sends) {
+      last.kind = Instruction::Kind::end_and_send;
+      if (!emit_send(order_[p + 1], last)) return p;
+    } else {
+      compiled_.code.push_back(last);
+    }
+    if (needs_copy(id)) {
+      if (!keep(id)) return p;
+      copy(lane_register_[at(program_.operations[at(id)].lane)], kept_[at(id)]);
+    }
+    return p + (sends ? 3 : 1);
+  }
+  // Waits for all but the last two of what an operation waits for, and returns the instruction for those.
+  Instruction emit_end(OperationId id) {
+    const Operation& operation = program_.operations[at(id)];
+    Instruction instruction{.to = lane_register_[at(operation.lane)]};
+    const auto before = program_.predecessors(id);
+    for (std::size_t d = 0; d < before.size(); ++d) {
+      if (d > 0 && d % 2 == 0) {
+        compiled_.code.push_back(instruction);
+        instruction.a = instruction.b = 0;
+      }
+      (d % 2 == 0 ? instruction.a : instruction.b) = register_of(before[d].before);
+    }
+    instruction.cost = cost_index(operation.action);
+    return instruction;
+  }
+  // `instruction`: of kind end_and_send with its first half filled in, or of kind send. Receives go with their sends.
+  bool emit_send(OperationId send, Instruction instruction) {
+    const Operation& operation = program_.operations[at(send)];
+    const Lane& lane = program_.lane_of(send);
+    const Lane& arrivals = program_.lanes[at(program_.edges[at(lane.edge)].receive_lane)];
+    const OperationId receive = arrivals.first + (send - lane.first);
+    instruction.edge = lane_register_[at(operation.lane)];
+    const auto before = program_.predecessors(send);
+    for (std::size_t d = 2; d < before.size(); d += 2) {
+      Instruction wait{.to = instruction.edge, .a = register_of(before[d].before)};
+      if (d + 1 < before.size()) wait.b = register_of(before[d + 1].before);
+      compiled_.code.push_back(wait);
+    }
+    if (instruction.kind == Instruction::Kind::send) instruction.to = register_of(before[0].before);
+    if (before.size() > 1) instruction.slot = register_of(before[1].before);
+    instruction.occupancy = cost_index(operation.action);
+    instruction.latency = cost_index(program_.operations[at(receive)].action);
+    if (!keep(receive)) return false;
+    instruction.message = kept_[at(receive)];
+    compiled_.code.push_back(instruction);
+    if (in_order_[at(program_.operations[at(receive)].lane)] && receive != arrivals.first)
+      compiled_.code.push_back({.to = instruction.message, .a = kept_[at(receive - 1)]});
+    if (!needs_copy(send)) return true;
+    if (!keep(send)) return false;
+    copy(instruction.edge, kept_[at(send)]);
+    return true;
+  }
+  void copy(Register from, Register to) {
+    compiled_.code.push_back({.kind = Instruction::Kind::copy, .to = from, .message = to});
+  }
+
+  const Program& program_;
+  std::vector<OperationId> next_;  // per lane
+  std::vector<OperationId> order_;
+  std::vector<std::int32_t> position_;  // of each operation in order_; -1: not placed
+  std::vector<std::int32_t> last_use_;  // position at which an end is read last
+  std::vector<bool> in_order_;          // per lane: receives whose arrivals must be held back to stay in order
+  std::vector<Register> lane_register_, kept_;
+  std::vector<std::vector<Register>> expiring_;  // per position: registers free after it
+  std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;
+  CompiledProgram compiled_;
+};
+
+// The longest run around `anchor` in which every instruction equals the one `length` later.
+Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, std::size_t low) {
+  constexpr int kMostTries = 24;
+  Repeat best;
+  int tries = 0;
+  for (std::size_t j = anchor + 1; j < code.size() && tries < kMostTries; ++j) {
+    if (code[j] != code[anchor]) continue;
+    ++tries;
+    const std::size_t length = j - anchor;
+    std::size_t first = anchor, last = anchor;  // [first, last): equal to `length` later
+    while (last + length < code.size() && code[last] == code[last + length]) ++last;
+    while (first > low && code[first - 1] == code[first - 1 + length]) --first;
+    const std::size_t count = (last - first) / length + 1;
+    if (count >= 4 && count * length > best.count * best.length) best = {first, length, count, {}, {}};
+  }
+  return best;
+}
+
+// What a round reads before it writes it. Nothing, where it also reads what no round writes: then one round's shift
+// would say nothing about the next one's.
+bool find_carried(const std::vector<Instruction>& code, std::int32_t registers, Repeat& repeat) {
+  std::vector<std::uint8_t> written(at(registers), 0), read_first(at(registers), 0);
+  const auto reads = [&](Register r) {
+    if (r != 0 && written[r] == 0) read_first[r] = 1;
+  };
+  using Kind = Instruction::Kind;
+  for (std::size_t i = repeat.first; i < repeat.first + repeat.length; ++i) {
+    const Instruction& in = code[i];
+    reads(in.to);
+    if (in.kind == Kind::end || in.kind == Kind::end_and_send) {
+      reads(in.a);
+      reads(in.b);
+      written[in.to] = 1;
+    }
+    if (in.kind == Kind::send || in.kind == Kind::end_and_send) {
+      reads(in.edge);
+      reads(in.slot);
+      written[in.edge] = 1;
+    }
+    if (in.kind != Kind::end) written[in.message] = 1;
+  }
+  for (std::size_t r = 1; r < written.size(); ++r) {
+    if (read_first[r] != 0 && written[r] == 0) return false;
+    if (read_first[r] != 0) repeat.carried.push_back(static_cast<Register>(r));
+    if (written[r] != 0) repeat.written.push_back(static_cast<Register>(r));
+  }
+  return !repeat.carried.empty();
+}
+
+void mark_repeats(CompiledProgram& program) {
+  constexpr std::size_t kAnchors = 16;
+  std::size_t low = 0;
+  for (std::size_t a = 1; a < kAnchors; ++a) {
+    const std::size_t anchor = program.code.size() * a / kAnchors;
+    if (anchor < low) continue;
+    Repeat repeat = repeat_around(program.code, anchor, low);
+    if (repeat.count == 0 || !find_carried(program.code, program.registers, repeat)) continue;
+    low = repeat.first + repeat.length * repeat.count;
+    program.repeats.push_back(std::move(repeat));
+  }
+}
+
+}  // namespace
+
+std::size_t CompiledProgram::costs() const { return 1 + at(stages) * kSlots; }
+
+std::size_t CompiledProgram::bytes() const {
+  std::size_t total = code.capacity() * sizeof(Instruction) + lane_ends.capacity() * sizeof(Register);
+  for (const Repeat& repeat : repeats)
+    total += sizeof(Repeat) + (repeat.carried.capacity() + repeat.written.capacity()) * sizeof(Register);
+  return total;
+}
+
+std::variant<CompiledProgram, NotCompiled> compile(const Program& program) {
+  auto result = Compiler(program).run();
+  if (auto* compiled = std::get_if<CompiledProgram>(&result)) {
+    compiled->code.shrink_to_fit();
+    mark_repeats(*compiled);
+  }
+  return result;
+}
+
+void pack(const CostTable& table, std::int64_t* packed, std::size_t stride) {
+  const std::int64_t gap = std::max<std::int64_t>(table.host_overhead.count(), 0);
+  std::int64_t* out = packed;
+  *out = 0;
+  const auto add = [&](std::int64_t value) { *(out += stride) = value; };
+  for (std::size_t s = 0; s < table.stages.size(); ++s) {
+    const StageCost& cost = table.stages[s];
+    for (const Nanoseconds time : {cost.f, cost.b, cost.i, cost.w, cost.r}) add(time.count() + gap);
+    add(cost.reduce.count());
+    add(cost.optimizer.count() + gap);
+    for (const MessageCost& message : {table.forward_messages[s], table.backward_messages[s]}) {
+      add(message.occupancy.count());
+      add(message.latency.count());
+    }
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,236 @@
+// Time advances from event to event. At one instant ends come before starts, so that what ended frees its share before
+// others begin; then rates are solved anew, and whatever changed its rate gets a new end.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/engine/contention.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "sim/engine/max_min.hpp"
+
+namespace weir {
+namespace {
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+class ContentionEngine {
+ public:
+  ContentionEngine(const Program& program, const OperationCosts& costs, const Contention& contention)
+      : program_(program), costs_(costs), contention_(contention) {}
+
+  std::variant<Timing, Stuck> run() {
+    prepare();
+    while (!events_.empty()) {
+      const std::int64_t now = events_.top().time;
+      while (!events_.empty() && events_.top().time == now) {
+        const Event event = events_.top();
+        events_.pop();
+        if (event.kind == EventKind::start) {
+          start(event.operation, now);
+        } else if (event.version == version_[at(event.operation)]) {
+          end(event.operation, now);
+        }
+      }
+      if (rates_stale_) solve(now);
+    }
+    if (ended_ < program_.operations.size()) return Stuck{report()};
+    return std::move(timing_);
+  }
+
+ private:
+  // Ends before starts: what ends now no longer slows what starts now.
+  enum class EventKind : std::uint8_t { end, start };
+  struct Event {
+    std::int64_t time;
+    EventKind kind;
+    std::int32_t rank;
+    OperationId operation;
+    std::int32_t version;
+    bool operator>(const Event& other) const {
+      return std::tie(time, kind, rank, operation) > std::tie(other.time, other.kind, other.rank, other.operation);
+    }
+  };
+  struct Running {
+    OperationId operation;
+    double work_left;  // nanoseconds at full speed
+    double rate = 1;
+    std::int64_t since;  // when work_left was true
+  };
+
+  void prepare() {
+    const std::size_t count = program_.operations.size();
+    timing_.start_ns.assign(count, 0);
+    timing_.end_ns.assign(count, 0);
+    waiting_.assign(count, 0);
+    version_.assign(count, 0);
+    successors_.resize(count);
+    std::int32_t devices = 0;
+    for (const std::int32_t device : contention_.device_of_rank) devices = std::max(devices, device + 1);
+    capacities_ = contention_.capacities;
+    first_device_ = static_cast<std::int32_t>(capacities_.size());
+    capacities_.resize(capacities_.size() + at(devices), 1.0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto id = static_cast<OperationId>(i);
+      for (const Dependency& d : program_.predecessors(id)) successors_[at(d.before)].push_back(id);
+      waiting_[i] = static_cast<std::int32_t>(program_.predecessors(id).size());
+      if (program_.lane_of(id).first != id) {
+        successors_[i - 1].push_back(id);
+        ++waiting_[i];
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (waiting_[i] == 0) ready(static_cast<OperationId>(i), 0);
+    }
+  }
+
+  // Everything it waits for has ended.
+  void ready(OperationId id, std::int64_t now) {
+    const Lane& lane = program_.lane_of(id);
+    if (lane.kind == LaneKind::receive) {
+      // Spans from the start of its send, and arrives its latency after the send's end, in order.
+      const OperationId send = program_.predecessors(id).front().before;
+      const std::int64_t before = lane.first == id ? 0 : timing_.end_ns[at(id) - 1];
+      timing_.start_ns[at(id)] = std::max(timing_.start_ns[at(send)], before);
+      const std::int64_t arrival = std::max(timing_.end_ns[at(send)] + costs_.duration_ns[at(id)], before);
+      events_.push({arrival, EventKind::end, lane.rank.value, id, version_[at(id)]});
+      return;
+    }
+    const std::int64_t gap = costs_.gap_ns.empty() ? 0 : costs_.gap_ns[at(id)];
+    events_.push({now + gap, EventKind::start, lane.rank.value, id, 0});
+  }
+
+  void start(OperationId id, std::int64_t now) {
+    timing_.start_ns[at(id)] = now;
+    const std::int64_t duration = costs_.duration_ns[at(id)];
+    const LaneKind kind = program_.lane_of(id).kind;
+    events_.push({now + duration, EventKind::end, program_.lane_of(id).rank.value, id, version_[at(id)]});
+    if (duration == 0 || kind == LaneKind::reduce) return;
+    running_.push_back({id, static_cast<double>(duration), 1.0, now});
+    rates_stale_ = true;
+  }
+
+  void end(OperationId id, std::int64_t now) {
+    timing_.end_ns[at(id)] = now;
+    timing_.makespan = std::max(timing_.makespan, Nanoseconds(now));
+    ++ended_;
+    const auto found =
+        std::find_if(running_.begin(), running_.end(), [id](const Running& r) { return r.operation == id; });
+    if (found != running_.end()) {
+      running_.erase(found);
+      rates_stale_ = true;
+    }
+    for (const OperationId next : successors_[at(id)]) {
+      if (--waiting_[at(next)] == 0) ready(next, now);
+    }
+  }
+
+  [[nodiscard]] bool is_transfer(OperationId id) const { return program_.lane_of(id).kind == LaneKind::send; }
+  [[nodiscard]] const Edge& edge_of(OperationId id) const { return program_.edges[at(program_.lane_of(id).edge)]; }
+
+  [[nodiscard]] Flow flow_of(OperationId id) const {
+    const Lane& lane = program_.lane_of(id);
+    if (is_transfer(id)) {
+      if (contention_.edges.empty()) return {1.0, {}};
+      const Contention::EdgeLink& link = contention_.edges[at(lane.edge)];
+      return {link.bandwidth, link.shared};
+    }
+    if (contention_.device_of_rank.empty()) return {1.0, {}};
+    return {1.0, {first_device_ + contention_.device_of_rank[at(lane.rank.value)]}};
+  }
+
+  void solve(std::int64_t now) {
+    rates_stale_ = false;
+    std::vector<Flow> flows;
+    std::vector<bool> computes(at(program_.shape.ranks), false), transfers(at(program_.shape.ranks), false);
+    for (const Running& r : running_) {
+      flows.push_back(flow_of(r.operation));
+      if (is_transfer(r.operation)) {
+        transfers[at(edge_of(r.operation).from.value)] = transfers[at(edge_of(r.operation).to.value)] = true;
+      } else {
+        computes[at(program_.lane_of(r.operation).rank.value)] = true;
+      }
+    }
+    const std::vector<double> rates = max_min_rates(flows, capacities_);
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+      Running& r = running_[i];
+      double rate = rates[i] / flows[i].limit;
+      if (is_transfer(r.operation)) {
+        const Edge& edge = edge_of(r.operation);
+        if (computes[at(edge.from.value)] || computes[at(edge.to.value)]) rate *= 1 - contention_.transfer_slowdown;
+      } else if (transfers[at(program_.lane_of(r.operation).rank.value)]) {
+        rate *= 1 - contention_.compute_slowdown;
+      }
+      if (rate == r.rate) continue;
+      r.work_left = std::max(0.0, r.work_left - static_cast<double>(now - r.since) * r.rate);
+      r.since = now;
+      r.rate = rate;
+      constexpr double kRoundOff = 1e-6;  // ns: a whole number that arithmetic missed by a hair is that number
+      const auto left = static_cast<std::int64_t>(std::ceil(r.work_left / rate - kRoundOff));
+      events_.push({now + std::max<std::int64_t>(left, 0), EventKind::end, program_.lane_of(r.operation).rank.value,
+                    r.operation, ++version_[at(r.operation)]});
+    }
+  }
+
+  [[nodiscard]] std::string report() const {
+    const auto name = [&](OperationId id) {
+      return fmt::format("{} (rank {})", to_string(program_.operations[at(id)].action),
+                         program_.lane_of(id).rank.value);
+    };
+    std::string text = "stuck:";
+    for (const Lane& lane : program_.lanes) {
+      const auto first = std::find_if(waiting_.begin() + lane.first, waiting_.begin() + lane.last,
+                                      [](std::int32_t waiting) { return waiting > 0; });
+      if (first == waiting_.begin() + lane.last) continue;
+      const auto id = static_cast<OperationId>(first - waiting_.begin());
+      for (const Dependency& d : program_.predecessors(id)) {
+        if (waiting_[at(d.before)] > 0) text += fmt::format("\n{} waits for {}", name(id), name(d.before));
+      }
+    }
+    return text;
+  }
+
+  const Program& program_;
+  const OperationCosts& costs_;
+  const Contention& contention_;
+  Timing timing_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Running> running_;       // in order of their starts
+  std::vector<std::int32_t> waiting_;  // predecessors that have not ended
+  std::vector<std::int32_t> version_;  // of an operation's end; older ends are void
+  std::vector<std::vector<OperationId>> successors_;
+  std::vector<double> capacities_;  // shared links, then devices
+  std::int32_t first_device_ = 0;
+  std::size_t ended_ = 0;
+  bool rates_stale_ = false;
+};
+
+}  // namespace
+
+Contention shared_node_links(const Program& program, const Cluster& cluster) {
+  Contention contention;
+  if (cluster.node_bandwidth.count() <= 0) return contention;
+  const auto node = [&](Rank rank) { return rank.value / cluster.devices_per_node; };
+  const std::int32_t nodes = node(Rank{program.shape.ranks - 1}) + 1;
+  if (nodes == 1) return contention;
+  contention.capacities.assign(2 * at(nodes), cluster.node_bandwidth.count());
+  for (const Edge& edge : program.edges) {
+    Contention::EdgeLink link{cluster.link(edge.from, edge.to).bandwidth.count(), {}};
+    if (node(edge.from) != node(edge.to)) link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
+    contention.edges.push_back(std::move(link));
+  }
+  return contention;
+}
+
+std::variant<Timing, Stuck> simulate(const Program& program, const OperationCosts& costs,
+                                     const Contention& contention) {
+  if (contention.none()) return simulate(program, costs);
+  return ContentionEngine(program, costs, contention).run();
+}
+
+}  // namespace weir

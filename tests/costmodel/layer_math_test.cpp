@@ -1,0 +1,116 @@
+// FLOPs and bytes of each kind of layer on sizes small enough to follow by hand, and what crosses a boundary.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/layer_math.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+// A block of width 8 with 4 heads of 2 values, no biases, feed-forward 16.
+TransformerShape small() { return {.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16}; }
+double flops(const LayerShape& shape, std::int64_t tokens) { return forward_flops({"l", shape, ""}, tokens).count(); }
+
+// In bf16 of 3 tokens, input included: a layer before gives it.
+std::int64_t kept(const TransformerShape& shape) {
+  Model model;
+  model.layers = {{"e", EmbeddingShape{.vocabulary = 5, .hidden = 8}, ""}, {"b", shape, ""}};
+  return activation_bytes(model, 1, 3, Dtype::bf16).count();
+}
+
+// s = 3, h = q = 8: query 3 2 8 8 = 384, keys and values of 2 heads 3 2 8 (2 4) = 384, output 384,
+// scores and mix 4 9 8 = 288, MLP 3 2 2 8 16 = 1536.
+TEST(LayerMath, GroupedQueriesShareKeysAndValues) {
+  TransformerShape block = small();
+  block.kv_heads = 2;
+  EXPECT_EQ(flops(block, 3), 384 + 384 + 384 + 288 + 1536);
+  block.kv_heads = 4;
+  EXPECT_EQ(flops(block, 3), 384 + 768 + 384 + 288 + 1536);
+}
+
+// A third matrix: the MLP costs half as much again.
+TEST(LayerMath, AGateIsAThirdMatrix) {
+  TransformerShape block = small();
+  block.gated = true;
+  EXPECT_EQ(flops(block, 3), 1824 + 1536 * 3 / 2);
+}
+
+// Attention 1824; the router 3 2 8 4 = 192; two of four experts, gated: 2 x 2304.
+TEST(LayerMath, OnlyVisitedExpertsCost) {
+  TransformerShape block = small();
+  block.gated = true;
+  block.experts = 4;
+  block.experts_per_token = 2;
+  EXPECT_EQ(flops(block, 3), 1824 + 192 + 2 * 2304);
+}
+
+// The attention's 1824 twice, the second with queries of the decoder and keys of the encoder, both 3 long.
+TEST(LayerMath, CrossAttentionIsASecondAttention) {
+  TransformerShape block = small();
+  block.cross_attention = true;
+  EXPECT_EQ(flops(block, 3), 2 * 1824 + 1536);
+}
+
+// Masked LM over 10 words: 3 tokens x 2 8 (8 + 10). Pooler and 2 classes: one token, 2 8 (8 + 2). Bare pooler: 2 8 8.
+// ViT of 3 positions, that is 2 patches, of 12 values: 2 2 12 8.
+TEST(LayerMath, DenseHeadsAndPatches) {
+  EXPECT_EQ(flops(HeadShape{.vocabulary = 10, .hidden = 8, .dense = HeadDense::transform}, 3), 864);
+  EXPECT_EQ(flops(HeadShape{.vocabulary = 2, .hidden = 8, .pooled = true, .dense = HeadDense::pooler}, 3), 160);
+  EXPECT_EQ(flops(HeadShape{.hidden = 8, .pooled = true, .dense = HeadDense::pooler}, 3), 128);
+  EXPECT_EQ(flops(EmbeddingShape{.hidden = 8, .positions = 3, .patch = 12}, 3), 384);
+}
+
+// bf16, s = 3. One token row x is 3 8 2 = 48 bytes, statistics of a norm 2 3 4 = 24.
+// Plain: input 48, norms 24 + 48 and 24 + 48, MLP input 48, qkv 3 24 2 = 144, probabilities 4 9 2 = 72, context 48,
+// up and activated 3 16 2 = 96 each: 696.
+// Two of four key-value heads less: qkv 3 16 2 = 96, so 48 less. Gated: up is twice as wide, 96 more.
+// Parallel: the MLP reads the block's input: 48 less. Post-norm: other tensors, as many.
+TEST(LayerMath, ActivationBytesOfABlock) {
+  TransformerShape block = small();
+  EXPECT_EQ(kept(block), 696);
+  block.kv_heads = 2;
+  EXPECT_EQ(kept(block), 696 - 48);
+  block = small();
+  block.gated = true;
+  EXPECT_EQ(kept(block), 696 + 96);
+  block = small();
+  block.parallel = true;
+  EXPECT_EQ(kept(block), 696 - 48);
+  block = small();
+  block.pre_norm = false;
+  EXPECT_EQ(kept(block), 696);
+}
+
+// Without the MLP's 192: 504. Router probabilities 3 4 2 = 24; visits 6 8 2 = 96; up and activated of 6 visits
+// 6 16 2 = 192 each; answers 96.
+TEST(LayerMath, ActivationBytesOfExperts) {
+  TransformerShape block = small();
+  block.experts = 4;
+  block.experts_per_token = 2;
+  EXPECT_EQ(kept(block), 504 + 24 + 96 + 192 + 192 + 96);
+}
+
+// Beside the 696: input 48, norm 24 + 48, query 48, keys and values 96, probabilities 72, context 48.
+TEST(LayerMath, ActivationBytesOfCrossAttention) {
+  TransformerShape block = small();
+  block.cross_attention = true;
+  EXPECT_EQ(kept(block), 696 + 48 + 24 + 48 + 48 + 96 + 72 + 48);
+}
+
+// Layers 0 to 4 of width 8, fp32, 3 tokens: an output is 96 bytes. Layer 1's whole output goes on to 3 and to 4, and 10
+// bytes of layer 0's to 2. After 0: its output, 10 included. After 1: its own and the 10. After 2: its own and layer
+// 1's, once. After 3: the same, for layer 4 still waits.
+TEST(LayerMath, SkipsCrossTheBoundariesBetween) {
+  Model model;
+  for (int i = 0; i < 5; ++i) model.layers.push_back({"n", NormShape{.hidden = 8}, ""});
+  model.skips = {{0, 2, Bytes(10)}, {1, 3, std::nullopt}, {1, 4, std::nullopt}};
+  const auto crossing = [&](int layer) { return crossing_bytes(model, layer, 3, Dtype::fp32).count(); };
+  EXPECT_EQ(crossing(0), 96);
+  EXPECT_EQ(crossing(1), 106);
+  EXPECT_EQ(crossing(2), 192);
+  EXPECT_EQ(crossing(3), 192);
+  EXPECT_EQ(crossing(4), 96);
+}
+
+}  // namespace
+}  // namespace weir

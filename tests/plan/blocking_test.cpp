@@ -1,0 +1,81 @@
+// Blocking transfers: which schedules survive them, and the smallest example of one that does not.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/blocking.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/deadlock.hpp"
+#include "plan/lower.hpp"
+#include "plan/schedule_csv.hpp"
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+Program blocked(const Schedule& schedule, TransferMode mode) {
+  LoweringOptions options;
+  options.slots = 0;
+  return block_transfers(lower(schedule, options), mode);
+}
+Program blocked(const char* name, int k, int m, TransferMode mode) {
+  return blocked(std::get<Schedule>(make_schedule(name, {k, 1, m})), mode);
+}
+
+// All forwards, then all backwards: sends and receives never face each other, so GPipe needs no buffers at all.
+TEST(Blocking, GpipeNeedsNoBuffers) {
+  for (int k = 1; k <= 5; ++k) {
+    for (int m = 1; m <= 7; ++m) {
+      EXPECT_FALSE(find_cycle(blocked("gpipe", k, m, TransferMode::rendezvous))) << k << " " << m;
+      EXPECT_FALSE(find_cycle(blocked("gpipe", k, m, TransferMode::batched))) << k << " " << m;
+    }
+  }
+}
+
+// K = 2, M = 2 under 1F1B: rank 0 runs 0F0, 0F1 and sends 0F1's output; rank 1 runs 1F0, 1B0 and sends 1B0's gradient.
+// Each waits for the other to receive. One micro-batch has nothing to cross. As an NCCL group the send and the receive
+// of each rank are posted together, and nothing waits.
+TEST(Blocking, OneForwardOneBackwardCrossesUnlessBatched) {
+  EXPECT_FALSE(find_cycle(blocked("1f1b", 2, 1, TransferMode::rendezvous)));
+  const Program crossed = blocked("1f1b", 2, 2, TransferMode::rendezvous);
+  const auto cycle = shortest_cycle(crossed);
+  ASSERT_TRUE(cycle);
+  EXPECT_EQ(cycle->size(), 2U);  // two sends, each to be received only after the other has ended
+  const std::string text = describe_cycle(crossed, *cycle);
+  EXPECT_THAT(text, HasSubstr("0SEND_F1"));
+  EXPECT_THAT(text, HasSubstr("1SEND_B0"));
+  for (int k = 2; k <= 6; ++k) {
+    for (int m = 1; m <= 9; ++m)
+      EXPECT_FALSE(find_cycle(blocked("1f1b", k, m, TransferMode::batched))) << k << " " << m;
+  }
+}
+
+// A receiver that takes the second message first: buffers absorb it, a group does not, and one slot does not either.
+TEST(Blocking, OrderOfReceivesMatters) {
+  const Schedule swapped = parse_schedule_csv("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", "swapped.csv");
+  EXPECT_TRUE(find_cycle(blocked(swapped, TransferMode::batched)));
+  EXPECT_EQ(fewest_slots(swapped, 1), 2);
+}
+
+// The shortest cycle is a cycle, and no longer than the one a depth-first search stumbles on.
+TEST(Deadlock, TheShortestCycleIsOne) {
+  for (const char* name : {"1f1b", "zb-h1", "1f1b-eager"}) {
+    for (int k = 2; k <= 5; ++k) {
+      const Program program = blocked(name, k, 6, TransferMode::rendezvous);
+      const auto any = find_cycle(program), least = shortest_cycle(program);
+      ASSERT_TRUE(any && least) << name;
+      EXPECT_LE(least->size(), any->size());
+      for (std::size_t i = 0; i < least->size(); ++i) {
+        const OperationId id = (*least)[i], before = (*least)[(i + 1) % least->size()];
+        bool waits = program.lane_of(id).first != id && before == id - 1;
+        for (const Dependency& d : program.predecessors(id)) waits |= d.before == before;
+        EXPECT_TRUE(waits) << name << " step " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir

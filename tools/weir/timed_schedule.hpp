@@ -1,0 +1,24 @@
+// A schedule timed by given durations, without a model.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "costmodel/cost_table.hpp"
+#include "plan/blocking.hpp"
+#include "plan/program.hpp"
+#include "plan/schedule.hpp"
+#include "sim/forecast.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+struct TimedSchedule {
+  Program program;
+  Trace trace;
+  Forecast forecast;  // rates and memory unknown
+};
+
+// Unlimited receive slots, no optimizer. Precondition: the schedule is valid. Throws NoFeasiblePlan where it deadlocks
+// with these transfers.
+[[nodiscard]] TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table, TransferMode transfers);
+
+}  // namespace weir
