@@ -107,6 +107,7 @@ std::string to_json(const Cluster& cluster) {
   json["nodes"] = cluster.nodes;
   json["intra"] = link_json(cluster.intra);
   json["inter"] = link_json(cluster.inter);
+  if (cluster.node_bandwidth.count() > 0) json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
   json["origin"] = cluster.origin;
   return json.dump(2) + "\n";
 }

@@ -70,12 +70,8 @@ struct Entry {
             {"boundary_bytes", s.boundary.count()}};
   }
   Json operator()(const SizedShape& s) const {
-    return {{"kind", "sized"},
-            {"parameters", s.parameters},
-            {"flops_forward", s.forward.count()},
-            {"input", s.input},
-            {"keeps_input", s.keeps_input},
-            {"kept", s.kept},
+    return {{"kind", "sized"},   {"parameters", s.parameters},   {"flops_forward", s.forward.count()},
+            {"input", s.input},  {"keeps_input", s.keeps_input}, {"kept", s.kept},
             {"output", s.output}};
   }
 };
@@ -88,12 +84,12 @@ void refuse_wordless(const Model& model) {
       throw InputError(model.name, layer.name, "a layer list has no word for cross attention or relative positions");
     }
     const auto* head = std::get_if<HeadShape>(&layer.shape);
-    if (head != nullptr && (head->pooled || head->dense != HeadDense::none)) {
-      throw InputError(model.name, layer.name, "a layer list has no word for a pooled or a dense head");
+    if (head != nullptr && (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0)) {
+      throw InputError(model.name, layer.name, "a layer list has no word for such a head");
     }
     const auto* embedding = std::get_if<EmbeddingShape>(&layer.shape);
-    if (embedding != nullptr && (embedding->shared || embedding->patch > 0)) {
-      throw InputError(model.name, layer.name, "a layer list has no word for patches or a shared token table");
+    if (embedding != nullptr && (embedding->patch > 0 || embedding->shared)) {
+      throw InputError(model.name, layer.name, "a layer list has no word for such an embedding");
     }
   }
 }

@@ -54,7 +54,7 @@ std::string modules_of(const std::vector<int>& blocks) {
     text += "  [";
     std::string separator;
     const auto add = [&](const std::string& name) {
-      text += separator + "\"" + name + "\"";
+      text += fmt::format("{}\"{}\"", separator, name);
       separator = ", ";
     };
     if (s == 0) add("tok_embeddings");

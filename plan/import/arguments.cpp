@@ -46,13 +46,18 @@ class Script {
         escaped();
       } else if (c == '\'' || c == '"') {
         quoted(c);
+      } else if (c == '<' && text_.substr(at_, 2) == "<<") {
+        here_document();
       } else if (c == '$') {
         append(variable());
       } else if (std::string_view(" \t\r\n;&|()`").find(c) != std::string_view::npos) {
         end_word();
         if (std::string_view("\n;&|").find(c) != std::string_view::npos) end_command();
-        if (c == '\n') ++line_;
         ++at_;
+        if (c == '\n') {
+          ++line_;
+          skip_here_document();
+        }
       } else {
         append(std::string_view(&text_[at_++], 1));
       }
@@ -99,6 +104,32 @@ class Script {
     }
     if (at_ == text_.size()) throw InputError(file_, fmt::format("line {}", opened), "a quote is not closed");
     ++at_;
+  }
+  // "<<WORD", "<<-WORD", "<<'WORD'": the lines after this one, up to WORD alone on a line, are data. "<<<" is not.
+  void here_document() {
+    end_word();
+    at_ += 2;
+    if (at_ < text_.size() && text_[at_] == '<') {
+      ++at_;
+      return;
+    }
+    while (at_ < text_.size() && std::string_view("-'\" ").find(text_[at_]) != std::string_view::npos) ++at_;
+    const std::size_t length = name_length(text_.substr(at_));
+    here_end_ = text_.substr(at_, length);
+    at_ += length;
+    if (at_ < text_.size() && (text_[at_] == '\'' || text_[at_] == '"')) ++at_;
+  }
+  void skip_here_document() {
+    while (!here_end_.empty() && at_ < text_.size()) {
+      const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+      std::string_view line = text_.substr(at_, end - at_);
+      while (!line.empty() && (line.front() == '\t' || line.front() == ' ')) line.remove_prefix(1);
+      while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      if (line == here_end_) here_end_ = {};
+      at_ = std::min(end + 1, text_.size());
+      ++line_;
+    }
+    here_end_ = {};
   }
   // What stands at a '$', filled in where it is a plain variable that is known.
   std::string variable() {
@@ -153,6 +184,7 @@ class Script {
   int depth_;
   std::size_t at_ = 0;
   int line_ = 1;
+  std::string_view here_end_;
   std::string word_;
   bool in_word_ = false;
   std::vector<std::string> command_;

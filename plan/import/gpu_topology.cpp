@@ -100,7 +100,7 @@ GpuTopology read_gpu_topology(const std::string& text, const std::string& file) 
       }
       continue;
     }
-    const std::string where = words.front();
+    const std::string& where = words.front();
     if (*gpu_number(where) != topology.between.size()) throw InputError(file, where, "rows are out of order");
     if (words.size() < columns.back() + 2) throw InputError(file, where, "has fewer columns than the header");
     std::vector<GpuWire>& row = topology.between.emplace_back();

@@ -55,7 +55,9 @@ std::optional<Decoder> as_decoder(const Model& model) {
   const auto* norm = std::get_if<NormShape>(&model.layers[layers - 2].shape);
   const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
   if (embedding == nullptr || block == nullptr || norm == nullptr || head == nullptr) return std::nullopt;
-  if (head->pooled || block->cross_attention || block->relative_buckets > 0) return std::nullopt;
+  if (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0) return std::nullopt;
+  if (embedding->patch > 0 || embedding->shared) return std::nullopt;
+  if (block->cross_attention || block->relative_buckets > 0) return std::nullopt;
   const Decoder decoder{*embedding, *block, static_cast<std::int64_t>(layers) - 3, *norm, *head};
   // Equal lists are equal layers: the list says everything a shape does.
   Model same = decoder_model(decoder, model.seq_length), named = model;
@@ -63,6 +65,8 @@ std::optional<Decoder> as_decoder(const Model& model) {
   same.initializer_range = model.initializer_range;
   for (std::size_t i = 0; i < layers; ++i) {
     if (model.layers[i].shape.index() != same.layers[i].shape.index()) return std::nullopt;
+    const auto* other = std::get_if<TransformerShape>(&model.layers[i].shape);
+    if (other != nullptr && (other->cross_attention || other->relative_buckets > 0)) return std::nullopt;
     named.layers[i].name = same.layers[i].name;
   }
   if (to_layer_list(named) != to_layer_list(same)) return std::nullopt;

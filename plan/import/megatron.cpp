@@ -199,16 +199,17 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
   plan.microbatches = static_cast<int>(*global / per_step);
 }
 
-// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch, deepspeed.
+// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch, deepspeed. A number that
+// the script takes from elsewhere says nothing.
 std::optional<std::int64_t> devices(Arguments& a) {
-  const auto count = [&a](std::string_view name, std::string_view other) -> std::optional<std::int64_t> {
-    const std::string text = a.text_or(name, a.text_or(other, ""));
-    if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 6) return {};
-    return std::stoll(text);
+  const auto count = [&a](std::string_view name, std::string_view other, std::string_view absent) {
+    const std::string text = a.text_or(name, a.text_or(other, std::string(absent)));
+    const bool digits = !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::stoll(text) : 0;
   };
-  const auto each = count("nproc-per-node", "num-gpus"), nodes = count("nnodes", "num-nodes");
-  if (!each || *each == 0) return {};
-  return *each * nodes.value_or(1);
+  const std::int64_t all = count("nproc-per-node", "num-gpus", "") * count("nnodes", "num-nodes", "1");
+  if (all == 0) return std::nullopt;
+  return all;
 }
 
 }  // namespace

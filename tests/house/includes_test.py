@@ -26,8 +26,8 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "Eigen/": ("costmodel/",),
     "tbb/": ("sim/", "tools/"),
     "CLI/": ("tools/weir/",),
-    "pybind11/": ("tools/python/",),
     "toml++/": ("plan/import/",),
+    "pybind11/": ("tools/python/",),
 }
 faults = []
 for floor, allowed in MAY_INCLUDE.items():

@@ -54,6 +54,10 @@ TEST(ShellCommands, WordsQuotesCommentsAndVariables) {
   ASSERT_EQ(commands.size(), 2U);
   EXPECT_THAT(commands[0], ElementsAre("run", "--x", "4", "--y", "two 4 words", "--z $A"));
   EXPECT_THAT(commands[1], ElementsAre("next", "5", "${C}"));
+  const auto here = shell_commands("cat <<'EOT' > ds.json\nit's --data\n  EOT\nrun --x 1 <<< 2\n", "job.sh");
+  ASSERT_EQ(here.size(), 2U);
+  EXPECT_THAT(here[0], ElementsAre("cat", ">", "ds.json"));
+  EXPECT_THAT(here[1], ElementsAre("run", "--x", "1", "2"));
   EXPECT_EQ(complaint([] { static_cast<void>(shell_commands("a\nb 'c\n", "job.sh")); }),
             "job.sh: line 2: a quote is not closed");
 }
@@ -133,6 +137,16 @@ TEST(MegatronJob, ALaunchScript) {
   EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers.front().shape).vocabulary, 50432);
   EXPECT_THAT(names(job), HasSubstr("frobnicate-attention "));
   EXPECT_THAT(names(job), testing::Not(HasSubstr("log-interval")));
+}
+
+// Nodes that Slurm will know are not known here.
+TEST(MegatronJob, DevicesOnlyWhereTheFileCountsThem) {
+  const auto dp = [](const std::string& launcher) {
+    return read_megatron_job("torchrun " + launcher + " pretrain_gpt.py " + kSmall, "job.sh", {}).plan.dp;
+  };
+  EXPECT_EQ(dp("--nproc_per_node 4 --nnodes 2"), 8);
+  EXPECT_EQ(dp("--nproc_per_node 4"), 4);
+  EXPECT_EQ(dp("--nproc_per_node 4 --nnodes $SLURM_NNODES"), 1);
 }
 
 TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {

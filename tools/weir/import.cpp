@@ -8,7 +8,9 @@
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
 #include "plan/layer_list.hpp"
+#include "plan/lower.hpp"
 #include "plan/model_import.hpp"
+#include "plan/schedules/schedules.hpp"
 #include "plan/sha256.hpp"
 #include "plan/strict_json.hpp"
 #include "plan/text_file.hpp"
@@ -96,7 +98,10 @@ void import_plan(const ImportOptions& o, const GlobalOptions& global) {
   if (o.model) named = load_model(*o.model);
   Job job = read_job(o, named ? &*named : nullptr);
   Plan& plan = job.plan;
-  plan.slots = o.slots;
+  plan.slots = o.slots.value_or(plan.slots);
+  const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  const auto* schedule = std::get_if<Schedule>(&made);
+  if (!o.slots && schedule != nullptr) plan.slots = fewest_slots(*schedule, plan.slots);
   plan.note = o.note.empty() ? fmt::format("from the {} job {}", o.from, o.file.filename().string()) : o.note;
   const auto folder = std::filesystem::absolute(o.output).parent_path();
   if (plan.schedule.ends_with(".csv")) {

@@ -17,7 +17,7 @@ struct ImportOptions {
   std::optional<int> gpus, dp;
   std::optional<std::int64_t> vocabulary;
   std::string note;
-  int slots = 2;
+  std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
 };
 
 // Writes the plan and, unless a model file was named, its model beside it; lists on stderr what was not carried.
