@@ -30,10 +30,10 @@ struct WaterfallPart {
 
 struct Comparison {
   Seconds predicted{0};
-  Seconds measured{0};                   // median over steps
-  std::optional<double> error;           // (predicted - measured) / measured; none where nothing was measured
-  std::int32_t typical_step = 0;         // the measured step of median length (the shorter of two middle ones)
-  std::vector<KindError> kinds;          // by kind, then rank
+  Seconds measured{0};            // median over steps
+  std::optional<double> error;    // (predicted - measured) / measured; none where nothing was measured
+  std::int32_t typical_step = 0;  // the measured step of median length (the shorter of two middle ones)
+  std::vector<KindError> kinds;   // by kind, then rank
   // Sums to measured - predicted. An even number of steps has two in the middle: the parts then lead to the shorter,
   // and a last one, "median of two steps", from there to their mean.
   std::vector<WaterfallPart> waterfall;

@@ -1,6 +1,5 @@
-// 1F1B with a flush (PipeDream, SOSP 2019; Megatron-LM, SC 2021, Figure 4 top): rank k warms up with min(M, K-k-1)
-// forwards, then alternates one forward and one backward, then drains. The eager variant warms up twice as long, so
-// that a message has a whole period to arrive.
+// 1F1B with a flush (PipeDream, SOSP 2019, section 3.2; Megatron-LM, SC 2021, Figure 4 top): rank k warms up with
+// min(M, K-k-1) forwards, then alternates one forward and one backward, then drains.
 //
 //   K = 3, M = 4, unit F, B twice as long     rank 0  F0 F1 F2 .. .. .. .. B0 B0 F3 B1 B1 .. B2 B2 .. B3 B3
 //                                             rank 1  .. F0 F1 .. .. B0 B0 F2 B1 B1 F3 B2 B2 .. B3 B3
@@ -9,34 +8,10 @@
 #include "plan/schedules/orders.hpp"
 
 namespace weir {
-namespace {
-
-Schedule alternating(const char* name, const ScheduleRequest& request, std::int32_t warmup_per_rank) {
-  Schedule schedule = empty_schedule(name, looped_shape(request.ranks, 1, request.microbatches));
-  for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
-    warm_up_and_alternate(
-        schedule.order[static_cast<std::size_t>(rank)], request.microbatches,
-        warmup_per_rank * (request.ranks - 1 - rank),
-        [rank](std::int32_t m) {
-          return Action{Stage{rank}, ActionKind::F, Microbatch{m}};
-        },
-        [rank](std::int32_t m) {
-          return Action{Stage{rank}, ActionKind::B, Microbatch{m}};
-        });
-  }
-  return schedule;
-}
-
-}  // namespace
 
 ScheduleOrReason make_1f1b(const ScheduleRequest& request) {
   if (request.chunks != 1) return std::string("1f1b has one stage a rank: v must be 1 (interleaved-1f1b is its v > 1)");
-  return alternating("1f1b", request, 1);
-}
-
-ScheduleOrReason make_1f1b_eager(const ScheduleRequest& request) {
-  if (request.chunks != 1) return std::string("1f1b-eager has one stage a rank: v must be 1");
-  return alternating("1f1b-eager", request, 2);
+  return alternating_schedule("1f1b", request, 1);
 }
 
 }  // namespace weir

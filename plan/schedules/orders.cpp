@@ -48,6 +48,9 @@ class ListScheduler {
   }
 
  private:
+  [[nodiscard]] const ListRule::Times& times(Stage stage) const {
+    return rule_.stages.empty() ? rule_.times : rule_.stages[at(stage.value % shape_.stages)];
+  }
   // Smaller is better: earliest start, then kind, then depth, then rank.
   struct Choice {
     std::tuple<std::int64_t, int, std::int32_t, std::int32_t> order;
@@ -102,16 +105,16 @@ class ListScheduler {
       case ActionKind::F:
         ++next_f_[at(action.stage.value)];
         ++held_[rank];
-        free_[rank] = end_f_[c] = start + rule_.f;
+        free_[rank] = end_f_[c] = start + times(action.stage).f;
         break;
       case ActionKind::W:
         waiting_w_[rank].pop();
         --held_[rank];
-        free_[rank] = start + rule_.w;
+        free_[rank] = start + times(action.stage).w;
         break;
       default:
         ++next_b_[at(action.stage.value)];
-        free_[rank] = end_i_[c] = start + rule_.i + (rule_.split ? 0 : rule_.w);
+        free_[rank] = end_i_[c] = start + times(action.stage).i + (rule_.split ? 0 : times(action.stage).w);
         if (rule_.split) {
           waiting_w_[rank].push({action.stage, ActionKind::W, action.microbatch});
         } else {
@@ -148,6 +151,37 @@ ScheduleShape zigzag_shape(std::int32_t ranks, std::int32_t chunks, std::int32_t
     shape.rank_of_stage[at(s)] = Rank{s / ranks % 2 == 0 ? place : ranks - 1 - place};
   }
   return shape;
+}
+
+Schedule alternating_schedule(const char* name, const ScheduleRequest& request, std::int32_t warmup_per_rank) {
+  Schedule schedule = empty_schedule(name, looped_shape(request.ranks, 1, request.microbatches));
+  for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
+    warm_up_and_alternate(
+        schedule.order[static_cast<std::size_t>(rank)], request.microbatches,
+        warmup_per_rank * (request.ranks - 1 - rank),
+        [rank](std::int32_t m) {
+          return Action{Stage{rank}, ActionKind::F, Microbatch{m}};
+        },
+        [rank](std::int32_t m) {
+          return Action{Stage{rank}, ActionKind::B, Microbatch{m}};
+        });
+  }
+  return schedule;
+}
+
+void split_rank(std::vector<Action>& order, const SplitRank& split) {
+  const auto [rank, m, warmup, delay] = split;
+  const auto add = [&order, &split](ActionKind kind, std::int32_t i) {
+    order.push_back({Stage{split.rank}, kind, Microbatch{i}});
+  };
+  const std::int32_t first = std::min(warmup, m);
+  for (std::int32_t i = 0; i < first; ++i) add(ActionKind::F, i);
+  for (std::int32_t i = 0; i < m; ++i) {
+    if (first + i < m) add(ActionKind::F, first + i);
+    add(ActionKind::I, i);
+    if (i >= delay) add(ActionKind::W, i - delay);
+  }
+  for (std::int32_t i = std::max(0, m - delay); i < m; ++i) add(ActionKind::W, i);
 }
 
 ScheduleOrReason list_schedule(std::string name, const ScheduleShape& shape, const ListRule& rule) {

@@ -28,10 +28,24 @@ void warm_up_and_alternate(std::vector<Action>& order, std::int32_t count, std::
 // v waves down and up: stage s sits on rank s % K in even waves, on K-1 - s % K in odd ones.
 [[nodiscard]] ScheduleShape zigzag_shape(std::int32_t ranks, std::int32_t chunks, std::int32_t microbatches);
 
+// Rank k warms up with `warmup_per_rank` (K-k-1) forwards, then alternates F and B, then drains; one stage a rank.
+[[nodiscard]] Schedule alternating_schedule(const char* name, const ScheduleRequest& request,
+                                            std::int32_t warmup_per_rank);
+
+// One rank of a schedule that splits backwards: `warmup` forwards; then F, I and, from the `delay`-th on, W.
+struct SplitRank {
+  std::int32_t rank = 0, microbatches = 1, warmup = 0, delay = 0;
+};
+void split_rank(std::vector<Action>& order, const SplitRank& split);
+
 struct ListRule {
-  std::int64_t f = 1, i = 1, w = 1;  // assumed durations of a stage; B takes i + w
-  bool split = true;                 // I and W apart
-  std::int32_t most_in_flight = 0;   // stage-micro-batches a rank may hold (F begun, W or B not ended); 0: any
+  struct Times {
+    std::int64_t f = 1, i = 1, w = 1;  // assumed durations; B takes i + w
+  };
+  Times times;                      // of every stage
+  std::vector<Times> stages;        // of each stage (of one replica) instead, where they differ
+  bool split = true;                // I and W apart
+  std::int32_t most_in_flight = 0;  // stage-micro-batches a rank may hold (F begun, W or B not ended); 0: any
 };
 
 // Repeats: of all actions that may run next, take the one that can start earliest (ties by the rule, then by rank), at

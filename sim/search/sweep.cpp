@@ -17,6 +17,7 @@
 #include "plan/schedules/schedules.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/partition.hpp"
+#include "sim/search/refine.hpp"
 
 namespace weir {
 namespace {
@@ -138,9 +139,17 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
                                                   static_cast<std::size_t>(request.threads));
   }
   tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
-    const LoadedPlan loaded = resolve(plans[i], request.folder);
-    Ranked ranked{plans[i], forecast(loaded, costs, cluster).forecast, 0, false};
-    ranked.forecast.memory_limit = request.memory_limit;
+    LoadedPlan loaded = resolve(plans[i], request.folder);
+    const auto ranked_as = [&](std::vector<int> boundaries) {
+      loaded.plan.boundaries = std::move(boundaries);
+      Ranked ranked{loaded.plan, forecast(loaded, costs, cluster).forecast, 0, false};
+      ranked.forecast.memory_limit = request.memory_limit;
+      return ranked;
+    };
+    Ranked ranked = ranked_as(refine_boundaries(loaded, costs, cluster).boundaries);
+    // The even partition also evens out memory: it may fit where the faster one does not.
+    if (!ranked.forecast.fits() && ranked.plan.boundaries != plans[i].boundaries)
+      ranked = ranked_as(plans[i].boundaries);
     ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
     found[i] = std::move(ranked);
   });

@@ -45,10 +45,12 @@ struct SweepResult {
   std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
 };
 
-// Candidate plans, boundaries exact for `costs`; reasons for those that cannot be are added to `refused`.
+// Candidate plans, their slowest stage as fast as it can be by `costs`; reasons for those that cannot be are added to
+// `refused`.
 [[nodiscard]] std::vector<Plan> candidates(const SweepRequest& request, const Model& model, const Costs& costs,
                                            const Cluster& cluster, std::vector<std::string>& refused);
 
+// Every candidate, its boundaries refined for the shortest step (sim/search/refine), forecast and ranked.
 [[nodiscard]] SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster);
 
 [[nodiscard]] std::string to_json(const SweepResult& result);

@@ -272,7 +272,6 @@ TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
 TEST(Progress, EveryScheduleRunsInItsOrder) {
   const TinyModel model(true, 0.0, 32, 14);
   for (const Generator& generator : generators()) {
-    if (generator.name == "seq1f1b") continue;  // slices of sequences: simulated, not executed
     const int v = generator.default_chunks;
     std::vector<int> boundaries;
     for (int s = 1; s < 4 * v; ++s) boundaries.push_back(s);

@@ -10,6 +10,7 @@
 
 #include "costmodel/cost_table.hpp"
 #include "plan/lower.hpp"
+#include "plan/schedules/orders.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"
@@ -203,6 +204,35 @@ TEST(VShape, TradesMemoryForTime) {
   EXPECT_LE(most(least), 8);  // 2 floor((K + 4) / 3)
   EXPECT_LT(zero.makespan, half.makespan);
   EXPECT_LT(half.makespan, 2 * 3 * (32 + 7));  // 1F1B
+}
+
+// What is legitimately not monotone under greedy dispatch (theory G, a and b: Graham's anomalies); the goldens show it,
+// and nothing here asserts otherwise. K = 2, no communication; a rank holds at most `cap` micro-batches.
+std::int64_t greedy(int m, std::vector<ListRule::Times> stages, int cap) {
+  ListRule rule;
+  rule.stages = std::move(stages);
+  rule.most_in_flight = cap;
+  const auto made = list_schedule("greedy", looped_shape(2, 1, m), rule);
+  LoweringOptions options;
+  options.slots = 0;
+  options.optimizer = false;
+  const Program program = lower(std::get<Schedule>(made), options);
+  CostTable table;
+  for (const ListRule::Times& t : rule.stages)
+    table.stages.push_back({.f = Nanoseconds(t.f), .i = Nanoseconds(t.i), .w = Nanoseconds(t.w)});
+  table.forward_messages.assign(2, {});
+  table.backward_messages.assign(2, {});
+  return std::get<Timing>(weir::simulate(program, expand(program, table))).makespan.count();
+}
+
+TEST(Greedy, AShorterActionMayLengthenTheStep) {
+  EXPECT_EQ(greedy(3, {{2, 8, 3}, {5, 7, 2}}, 2), 51);
+  EXPECT_EQ(greedy(3, {{2, 8, 3}, {5, 6, 2}}, 2), 56);
+}
+
+TEST(Greedy, MoreMemoryMayLengthenTheStep) {
+  EXPECT_EQ(greedy(4, {{2, 8, 1}, {5, 2, 6}}, 2), 54);
+  EXPECT_EQ(greedy(4, {{2, 8, 1}, {5, 2, 6}}, 3), 57);
 }
 
 // Each says why it cannot.

@@ -12,6 +12,8 @@
 #include "plan/model_import.hpp"
 #include "plan/sha256.hpp"
 #include "plan/text_file.hpp"
+#include "sim/partition.hpp"
+#include "sim/search/refine.hpp"
 
 namespace weir {
 namespace {
@@ -60,8 +62,41 @@ TEST_F(Sweep, WalksEveryCombinationAndRanksTheFastestFirst) {
   for (const Plan& plan : candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
     best = std::min(best, forecast(resolve(plan, folder_), costs_, cluster_).forecast.step_time);
   }
-  EXPECT_EQ(result.plans.front().forecast.step_time, best);
+  EXPECT_LE(result.plans.front().forecast.step_time, best);  // before its boundaries were refined
   for (const Ranked& ranked : result.plans) EXPECT_GE(ranked.gap, -1e-12) << to_json(ranked.plan);
+}
+
+// All partitions of six layers: the refined one is never slower than the even one it started from, and of the 4 stages'
+// ten partitions it finds the shortest step here.
+TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
+  const Model model = load_model(folder_ / "layers.csv");
+  int better = 0;
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    for (int m : {1, 2, 4, 8}) {
+      Plan plan = request_.base;
+      plan.pp = 4;
+      plan.microbatches = m;
+      plan.schedule = schedule;
+      plan.boundaries = best_boundaries(layer_times(model, plan, costs_, cluster_), 4);
+      const auto step = [&](const std::vector<int>& boundaries) {
+        Plan other = plan;
+        other.boundaries = boundaries;
+        return forecast(resolve(other, folder_), costs_, cluster_).forecast.step_time;
+      };
+      Seconds shortest{1e9};
+      for (int a = 1; a < 4; ++a) {
+        for (int b = a + 1; b < 5; ++b) {
+          for (int c = b + 1; c < 6; ++c) shortest = std::min(shortest, step({a, b, c}));
+        }
+      }
+      const Refined refined = refine_boundaries(resolve(plan, folder_), costs_, cluster_);
+      EXPECT_LE(step(refined.boundaries), step(plan.boundaries));
+      EXPECT_EQ(step(refined.boundaries), shortest) << schedule << " M " << m;
+      better += step(refined.boundaries) < step(plan.boundaries) ? 1 : 0;
+      EXPECT_GT(refined.evaluated, 0);
+    }
+  }
+  RecordProperty("better", better);
 }
 
 TEST_F(Sweep, AMemoryLimitKeepsExactlyThePlansThatFit) {

@@ -1,0 +1,24 @@
+// From the partition that evens out the stages to the one that makes the step shortest: not the same where stages
+// differ or messages take time (theory 0.5). SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "costmodel/costs.hpp"
+#include "plan/cluster.hpp"
+#include "plan/plan.hpp"
+
+namespace weir {
+
+struct Refined {
+  std::vector<int> boundaries;
+  int evaluated = 0;  // partitions whose step time was computed
+};
+
+// Descends from the plan's boundaries: of all partitions that differ by one layer moved across one boundary, the one
+// with the shortest step, until none is shorter. Step times are the compiled engine's, exact for private links; ties
+// keep the earlier partition, and equal neighbours go to the lowest boundary moved down first. A local optimum, never
+// worse than where it began.
+[[nodiscard]] Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+
+}  // namespace weir
