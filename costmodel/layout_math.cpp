@@ -65,6 +65,7 @@ LayoutTime layout_time(const LayoutNumbers& numbers, const LayoutRates& rates) {
   if (numbers.all_reduces > 0) {
     time.all_reduces = rates.all_reduce_latency * numbers.all_reduces +
                        Seconds(kBytesPerElement * numbers.exchanged_elements / rates.all_reduce_bandwidth.count());
+    time.waiting = rates.all_reduce_wait * numbers.all_reduces;
   }
   return time;
 }

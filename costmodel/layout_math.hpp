@@ -49,16 +49,20 @@ struct LayoutNumbers {
 };
 [[nodiscard]] LayoutNumbers layout_numbers(const layout::Program& program, const layout::Layout& layout);
 
-// What one core does when all are busy, and what an all-reduce between them takes: latency + exchanged / bandwidth.
+// What one core does when all are busy. An all-reduce keeps a worker busy for latency + exchanged / bandwidth, and
+// makes it wait besides, once for each.
 struct LayoutRates {
   FlopsPerSecond products;
   double elementwise_per_s = 0;  // elements
   Seconds all_reduce_latency{0};
   BytesPerSecond all_reduce_bandwidth;
+  Seconds all_reduce_wait{0};
 };
 struct LayoutTime {
   Seconds products{0}, elementwise{0}, all_reduces{0};
-  [[nodiscard]] Seconds total() const { return products + elementwise + all_reduces; }
+  Seconds waiting{0};  // for other workers
+  [[nodiscard]] Seconds work() const { return products + elementwise + all_reduces; }
+  [[nodiscard]] Seconds step() const { return work() + waiting; }
 };
 [[nodiscard]] LayoutTime layout_time(const LayoutNumbers& numbers, const LayoutRates& rates);
 

@@ -62,7 +62,7 @@ std::string to_text(const Powers& powers, const Symbols& symbols) {
   int below = 0;
   const std::string numerator = product(powers, symbols, 1, above);
   const std::string denominator = product(powers, symbols, -1, below);
-  const std::string first = above == 0 ? "1" : numerator;
+  std::string first = above == 0 ? "1" : numerator;
   if (below == 0) return first;
   return below == 1 ? first + "/" + denominator : fmt::format("{}/({})", first, denominator);
 }

@@ -31,7 +31,7 @@ int find(const std::vector<Named>& all, std::string_view name) {
 
 // Dimension and MeshDimension alike: name, symbol, size.
 template <class Sized>
-std::vector<Sized> read_sizes(JsonObject& owner, std::string_view key) {
+std::vector<Sized> read_sizes(JsonObject& owner, std::string_view key, std::int64_t smallest) {
   std::vector<Sized> all;
   for (JsonObject object : owner.objects(key)) {
     Sized one;
@@ -40,7 +40,7 @@ std::vector<Sized> read_sizes(JsonObject& owner, std::string_view key) {
     if (find(all, one.name) >= 0) object.fail("name", fmt::format("{} is there twice", one.name));
     one.symbol = object.text_or("symbol", one.name);
     if (!is_name(one.symbol)) object.fail("symbol", "expected letters, digits and _, beginning with no digit");
-    one.size = object.integer("size", 1, kLargestSize);
+    one.size = object.integer("size", smallest, kLargestSize);
     object.finish();
     all.push_back(std::move(one));
   }
@@ -151,7 +151,8 @@ void read_einsums(JsonObject& top, Program& program) {
 Layout read_layout(JsonObject& object, const Program& program) {
   Layout layout;
   layout.name = object.text("name");
-  layout.mesh = read_sizes<MeshDimension>(object, "mesh");
+  // Formulas suppose that what is on a mesh dimension is split: one of size 1 would reduce nothing.
+  layout.mesh = read_sizes<MeshDimension>(object, "mesh", 2);
   std::int64_t processors = 1;
   for (const MeshDimension& dimension : layout.mesh) {
     processors *= dimension.size;
@@ -199,7 +200,7 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   result.name = top.text("name");
   static_cast<void>(top.text_or("note", ""));
   Program program;
-  program.dimensions = read_sizes<Dimension>(top, "dimensions");
+  program.dimensions = read_sizes<Dimension>(top, "dimensions", 1);
   refuse_equal_symbols(top, "dimensions", symbols(program, {}));
   read_tensors(top, program);
   read_einsums(top, program);

@@ -6,8 +6,8 @@
 //    "einsums": ["h = relu(x w)", "y = h v"],                                forward only; gradients are derived
 //    "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}], "rules": "batch:all"}, ...]}
 //
-// Strict: what is not declared, not used, given twice or illegal is refused with its key.
-// SPDX-License-Identifier: Apache-2.0
+// Mesh dimensions have 2 processors at least. Strict: what is not declared, not used, given twice or illegal is refused
+// with its key. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -46,7 +46,7 @@ TEST(Polynomial, PrintsWhatItMeans) {
   const Symbols symbols{{"b", "d", "n"}, {6, 8, 2}};
   const Polynomial sum = Polynomial({1, 1, -1}) + Polynomial({0, 1, 0}, 3) + Polynomial({1, 1, -1});
   EXPECT_EQ(to_text(sum, symbols), "2*b*d/n + 3*d");
-  EXPECT_DOUBLE_EQ(value(sum, symbols), 2 * 6 * 8 / 2 + 3 * 8);
+  EXPECT_DOUBLE_EQ(value(sum, symbols), 2 * 6.0 * 8 / 2 + 3 * 8);
   EXPECT_EQ(to_text(sum.without_constants(), symbols), "b*d/n + d");
   EXPECT_EQ(to_text(sum.divided_by({1, 1, -1}), symbols), "2 + 3*n/b");
   EXPECT_EQ(to_text(Polynomial({-1, -1, 0}, 3), symbols), "3/(b*d)");
@@ -154,6 +154,7 @@ TEST(LayoutFiles, KeysAreReadStrictly) {
   EXPECT_THAT(with("\"symbol\": \"n\"", "\"symbol\": \"b\""), HasSubstr("layouts[0].mesh: symbol b stands for two"));
   EXPECT_THAT(with("\"name\": \"data\"", "\"name\": \"no split\""),
               HasSubstr("layouts[1].name: no split is there twice"));
+  EXPECT_THAT(with("\"size\": 4", "\"size\": 1"), HasSubstr("layouts[0].mesh[0].size: expected an integer from 2"));
   EXPECT_THAT(with("\"size\": 4", "\"size\": 4194304"), HasSubstr("layouts[0].mesh: expected 1048576 processors"));
 }
 

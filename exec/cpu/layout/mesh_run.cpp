@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 
+#include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
 #include "exec/philox.hpp"
 
@@ -92,7 +93,8 @@ struct MeshRun::Processor {
   Tensor scratch;              // the library's
   Matmul matmul;
   Clock::time_point start, end;
-  Seconds products{0}, elementwise{0}, all_reduces{0};
+  Seconds products{0}, elementwise{0}, all_reduces{0};  // by the core clock
+  std::int64_t preemptions = 0;
 };
 
 MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, Workers& workers, std::uint64_t seed)
@@ -174,6 +176,7 @@ MeshTimes MeshRun::step() {
     times.products += processor->products / workers_.count();
     times.elementwise += processor->elementwise / workers_.count();
     times.all_reduces += processor->all_reduces / workers_.count();
+    times.preemptions += processor->preemptions;
   }
   times.step = end - start;
   return times;
@@ -185,10 +188,11 @@ void MeshRun::run(int worker) {
   counts.memory = counts_[at(worker)].memory;
   processor.products = processor.elementwise = processor.all_reduces = Seconds(0);
   workers_.meet();
+  processor.preemptions = -preemptions();
   processor.start = Clock::now();
-  auto before = processor.start;
+  Seconds before = core_time();
   const auto lap = [&](Seconds& to) {
-    const auto now = Clock::now();
+    const Seconds now = core_time();
     to += now - before;
     before = now;
   };
@@ -216,7 +220,8 @@ void MeshRun::run(int worker) {
     finish(einsum, processor, sums, step.accumulates);
     lap(processor.elementwise);
   }
-  processor.end = before;
+  processor.end = Clock::now();
+  processor.preemptions += preemptions();
   counts_[at(worker)] = counts;
 }
 

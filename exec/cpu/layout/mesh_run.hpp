@@ -27,10 +27,12 @@ struct MeshCounts {
   Bytes memory;                         // its blocks, each rounded up to 64 bytes
 };
 
-// `step` is from the first worker's start to the last one's end; the others are means over the workers. The clock of an
-// all-reduce includes waiting for its slowest member.
+// `step` is by the wall clock, from the first worker's start to the last one's end. The others are by the workers' core
+// clocks (exec/cpu/layout/core_clock.hpp), means over them; what is left of the step is waiting, for each other or for
+// their cores.
 struct MeshTimes {
   Seconds step{0}, products{0}, elementwise{0}, all_reduces{0};
+  std::int64_t preemptions = 0;  // of all workers
 };
 
 // Given tensors hold whole numbers from -2 to 2. Whether then no sum in the program can reach 2^24: fp32 rounds

@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/probe.hpp"
 
-#include <algorithm>
 #include <chrono>
 
+#include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
 #include "exec/cpu/matmul.hpp"
 
@@ -29,7 +29,7 @@ struct MeshProbe::Bench {
   std::vector<float> b = std::vector<float>(kElements, -0.25F);
   std::vector<float> c = std::vector<float>(kElements, 0.0F);
   std::vector<float> scratch;
-  Seconds product{0}, elementwise{0}, small_reduce{0}, large_reduce{0};
+  Sample sample;
 };
 
 MeshProbe::MeshProbe(Workers& workers)
@@ -56,27 +56,31 @@ MeshProbe::Sample MeshProbe::measure() {
     Bench& bench = *benches_[static_cast<std::size_t>(worker)];
     const auto timed = [&](Seconds& to, auto&& work) {
       workers_.meet();
-      const auto start = Clock::now();
+      const Seconds start = core_time();
       work();
-      to = Clock::now() - start;
+      to = core_time() - start;
     };
-    timed(bench.product,
+    timed(bench.sample.product,
           [&] { bench.matmul.run(square(kEdge), bench.a.data(), bench.b.data(), nullptr, bench.c.data()); });
-    timed(bench.elementwise, [&] {
+    timed(bench.sample.elementwise, [&] {
       relu(kElements, bench.c.data());
       mask(bench.a.data(), kElements, bench.c.data());
     });
-    timed(bench.small_reduce, [&] { small_.run(worker, bench.c.data()); });
-    timed(bench.large_reduce, [&] { large_.run(worker, bench.c.data()); });
+    timed(bench.sample.small_reduce, [&] {
+      const auto start = Clock::now();
+      small_.run(worker, bench.c.data());
+      bench.sample.small_wall = Clock::now() - start;
+    });
+    timed(bench.sample.large_reduce, [&] { large_.run(worker, bench.c.data()); });
   });
-  Sample slowest;
+  Sample mean;
   for (const auto& bench : benches_) {
-    slowest.product = std::max(slowest.product, bench->product);
-    slowest.elementwise = std::max(slowest.elementwise, bench->elementwise);
-    slowest.small_reduce = std::max(slowest.small_reduce, bench->small_reduce);
-    slowest.large_reduce = std::max(slowest.large_reduce, bench->large_reduce);
+    for (Seconds Sample::*part :
+         {&Sample::product, &Sample::elementwise, &Sample::small_reduce, &Sample::large_reduce, &Sample::small_wall}) {
+      mean.*part += bench->sample.*part / workers_.count();
+    }
   }
-  return slowest;
+  return mean;
 }
 
 }  // namespace weir::cpu

@@ -17,12 +17,13 @@ class MeshProbe {
   explicit MeshProbe(Workers& workers);
   ~MeshProbe();
 
-  // One repetition of each; the slowest worker's time, as a mesh waits for its slowest processor.
+  // One repetition of each, by the workers' core clocks; means over them.
   struct Sample {
     Seconds product{0};       // kEdge^3 multiply-adds on each worker
     Seconds elementwise{0};   // kElements through relu and its gradient's mask each
     Seconds small_reduce{0};  // an all-reduce of kFew elements between all workers
     Seconds large_reduce{0};  // of kElements
+    Seconds small_wall{0};    // the small one by the wall clock: mostly waiting
   };
   [[nodiscard]] Sample measure();
 
