@@ -3,35 +3,19 @@
 #include "exec/cpu/cpu_backend.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <vector>
 
+#include "exec/cpu/core.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "plan/error.hpp"
 
 namespace weir {
 namespace {
-
-// The n-th core of those this process may use; a worker stays on it, so that measured times mean that core.
-void pin_to_core(int n) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
-  }
-  if (cores.empty()) return;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(cores[static_cast<std::size_t>(n) % cores.size()], &one);
-  sched_setaffinity(0, sizeof(one), &one);  // the calling thread only
-}
 
 class CpuBackend : public Backend {
  public:
@@ -50,7 +34,7 @@ class CpuBackend : public Backend {
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
-    pin_to_core(core_);
+    cpu::pin_to_core(core_);
     cpu::use_one_thread();
     for (const Layer& layer : layers) {
       std::visit([&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); }, layer.shape);

@@ -1,4 +1,5 @@
-// `weir model`: the layers of a model, their parameters, FLOPs and bytes.
+// `weir model`: the layers of a model, their parameters, FLOPs and bytes; with --layout, what each layout of a program
+// of einsums costs.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
@@ -7,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/layer_math.hpp"
+#include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/layout.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/records_json.hpp"
 
@@ -56,7 +59,20 @@ void add_model_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command = app.add_subcommand("model", "Layers, parameters, FLOPs and bytes per layer");
   auto options = std::make_shared<PlanOptions>();
   add_plan_options(*command, *options);
-  command->callback([options, &global] {
+  auto layouts = std::make_shared<LayoutOptions>();
+  CLI::Option* layout =
+      command->add_option("--layout", layouts->file, "A program of einsums and its layouts, instead of a model");
+  command->add_flag("--run", layouts->run, "Run the layouts on this machine's cores, beside the prediction")
+      ->needs(layout);
+  command->add_option("--workers", layouts->workers, "Processors of the mesh to run on (default: all cores)")
+      ->needs(layout);
+  command->add_option("--rounds", layouts->rounds, "Interleaved steps of each layout")
+      ->needs(layout)
+      ->capture_default_str();
+  command->get_option("model")->required(false)->excludes(layout);
+  command->callback([options, layouts, &global] {
+    if (!layouts->file.empty()) return layout_command(*layouts, global);
+    if (options->model.empty()) throw UsageError("model: expected MODEL, or --layout FILE");
     const Model model = load_model(options->model);
     const Plan plan = base_plan(*options, global.seed, model);
     if (global.json) {

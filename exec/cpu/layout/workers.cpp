@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/layout/workers.hpp"
+
+#include "exec/cpu/core.hpp"
+#include "exec/cpu/matmul.hpp"
+
+namespace weir::cpu {
+
+Workers::Workers(int count) : meeting_(count) {
+  for (int worker = 0; worker < count; ++worker) threads_.emplace_back([this, worker] { serve(worker); });
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    round_ = -1;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::run(const std::function<void(int)>& work) {
+  std::unique_lock lock(mutex_);
+  work_ = &work;
+  busy_ = count();
+  failure_ = nullptr;
+  ++round_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return busy_ == 0; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void Workers::serve(int worker) {
+  pin_to_core(worker);
+  use_one_thread();
+  for (int seen = 0;;) {
+    const std::function<void(int)>* work = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return round_ != seen; });
+      if (round_ < 0) return;
+      seen = round_;
+      work = work_;
+    }
+    std::exception_ptr failure;
+    try {
+      (*work)(worker);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    if (failure && !failure_) failure_ = failure;
+    if (--busy_ == 0) changed_.notify_all();
+  }
+}
+
+}  // namespace weir::cpu

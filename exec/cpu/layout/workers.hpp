@@ -1,0 +1,43 @@
+// The processors of a mesh on this machine: one thread a processor, each pinned to a core of its own (round robin where
+// there are more of them than cores), its library kernels single-threaded.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <barrier>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weir::cpu {
+
+class Workers {
+ public:
+  explicit Workers(int count);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  [[nodiscard]] int count() const { return static_cast<int>(threads_.size()); }
+  // work(0), work(1)... at the same time, one on each worker; returns when all have returned and rethrows what the
+  // first of them threw. Work that meets others must not throw: they would wait for it.
+  void run(const std::function<void(int worker)>& work);
+  // All workers wait here for each other; only inside run.
+  void meet() { meeting_.arrive_and_wait(); }
+
+ private:
+  void serve(int worker);
+
+  std::barrier<> meeting_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void(int)>* work_ = nullptr;
+  int round_ = 0;  // counts runs; -1 ends the threads
+  int busy_ = 0;
+  std::exception_ptr failure_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace weir::cpu

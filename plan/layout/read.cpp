@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/read.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "plan/error.hpp"
+#include "plan/layout/einsum_text.hpp"
+#include "plan/strict_json.hpp"
+#include "plan/text_file.hpp"
+
+namespace weir::layout {
+namespace {
+
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+constexpr std::size_t kMost = 64;  // dimensions, tensors, einsums, layouts
+constexpr std::int64_t kMostProcessors = 1 << 20;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+template <class Named>
+int find(const std::vector<Named>& all, std::string_view name) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Dimension and MeshDimension alike: name, symbol, size.
+template <class Sized>
+std::vector<Sized> read_sizes(JsonObject& owner, std::string_view key, std::int64_t smallest) {
+  std::vector<Sized> all;
+  for (JsonObject object : owner.objects(key)) {
+    Sized one;
+    one.name = object.text("name");
+    if (!is_name(one.name)) object.fail("name", "expected letters, digits and _, beginning with no digit");
+    if (find(all, one.name) >= 0) object.fail("name", fmt::format("{} is there twice", one.name));
+    one.symbol = object.text_or("symbol", one.name);
+    if (!is_name(one.symbol)) object.fail("symbol", "expected letters, digits and _, beginning with no digit");
+    one.size = object.integer("size", smallest, kLargestSize);
+    object.finish();
+    all.push_back(std::move(one));
+  }
+  if (all.empty() || all.size() > kMost) owner.fail(key, fmt::format("expected 1 to {} of them", kMost));
+  return all;
+}
+
+void refuse_equal_symbols(const JsonObject& owner, std::string_view key, const Symbols& symbols) {
+  std::set<std::string> seen;
+  for (const std::string& symbol : symbols.names) {
+    if (!seen.insert(symbol).second) owner.fail(key, fmt::format("symbol {} stands for two dimensions", symbol));
+  }
+}
+
+void read_tensors(JsonObject& top, Program& program) {
+  std::set<int> used;
+  for (const std::string& text : top.texts("tensors")) {
+    const auto parsed = parse_tensor(text);
+    if (!parsed) top.fail("tensors", fmt::format("expected as \"x[batch, io]\", found \"{}\"", text.substr(0, 80)));
+    if (find(program.tensors, parsed->name) >= 0) top.fail("tensors", fmt::format("{} is there twice", parsed->name));
+    NamedTensor tensor{parsed->name, {}};
+    for (const std::string& name : parsed->dimensions) {
+      const int d = find(program.dimensions, name);
+      if (d < 0) top.fail("tensors", fmt::format("tensor {}: no dimension is called {}", parsed->name, name));
+      if (std::find(tensor.dimensions.begin(), tensor.dimensions.end(), d) != tensor.dimensions.end()) {
+        top.fail("tensors", fmt::format("tensor {}: dimension {} is there twice", parsed->name, name));
+      }
+      tensor.dimensions.push_back(d);
+      used.insert(d);
+    }
+    program.tensors.push_back(std::move(tensor));
+  }
+  if (program.tensors.size() > kMost) top.fail("tensors", fmt::format("expected {} at most", kMost));
+  for (std::size_t d = 0; d < program.dimensions.size(); ++d) {
+    if (!used.contains(static_cast<int>(d))) {
+      top.fail("dimensions", fmt::format("no tensor has dimension {}", program.dimensions[d].name));
+    }
+  }
+}
+
+// Every dimension of a tensor of an einsum must be in another of its tensors: without that the output would repeat
+// itself, or a gradient would, and neither is an einsum.
+void refuse_lonely_dimensions(const JsonObject& top, const Program& program, const Einsum& einsum) {
+  std::vector<int> tensors = einsum.inputs;
+  tensors.push_back(einsum.output);
+  for (const int d : all_dimensions(program, einsum)) {
+    const auto holds = [&](int t) {
+      const auto& dimensions = program.tensors[at(t)].dimensions;
+      return std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end();
+    };
+    if (std::count_if(tensors.begin(), tensors.end(), holds) > 1) continue;
+    const int owner = *std::find_if(tensors.begin(), tensors.end(), holds);
+    top.fail("einsums", fmt::format("{}: dimension {} is in tensor {} only", to_text(program, einsum),
+                                    program.dimensions[at(d)].name, program.tensors[at(owner)].name));
+  }
+}
+
+void read_einsums(JsonObject& top, Program& program) {
+  std::set<int> consumed;
+  std::set<int> produced;
+  for (const std::string& text : top.texts("einsums")) {
+    const auto parsed = parse_einsum(text);
+    if (!parsed) {
+      top.fail("einsums",
+               fmt::format("expected as \"y = h v\" or \"h = relu(x w)\", found \"{}\"", text.substr(0, 80)));
+    }
+    const auto tensor = [&](const std::string& name) {
+      const int t = find(program.tensors, name);
+      if (t < 0) top.fail("einsums", fmt::format("{}: no tensor is called {}", text, name));
+      return t;
+    };
+    Einsum einsum;
+    einsum.output = tensor(parsed->output);
+    einsum.function = parsed->function;
+    for (const std::string& name : parsed->inputs) {
+      const int input = tensor(name);
+      if (std::find(einsum.inputs.begin(), einsum.inputs.end(), input) != einsum.inputs.end()) {
+        top.fail("einsums", fmt::format("{}: {} is there twice", text, name));
+      }
+      einsum.inputs.push_back(input);
+      consumed.insert(input);
+    }
+    if (consumed.contains(einsum.output)) {
+      top.fail("einsums", fmt::format("{}: {} was used before", text, parsed->output));
+    }
+    if (!produced.insert(einsum.output).second) {
+      top.fail("einsums", fmt::format("{}: {} was computed before", text, parsed->output));
+    }
+    refuse_lonely_dimensions(top, program, einsum);
+    program.einsums.push_back(std::move(einsum));
+  }
+  if (program.einsums.empty() || program.einsums.size() > kMost) {
+    top.fail("einsums", fmt::format("expected 1 to {} of them", kMost));
+  }
+  for (const Einsum& einsum : program.einsums) {
+    if (einsum.function == Function::relu && !consumed.contains(einsum.output)) {
+      top.fail("einsums",
+               fmt::format("{}: no einsum uses the result, so it may not be a relu's", to_text(program, einsum)));
+    }
+  }
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    if (!consumed.contains(static_cast<int>(t)) && !produced.contains(static_cast<int>(t))) {
+      top.fail("tensors", fmt::format("no einsum uses {}", program.tensors[t].name));
+    }
+  }
+}
+
+Layout read_layout(JsonObject& object, const Program& program) {
+  Layout layout;
+  layout.name = object.text("name");
+  // Formulas suppose that what is on a mesh dimension is split: one of size 1 would reduce nothing.
+  layout.mesh = read_sizes<MeshDimension>(object, "mesh", 2);
+  std::int64_t processors = 1;
+  for (const MeshDimension& dimension : layout.mesh) {
+    processors *= dimension.size;
+    if (processors > kMostProcessors) {
+      object.fail("mesh", fmt::format("expected {} processors at most", kMostProcessors));
+    }
+  }
+  try {
+    layout.split_over = parse_rules(object.text("rules"), program, layout);
+  } catch (const std::invalid_argument& error) {
+    object.fail("rules", error.what());
+  }
+  object.finish();
+  refuse_equal_symbols(object, "mesh", symbols(program, layout));
+  if (const auto why = illegal(program, layout)) object.fail("rules", *why);
+  return layout;
+}
+
+}  // namespace
+
+std::vector<int> parse_rules(std::string_view rules, const Program& program, const Layout& layout) {
+  std::vector<int> split_over(program.dimensions.size(), -1);
+  for (const std::string& rule : pieces(rules, ',')) {
+    const auto sides = pieces(rule, ':');
+    if (sides.size() != 2 || !is_name(sides[0]) || !is_name(sides[1])) {
+      throw std::invalid_argument(fmt::format("expected as \"batch:rows,hidden:cols\", found \"{}\"", rule));
+    }
+    const int d = find(program.dimensions, sides[0]);
+    if (d < 0) throw std::invalid_argument(fmt::format("{}: no dimension is called {}", rule, sides[0]));
+    const int mesh = find(layout.mesh, sides[1]);
+    if (mesh < 0) throw std::invalid_argument(fmt::format("{}: no mesh dimension is called {}", rule, sides[1]));
+    if (split_over[at(d)] >= 0) {
+      throw std::invalid_argument(fmt::format("{}: dimension {} is there twice", rule, sides[0]));
+    }
+    split_over[at(d)] = mesh;
+  }
+  return split_over;
+}
+
+LayoutFile parse_layouts(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  top.expect_schema("weir.layout/1");
+  LayoutFile result;
+  result.name = top.text("name");
+  static_cast<void>(top.text_or("note", ""));
+  Program program;
+  program.dimensions = read_sizes<Dimension>(top, "dimensions", 1);
+  refuse_equal_symbols(top, "dimensions", symbols(program, {}));
+  read_tensors(top, program);
+  read_einsums(top, program);
+  try {
+    result.program = with_backward(program);
+  } catch (const std::invalid_argument& taken) {
+    top.fail("tensors", fmt::format("{} is the name of a gradient", taken.what()));
+  }
+  for (JsonObject object : top.objects("layouts")) {
+    Layout layout = read_layout(object, result.program);
+    if (find(result.layouts, layout.name) >= 0) object.fail("name", fmt::format("{} is there twice", layout.name));
+    result.layouts.push_back(std::move(layout));
+  }
+  if (result.layouts.empty() || result.layouts.size() > kMost) {
+    top.fail("layouts", fmt::format("expected 1 to {} of them", kMost));
+  }
+  top.finish();
+  return result;
+}
+
+LayoutFile load_layouts(const std::filesystem::path& file) {
+  return parse_layouts(read_text_file(file), file.string());
+}
+
+}  // namespace weir::layout
