@@ -74,8 +74,9 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   f.warnings = table.warnings;
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
   f.peak_in_flight = peak_in_flight(loaded.schedule);
-  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
-  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
+  const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
+  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch, rules);
+  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);

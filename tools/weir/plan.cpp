@@ -104,7 +104,8 @@ void add_plan_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--global-batch-size", c->global_batch_size, "Samples a step: G = b M")->check(positive);
   command->add_option("--schedule", c->schedule, "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v")
       ->capture_default_str();
-  command->add_option("--recompute", c->recompute, "none (never), full (always), except-last")->capture_default_str();
+  command->add_option("--recompute", c->recompute, "none (never), selective, full (always), except-last")
+      ->capture_default_str();
   command->add_option("--recompute-microbatches", c->recompute_microbatches, "all or except-last");
   command->add_option("--boundaries", c->boundaries, "First layers of stages 1..., as 3,6 (default: the exact best)");
   command->add_option("--costs", c->costs, "Costs to balance the stages by (default: built in)");

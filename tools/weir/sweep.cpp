@@ -174,7 +174,8 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")->check(CLI::Range(1, 1 << 20));
   command->add_option("--schedule", o->schedule, "Schedules, as gpipe,1f1b")->capture_default_str();
-  command->add_option("--recompute", o->recompute, "none, full, except-last, or several")->capture_default_str();
+  command->add_option("--recompute", o->recompute, "none, selective, full, except-last, or several")
+      ->capture_default_str();
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
