@@ -284,6 +284,7 @@ LoweringOptions lowering_options(const LoadedPlan& loaded) {
   options.keep_last_microbatch = plan.recompute.except_last;
   options.placement = plan.recompute.placement;
   options.slots = plan.slots;
+  options.reduce_all = plan.replicas() > 1;
   if (std::vector<Stage> holders = token_table_holders(loaded); holders.size() > 1) {
     options.tied.push_back(std::move(holders));
   }

@@ -134,8 +134,12 @@ std::string summary(const Plan& plan) {
     if (skipped && i > 2) continue;
     boundaries += fmt::format("{}{}", i == 0 ? "" : ",", skipped ? "..." : std::to_string(plan.boundaries[i]));
   }
-  std::string text = fmt::format("K{}{} M{} b{} {}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "",
-                                 plan.microbatches, plan.micro_batch_size, plan.schedule);
+  std::string text = fmt::format("K{}{}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "");
+  if (plan.tp > 1) text += fmt::format(" tp{}{}", plan.tp, plan.sequence_parallel ? "s" : "");
+  if (plan.cp > 1) text += fmt::format(" cp{}", plan.cp);
+  if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
+  if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
+  text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";
 }
