@@ -25,7 +25,7 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   forecast.samples_per_s = static_cast<double>(plan.global_batch_size()) / step;
   if (plan.seq_length == 0) return;
   forecast.tokens_per_s = *forecast.samples_per_s * static_cast<double>(plan.seq_length);
-  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.pp;
+  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
   const Device& device = cluster.device;
@@ -48,7 +48,7 @@ Program blocking(const LoadedPlan& loaded, TransferMode transfers) {
 
 // What operations of this plan share: node cards, and devices where there are fewer than ranks.
 Contention contention_of(const Program& program, const Plan& plan, const Costs& costs, const Cluster& cluster) {
-  Contention contention = shared_node_links(program, cluster);
+  Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
   if (costs.basis != Basis::builtin && plan.pp > cluster.devices()) {
@@ -72,14 +72,15 @@ Seconds mean_step(const Program& program, const CostTable& table, const Contenti
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster, bool inside_sizes) {
   f.basis = costs.basis;
   if (costs.basis == Basis::builtin) return;
-  if (plan.pp > cluster.devices()) {
+  if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
     f.warnings.push_back(
-        fmt::format("K = {} on {} devices: they share them evenly, and the result compares with nothing", plan.pp,
-                    cluster.devices()));
+        fmt::format("{} devices needed, {} there: ranks share them evenly, and the result compares with nothing",
+                    plan.devices(), cluster.devices()));
     return;
   }
-  if (!costs.interval) return;
+  if (plan.replicas() > 1) f.warnings.push_back("dp and cp: what replicas send was not measured");
+  if (!costs.interval || plan.replicas() > 1) return;
   const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;
@@ -123,13 +124,16 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
         "no distribution: these costs do not say how durations scatter; weir calibrate measures it");
   }
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
+  f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
-  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
-  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
+  const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
+  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch, rules);
+  add_rates(f, loaded, cluster);
+  if (options.detail == ForecastDetail::ranking) return result;
+  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);
-  add_rates(f, loaded, cluster);
   return result;
 }
 

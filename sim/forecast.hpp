@@ -30,6 +30,7 @@ struct Forecast {
   Seconds lower_bound{0};
   std::vector<RankMemory> memory;            // per rank; empty where nothing is known of bytes
   std::vector<std::int32_t> peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
+  int devices = 1;                           // tp x cp x dp for each rank; ranks are one device of them
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;
   std::optional<double> model_tflops_per_device;
@@ -43,7 +44,11 @@ struct Forecast {
   [[nodiscard]] bool fits() const { return !memory_limit || memory.empty() || peak_memory() <= *memory_limit; }
 };
 
+// A search that compares many plans has no use for their memory over time and their names in a trace.
+enum class ForecastDetail : std::uint8_t { full, ranking };
+
 struct ForecastOptions {
+  ForecastDetail detail = ForecastDetail::full;
   TransferMode transfers = TransferMode::buffered;
   std::optional<JitterRequest> jitter;  // adds the distribution, where the costs know how durations scatter
   bool without_barrier = false;         // adds the time of a step that does not wait for the slowest rank's update

@@ -212,15 +212,16 @@ class ContentionEngine {
 
 }  // namespace
 
-Contention shared_node_links(const Program& program, const Cluster& cluster) {
+Contention shared_node_links(const Program& program, const Cluster& cluster, int devices_per_rank) {
   Contention contention;
   if (cluster.node_bandwidth.count() <= 0) return contention;
-  const auto node = [&](Rank rank) { return rank.value / cluster.devices_per_node; };
+  const auto node = [&](Rank rank) { return rank.value * devices_per_rank / cluster.devices_per_node; };
   const std::int32_t nodes = node(Rank{program.shape.ranks - 1}) + 1;
   if (nodes == 1) return contention;
   contention.capacities.assign(2 * at(nodes), cluster.node_bandwidth.count());
   for (const Edge& edge : program.edges) {
-    Contention::EdgeLink link{cluster.link(edge.from, edge.to).bandwidth.count(), {}};
+    const Link& used = node(edge.from) == node(edge.to) ? cluster.intra : cluster.inter;
+    Contention::EdgeLink link{used.bandwidth.count() * devices_per_rank, {}};
     if (node(edge.from) != node(edge.to)) link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
     contention.edges.push_back(std::move(link));
   }

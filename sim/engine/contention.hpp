@@ -36,8 +36,9 @@ struct Contention {
 };
 
 // The network cards of a cluster's nodes, one capacity for what leaves a node and one for what enters it, as the
-// cluster's `node_bandwidth` says; no contention where it says nothing or all ranks are on one node.
-[[nodiscard]] Contention shared_node_links(const Program& program, const Cluster& cluster);
+// cluster's `node_bandwidth` says; no contention where it says nothing or all ranks are on one node. A rank of several
+// devices (tensor or context parallel) takes as many places and sends from all of them at once.
+[[nodiscard]] Contention shared_node_links(const Program& program, const Cluster& cluster, int devices_per_rank = 1);
 
 // As simulate() without contention; equal to it, to the nanosecond, where nothing is shared and nothing slowed. A rate
 // that changes on the way rounds the operation's end up to a whole nanosecond.

@@ -12,6 +12,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/parallel_options.hpp"
 #include "tools/weir/traced_plan.hpp"
 
 namespace weir {
@@ -54,6 +55,7 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     std::string memory_limit, transfers = "buffered";
     std::optional<int> samples;
     bool no_barrier = false;
+    ParallelOptions parallel;
   };
   CLI::App* command = app.add_subcommand("simulate", "Forecast one plan");
   auto o = std::make_shared<Options>();
@@ -66,14 +68,20 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--samples", o->samples, "Steps drawn from measured jitter (with --seed): a distribution")
       ->check(CLI::Range(1, 1'000'000));
   command->add_flag("--no-barrier", o->no_barrier, "Also the time of a step that the next one may overlap");
+  add_parallel_options(*command, o->parallel);
   command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
   command->callback([o, &global] {
-    const LoadedPlan loaded = load_plan(o->plan);
+    LoadedPlan loaded = load_plan(o->plan);
+    apply(o->parallel, loaded.plan);
+    if (const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
+      throw InputError(o->plan.string(), misfit->key, misfit->reason);
+    }
     const Cluster cluster = cluster_or_host(o->cluster);
     ForecastOptions options;
     options.transfers = parse_transfers(o->transfers);
     if (o->samples) options.jitter = JitterRequest{*o->samples, global.seed};
     options.without_barrier = o->no_barrier;
+    if (o->cluster) require_devices(loaded.plan, cluster, *o->cluster);
     ForecastResult result =
         forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster, options);
     if (!o->memory_limit.empty()) {
