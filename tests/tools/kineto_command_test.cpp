@@ -72,6 +72,9 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   const auto compared = weir("--json compare out/predicted.json out/measured.json");
   ASSERT_EQ(compared.first, 0) << compared.second;
   EXPECT_EQ(Json::parse(compared.second)["schema"], "weir.comparison/1");
+  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json --save-trace here.json").first,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "here.json"));
   EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").first, 0);
 }
 

@@ -31,6 +31,7 @@ struct SyntheticRun {
   std::int64_t end_jitter_ns = 0;      // the two kernels of a message end up to this far apart
   std::vector<std::int64_t> clock_ns;  // a rank's clock is ahead of the true one by this
   std::vector<std::int64_t> base_ns;   // baseTimeNanoseconds of its file
+  std::int64_t drift_ns = 0;           // a step that rank r's clock gains on rank 0's, times r
   bool transfer_ranges = false;        // "nccl:send 0->1" around a kernel's launch
   int world_size = 0;                  // 0: as many as ranks
   std::uint32_t seed = 1;
@@ -143,7 +144,10 @@ struct SyntheticRun {
           i);
     }
     Writer writer{text, clock(r), 1000};
-    for (int step = 0; step < steps; ++step) write_step(rank, step, writer);
+    for (int step = 0; step < steps; ++step) {
+      write_step(rank, step, writer);
+      writer.clock += drift_ns * rank.value;
+    }
     text += fmt::format(
         "{{\"ph\": \"i\", \"name\": \"end\", \"ts\": 0.5, \"pid\": \"\", \"tid\": \"Traces\", \"s\": \"g\"}}"
         "\n  ],\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {}\n}}\n",

@@ -123,6 +123,33 @@ TEST_F(Kineto, NamedActionsComeBack) {
   }
 }
 
+// A clock that gains 40 us from step to step: each step is aligned by its own messages.
+TEST_F(Kineto, ClocksMayDrift) {
+  SyntheticRun run = run_of(program_of("1f1b", {3, 1, 5}));
+  run.steps = 4;
+  run.drift_ns = 40'000;
+  run.lay_out();
+  expect_truth(run, read_kineto(run.program, write(run)));
+}
+
+// One range for 0B0 and 0F1 together: the main thread's kernels are the forward's.
+TEST_F(Kineto, OverlappedPairsAreToldApartByThread) {
+  SyntheticRun run = run_of(program_of("1f1b", {1, 1, 2}));
+  std::string text = run.file_of(Rank{0});
+  for (auto at = text.find("PP:0B0\""); at != text.npos; at = text.find("PP:0B0\"")) {
+    text.replace(at, 6, "PP:(0F1;0B0)OVERLAP_F_B");
+    const auto duration = text.find("\"dur\": 1.500", at);
+    text.replace(duration, 12, "\"dur\": 3.500");  // until the end of 0F1's own range, 0.5 us later
+    text.replace(text.find("PP:0F1\"", at), 6, "(none)");
+  }
+  // The pair's forward comes first in its name, and in PyTorch's row; the plan here has the backward first.
+  std::string line = complaint(run.program, {file(text)});
+  EXPECT_THAT(line, HasSubstr("  trace: 0F0 [0F1] 0B0 0B1\n  plan:  0F0 [0B0] 0F1 0B1"));
+  for (auto at = text.find("(0F1;0B0)"); at != text.npos; at = text.find("(0F1;0B0)")) text.replace(at, 9, "(0B0;0F1)");
+  const std::vector<std::filesystem::path> files{file(text)};
+  expect_truth(run, read_kineto(run.program, files));
+}
+
 TEST_F(Kineto, ChunksAndOneOptimizerForBoth) {
   SyntheticRun run = run_of(program_of("interleaved-1f1b", {2, 2, 4}));
   run.optimizing = Optimizing::unmarked;

@@ -18,7 +18,7 @@ void print_found(const KinetoTrace& found) {
   for (std::size_t r = 0; r < found.ranks.size(); ++r) {
     const KinetoRank& rank = found.ranks[r];
     fmt::print(stderr, "rank {}: {} (global rank {}), {}, clock moved by {}\n", r, rank.file, rank.global_rank,
-               rank.named ? "actions named" : "actions told apart by SendRecv kernels",
+               rank.named ? "actions named" : "actions unnamed, matched in order",
                format_duration(to_seconds(rank.clock_offset)));
   }
   fmt::print(stderr, "{} steps; the ends of a message {} apart in the median once clocks are aligned\n",
@@ -41,9 +41,10 @@ TracedPlan load_kineto_run(const KinetoOptions& options, const std::vector<std::
   LoadedPlan loaded = load_plan(*options.plan);
   KinetoTrace found = read_kineto(lower(loaded), files);
   if (!global.quiet) print_found(found);
-  if (options.save_trace)
-    save_traced_plan(found.trace, loaded, options.plan->parent_path(), options.save_trace->parent_path(),
-                     options.save_trace->stem().string());
+  if (options.save_trace) {
+    const std::filesystem::path folder = std::filesystem::absolute(*options.save_trace).parent_path();
+    save_traced_plan(found.trace, loaded, options.plan->parent_path(), folder, options.save_trace->stem().string());
+  }
   return {std::move(loaded), std::move(found.trace)};
 }
 
