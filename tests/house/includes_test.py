@@ -25,6 +25,7 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "mpi.h": ("exec/mpi/",),
     "Eigen/": ("costmodel/",),
     "tbb/": ("sim/", "tools/"),
+    "zlib.h": ("traces/kineto/gzip_file",),
     "CLI/": ("tools/weir/",),
     "toml++/": ("plan/import/",),
     "pybind11/": ("tools/python/",),

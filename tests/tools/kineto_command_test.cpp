@@ -1,0 +1,95 @@
+// `weir calibrate --plan PLAN TRACE...` as users meet it, on PyTorch profiler files of a run that never was.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "plan/plan.hpp"
+#include "tests/traces/kineto_files.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class KinetoCommand : public testing::Test {
+ protected:
+  KinetoCommand()
+      : folder_(std::filesystem::temp_directory_path() / ("weir-kineto-command-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    // Two stages of two layers: F 2 ms, I and W 2 ms each, where the run will take 0.1 ms and 0.2 ms for all of B.
+    write_plain(folder_ / "chain.csv",
+                "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,1,1,1,64,64,4\n");
+    EXPECT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule 1f1b -o plan.json").first, 0);
+    run_.program = lower(load_plan(folder_ / "plan.json"));
+    run_.steps = 3;
+    run_.clock_ns = {0, 8'000'000'000};
+    run_.lay_out();
+    write_gzip(folder_ / "0.json.gz", run_.file_of(Rank{0}));
+    write_gzip(folder_ / "1.json.gz", run_.file_of(Rank{1}));
+  }
+  ~KinetoCommand() override { std::filesystem::remove_all(folder_); }
+
+  std::pair<int, std::string> weir(const std::string& arguments) {
+    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
+    FILE* pipe = ::popen(line.c_str(), "r");
+    std::string out;
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+    return {WEXITSTATUS(::pclose(pipe)), out};
+  }
+
+  std::filesystem::path folder_;
+  SyntheticRun run_;
+};
+
+TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
+  const std::string cluster = WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";
+  const auto [code, out] =
+      weir("calibrate 1.json.gz 0.json.gz --plan plan.json --cluster " + cluster + " --save-trace out/measured.json");
+  ASSERT_EQ(code, 0) << out;
+  EXPECT_THAT(out, HasSubstr("rank 1: 1.json.gz (global rank 1), actions named, clock moved by -8 s"));
+  EXPECT_THAT(out, HasSubstr("3 steps"));
+  std::ifstream in(folder_ / "costs.json");
+  const Json costs = Json::parse(in);
+  EXPECT_EQ(costs["basis"], "calibrated");
+  EXPECT_NEAR(costs["correction"]["f"].get<double>(), 0.105 / 2, 0.004);  // 100 to 110 us of 2 ms
+  EXPECT_NEAR(costs["correction"]["b"].get<double>(), 0.205 / 4, 0.004);
+  // 64 bytes in 20 us, of which the cluster file gives 10 to latency.
+  EXPECT_NEAR(costs["link"]["latency_s"].get<double>() + 64 / costs["link"]["bandwidth_bytes_per_s"].get<double>(),
+              20e-6, 1e-9);
+  // The saved trace is one of ours, and the plan comes with it.
+  ASSERT_EQ(weir("simulate plan.json --costs costs.json -o out").first, 0);
+  const auto compared = weir("--json compare out/predicted.json out/measured.json");
+  ASSERT_EQ(compared.first, 0) << compared.second;
+  EXPECT_EQ(Json::parse(compared.second)["schema"], "weir.comparison/1");
+  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json --save-trace here.json").first,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "here.json"));
+  EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").first, 0);
+}
+
+TEST_F(KinetoCommand, RefusesWithOneLine) {
+  EXPECT_EQ(weir("calibrate 0.json.gz 1.json.gz --plan plan.json").first, 2);  // from which costs?
+  EXPECT_EQ(weir("calibrate 0.json.gz --costs c.json --save-trace t.json").first, 2);
+  EXPECT_EQ(weir("calibrate out.json").first, 2);
+  const auto missing = weir("calibrate 1.json.gz --plan plan.json --costs c.json");
+  EXPECT_EQ(missing.first, 3);
+  EXPECT_THAT(missing.second, HasSubstr("rank 0 missing"));
+  ASSERT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule gpipe -o other.json").first, 0);
+  const auto other = weir("calibrate 0.json.gz 1.json.gz --plan other.json --costs c.json");
+  EXPECT_EQ(other.first, 3);
+  EXPECT_THAT(other.second, HasSubstr("  plan:  0F0 0F1 [0F2]"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "traces/kineto/clocks.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+namespace weir {
+namespace {
+
+std::int64_t median(std::vector<std::int64_t> values) {
+  assert(!values.empty());
+  std::sort(values.begin(), values.end());
+  const std::int64_t low = values[(values.size() - 1) / 2], high = values[values.size() / 2];
+  return low + (high - low) / 2;
+}
+
+const Extent& extent_of(const Program& program, const std::vector<RankSteps>& ranks, std::size_t step, OperationId id) {
+  const RankSteps& rank = ranks[static_cast<std::size_t>(program.lane_of(id).rank.value)];
+  return rank.steps[step][static_cast<std::size_t>(id - rank.first)];
+}
+
+// Visits the two ends of every message: edge, send, receive.
+template <class Visit>
+void for_each_message(const Program& program, Visit visit) {
+  for (const Edge& edge : program.edges) {
+    const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
+    const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
+    for (OperationId i = 0; i < send.last - send.first; ++i) visit(edge, send.first + i, receive.first + i);
+  }
+}
+
+// Differences of ends by pair of ranks, the lower first: end on the lower minus end on the higher.
+using Differences = std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int64_t>>;
+
+std::vector<Nanoseconds> offsets_along(const Differences& differences, std::size_t ranks) {
+  std::vector<Nanoseconds> offset(ranks, Nanoseconds(0));
+  std::vector<bool> known(ranks, false);
+  std::vector<std::int32_t> reached{0};
+  known[0] = true;
+  for (std::size_t next = 0; next < reached.size(); ++next) {
+    const std::int32_t here = reached[next];
+    for (const auto& [pair, values] : differences) {
+      if (pair.first != here && pair.second != here) continue;
+      const std::int32_t there = pair.first == here ? pair.second : pair.first;
+      if (known[static_cast<std::size_t>(there)]) continue;
+      const std::int64_t here_minus_there = pair.first == here ? median(values) : -median(values);
+      offset[static_cast<std::size_t>(there)] = offset[static_cast<std::size_t>(here)] + Nanoseconds(here_minus_there);
+      known[static_cast<std::size_t>(there)] = true;
+      reached.push_back(there);
+    }
+  }
+  return offset;
+}
+
+}  // namespace
+
+Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ranks) {
+  Alignment result;
+  std::vector<std::int64_t> errors;
+  for (std::size_t step = 0; step < ranks.front().steps.size(); ++step) {
+    const auto end_of = [&](Rank rank, OperationId id) {
+      return ranks[static_cast<std::size_t>(rank.value)].base_ns + extent_of(program, ranks, step, id).end.count();
+    };
+    Differences differences;
+    for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
+      const std::int64_t difference = end_of(edge.from, send) - end_of(edge.to, receive);
+      const bool ascending = edge.from < edge.to;
+      differences[std::minmax(edge.from.value, edge.to.value)].push_back(ascending ? difference : -difference);
+    });
+    result.offset.push_back(offsets_along(differences, ranks.size()));
+    const auto& offset = result.offset.back();
+    for (const auto& [pair, values] : differences) {
+      const Nanoseconds apart =
+          offset[static_cast<std::size_t>(pair.first)] - offset[static_cast<std::size_t>(pair.second)];
+      for (const std::int64_t value : values) errors.push_back(std::abs(value + apart.count()));
+    }
+  }
+  if (!errors.empty()) result.error = Nanoseconds(median(std::move(errors)));
+  return result;
+}
+
+Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks, const Alignment& alignment) {
+  Trace trace;
+  trace.origin = TraceOrigin::measured;
+  trace.ranks = program.shape.ranks;
+  for (std::size_t step = 0; step < alignment.offset.size(); ++step) {
+    const std::size_t first = trace.spans.size();
+    for (std::size_t i = 0; i < program.operations.size(); ++i) {
+      const auto id = static_cast<OperationId>(i);
+      const Lane& lane = program.lane_of(id);
+      const auto rank = static_cast<std::size_t>(lane.rank.value);
+      const Extent& extent = extent_of(program, ranks, step, id);
+      const Nanoseconds shift = Nanoseconds(ranks[rank].base_ns) + alignment.offset[step][rank];
+      Span span{id, program.operations[i].action, lane.rank, lane.kind, lane.rank, static_cast<std::int32_t>(step)};
+      span.start = extent.start + shift;
+      span.end = extent.end + shift;
+      if (lane.edge >= 0) {
+        const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
+        span.peer = lane.kind == LaneKind::send ? edge.to : edge.from;
+      }
+      trace.spans.push_back(span);
+    }
+    for_each_message(program, [&](const Edge&, OperationId send, OperationId receive) {
+      Span& out = trace.spans[first + static_cast<std::size_t>(send)];
+      Span& in = trace.spans[first + static_cast<std::size_t>(receive)];
+      const Nanoseconds begin = std::max(out.start, in.start);
+      out.start = std::min(begin, out.end);
+      in.start = std::min(begin, in.end);
+    });
+    StepWindow window{Nanoseconds::max(), Nanoseconds::min()};
+    for (std::size_t i = first; i < trace.spans.size(); ++i) {
+      window.start = std::min(window.start, trace.spans[i].start);
+      window.end = std::max(window.end, trace.spans[i].end);
+    }
+    if (!trace.steps.empty()) trace.steps.back().end = std::max(trace.steps.back().end, window.start);
+    trace.steps.push_back(window);
+  }
+  const Nanoseconds origin = trace.steps.front().start;
+  for (StepWindow& window : trace.steps) window = {window.start - origin, window.end - origin};
+  for (Span& span : trace.spans) {
+    span.start -= origin;
+    span.end -= origin;
+  }
+  return trace;
+}
+
+}  // namespace weir

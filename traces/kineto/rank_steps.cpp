@@ -1,0 +1,233 @@
+// Start at `place_rank`: it cuts the file into profiler steps, lets one of the two ways of placing find the actions,
+// and settles what neither can see: R, the optimizer, gradient sums. SPDX-License-Identifier: Apache-2.0
+#include "traces/kineto/rank_steps.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "plan/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t kShownBefore = 6, kShown = 16;
+
+RankProgram rank_program(const Program& program, Rank rank) {
+  RankProgram result;
+  result.program = &program;
+  result.rank = rank;
+  bool any = false;
+  for (const Lane& lane : program.lanes) {
+    if (lane.rank != rank) continue;
+    if (!any) result.first = lane.first;
+    any = true;
+    result.last = lane.last;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      const Action& action = program.operations[static_cast<std::size_t>(id)].action;
+      result.operation_of[action] = id;
+      if (lane.kind == LaneKind::reduce) result.reductions.push_back(id);
+      if (lane.kind != LaneKind::compute || action.kind == ActionKind::R) continue;
+      (action.kind == ActionKind::OPTIMIZER ? result.optimizers : result.actions).push_back(id);
+    }
+  }
+  return result;
+}
+
+// The thread that runs the training loop: it opens the profiler's steps, or at least launches the transfers.
+std::int32_t main_thread(const KinetoEvents& events) {
+  if (!events.marked_by.empty()) return static_cast<std::int32_t>(events.marked_by.front());
+  for (const KinetoKernel& kernel : events.kernels) {
+    if (kernel.kind == KernelKind::send_recv) return kernel.thread;
+  }
+  return events.kernels.front().thread;
+}
+
+struct Window {
+  std::int64_t number = 0;
+  Nanoseconds start{0}, end{0};
+};
+
+std::vector<Window> windows_of(const KinetoEvents& events) {
+  std::vector<Window> windows;
+  for (const KinetoMark& mark : events.marks) {
+    if (mark.kind != MarkKind::step) continue;
+    std::int64_t number = 0;
+    const char* end = mark.name.data() + mark.name.size();
+    if (std::from_chars(mark.name.data(), end, number) != std::from_chars_result{end, std::errc()})
+      throw InputError(events.file, "ProfilerStep#" + mark.name, "expected a number");
+    if (!windows.empty() && windows.back().number == number) continue;
+    if (!windows.empty() && (number != windows.back().number + 1 || mark.start < windows.back().start))
+      throw InputError(events.file, fmt::format("ProfilerStep#{}", number), "the steps do not follow one another");
+    windows.push_back({number, mark.start, mark.end});
+  }
+  return windows;
+}
+
+StepEvents events_of(const KinetoEvents& events, const Window& window, std::string where) {
+  StepEvents step;
+  step.file = events.file;
+  step.where = std::move(where);
+  step.main_thread = main_thread(events);
+  const auto launched = [](const KinetoKernel& kernel, Nanoseconds time) { return kernel.launched < time; };
+  const auto first = std::lower_bound(events.kernels.begin(), events.kernels.end(), window.start, launched);
+  step.kernels = {first, std::lower_bound(first, events.kernels.end(), window.end, launched)};
+  const auto later = [](const KinetoMark& mark, Nanoseconds time) { return mark.start < time; };
+  auto mark = std::lower_bound(events.marks.begin(), events.marks.end(), window.start, later);
+  for (; mark != events.marks.end() && mark->start < window.end; ++mark) {
+    if (mark->kind == MarkKind::action) step.actions.push_back(&*mark);
+    if (mark->kind == MarkKind::optimizer) step.optimizers.push_back(&*mark);
+    if (mark->kind == MarkKind::send || mark->kind == MarkKind::receive) step.transfers.push_back(&*mark);
+  }
+  return step;
+}
+
+// Extents found for `operations`, in order: one each, or all of them together shared out in equal parts.
+void share(const RankProgram& rank, const std::vector<OperationId>& operations, const std::vector<Extent>& found,
+           StepPlaces& places) {
+  if (found.size() == operations.size()) {
+    for (std::size_t i = 0; i < found.size(); ++i) places.at(rank, operations[i]) = found[i];
+    return;
+  }
+  Extent all;
+  for (const Extent& extent : found) all.add(extent.start, extent.end);
+  if (!all.seen) return;
+  const auto parts = static_cast<std::int64_t>(operations.size());
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const auto border = [&](std::int64_t k) { return all.start + (all.end - all.start) * k / parts; };
+    places.at(rank, operations[static_cast<std::size_t>(i)]) = {border(i), border(i + 1), true};
+  }
+}
+
+// Kernels launched by Optimizer.step; where nothing carries that name, what the main thread launches after the last
+// action.
+std::vector<Extent> optimizer_extents(const StepEvents& step, const StepPlaces& places) {
+  std::vector<Extent> found;
+  const auto collect = [&](auto belongs) {
+    Extent extent;
+    for (const KinetoKernel& kernel : step.kernels) {
+      if (kernel.kind == KernelKind::compute && belongs(kernel)) extent.add(kernel);
+    }
+    if (extent.seen) found.push_back(extent);
+  };
+  for (const KinetoMark* mark : step.optimizers) {
+    collect([mark](const KinetoKernel& k) { return mark->start <= k.launched && k.launched <= mark->end; });
+  }
+  if (step.optimizers.empty()) {
+    collect([&](const KinetoKernel& k) { return k.launched > places.last_launch && k.thread == step.main_thread; });
+  }
+  return found;
+}
+
+// Collectives launched after the last action.
+std::vector<Extent> reduction_extents(const StepEvents& step, const StepPlaces& places) {
+  Extent extent;
+  for (const KinetoKernel& kernel : step.kernels) {
+    if (kernel.kind == KernelKind::collective && kernel.launched > places.last_launch) extent.add(kernel);
+  }
+  return extent.seen ? std::vector{extent} : std::vector<Extent>{};
+}
+
+// PyTorch re-materialises inside the backward: R takes as long as its F did, the backward the rest.
+void carve_rematerialisation(const RankProgram& rank, StepPlaces& places) {
+  for (OperationId id = rank.first; id < rank.last; ++id) {
+    const Action& action = rank.action(id);
+    if (action.kind != ActionKind::R) continue;
+    const Extent& forward = places.at(rank, rank.operation_of.at({action.stage, ActionKind::F, action.microbatch}));
+    Extent& backward = places.at(rank, id + 1);
+    const Nanoseconds border = backward.start + std::min(forward.end - forward.start, backward.end - backward.start);
+    places.at(rank, id) = {backward.start, border, true};
+    backward.start = border;
+  }
+}
+
+// What was not seen takes no time, where its lane stands: after what came before it.
+void settle_unseen(const RankProgram& rank, StepPlaces& places, std::set<std::string>& notes) {
+  Nanoseconds computed = places.at(rank, rank.actions.front()).start;
+  for (const OperationId id : rank.actions) computed = std::max(computed, places.at(rank, id).end);
+  for (const Lane& lane : rank.program->lanes) {
+    if (lane.rank != rank.rank) continue;
+    Nanoseconds before = lane.kind == LaneKind::compute ? places.at(rank, rank.actions.front()).start : computed;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      Extent& extent = places.at(rank, id);
+      if (!extent.seen) {
+        extent = {before, before, true};
+        notes.insert(fmt::format("no kernel of {} was found: it takes no time", to_string(rank.action(id).kind)));
+      }
+      before = extent.end;
+    }
+  }
+}
+
+}  // namespace
+
+void Extent::add(Nanoseconds from, Nanoseconds to) {
+  start = seen ? std::min(start, from) : from;
+  end = seen ? std::max(end, to) : to;
+  seen = true;
+}
+
+void throw_orders(const StepEvents& step, const Orders& orders) {
+  const auto shown = [](const std::vector<std::string>& words, std::size_t difference) {
+    const std::size_t first = difference > kShownBefore ? difference - kShownBefore : 0;
+    std::string text = first > 0 ? " ..." : "";
+    for (std::size_t i = first; i < std::min(words.size(), first + kShown); ++i) {
+      text += i == difference ? " [" + words[i] + "]" : " " + words[i];
+    }
+    if (difference >= words.size()) text += " [end]";
+    return text + (first + kShown < words.size() ? " ..." : "");
+  };
+  throw InputError(step.file, step.where,
+                   fmt::format("the trace's order and the plan's disagree\n  trace:{}\n  plan: {}{}",
+                               shown(orders.trace, orders.trace_difference), shown(orders.plan, orders.plan_difference),
+                               orders.note.empty() ? "" : "\n  " + orders.note));
+}
+
+RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& events) {
+  if (events.kernels_in_file == 0) throw InputError(events.file, "traceEvents", "holds no GPU kernels");
+  if (events.kernels.empty())
+    throw InputError(events.file, "traceEvents",
+                     "no kernel's launch was recorded (cat cuda_runtime, same correlation)");
+  const RankProgram wanted = rank_program(program, rank);
+  RankSteps result;
+  result.file = events.file;
+  result.base_ns = events.base_ns;
+  result.first = wanted.first;
+  result.named = std::any_of(events.marks.begin(), events.marks.end(),
+                             [](const KinetoMark& mark) { return mark.kind == MarkKind::action; });
+  std::vector<Window> windows = windows_of(events);
+  for (const Window& window : windows) result.numbers.push_back(window.number);
+  if (windows.empty()) windows.push_back({0, Nanoseconds::min(), Nanoseconds::max()});
+  std::set<std::string> notes;
+  for (const Window& window : windows) {
+    const StepEvents step =
+        events_of(events, window,
+                  result.numbers.empty() ? fmt::format("rank {}", rank.value)
+                                         : fmt::format("rank {}, ProfilerStep#{}", rank.value, window.number));
+    StepPlaces places;
+    places.extents.resize(static_cast<std::size_t>(wanted.last - wanted.first));
+    (result.named ? place_by_name : place_by_segments)(wanted, step, places);
+    const bool named_sums = std::any_of(wanted.reductions.begin(), wanted.reductions.end(),
+                                        [&](OperationId id) { return places.at(wanted, id).seen; });
+    if (!wanted.reductions.empty() && !named_sums)
+      share(wanted, wanted.reductions, reduction_extents(step, places), places);
+    if (!wanted.optimizers.empty()) share(wanted, wanted.optimizers, optimizer_extents(step, places), places);
+    carve_rematerialisation(wanted, places);
+    settle_unseen(wanted, places, notes);
+    result.steps.push_back(std::move(places.extents));
+  }
+  for (const OperationId id : wanted.actions) {
+    if (id > wanted.first && wanted.action(id - 1).kind == ActionKind::R) {
+      notes.insert("R, which runs inside the backward, takes its F's time");
+      break;
+    }
+  }
+  for (const std::string& note : notes) result.notes.push_back(fmt::format("rank {}: {}", rank.value, note));
+  return result;
+}
+
+}  // namespace weir
