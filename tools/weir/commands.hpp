@@ -29,5 +29,6 @@ void add_run_command(CLI::App& app, GlobalOptions& global);
 void add_compare_command(CLI::App& app, GlobalOptions& global);
 void add_tune_command(CLI::App& app, GlobalOptions& global);
 void add_evaluate_command(CLI::App& app, GlobalOptions& global);
+void add_reproduce_command(CLI::App& app, GlobalOptions& global);
 
 }  // namespace weir

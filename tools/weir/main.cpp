@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   weir::add_compare_command(app, global);
   weir::add_tune_command(app, global);
   weir::add_evaluate_command(app, global);
+  weir::add_reproduce_command(app, global);
   try {
     app.parse(argc, argv);
     return 0;
