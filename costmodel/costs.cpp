@@ -6,9 +6,10 @@
 
 #include <algorithm>
 
+#include "costmodel/collectives.hpp"
 #include "costmodel/layer_math.hpp"
-#include "plan/error.hpp"
-#include "plan/layer_tensors.hpp"
+#include "costmodel/parallel.hpp"
+#include "costmodel/stage_sums.hpp"
 
 namespace weir {
 namespace {
@@ -45,112 +46,29 @@ struct Key {
   }
 };
 
-LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
-  const auto mix = [share](Seconds x, Seconds y) {
-    return Seconds(std::max(0.0, x.count() + share * (y.count() - x.count())));
-  };
-  return {mix(a.f, b.f),
-          mix(a.i, b.i),
-          mix(a.w, b.w),
-          mix(a.b, b.b),
-          std::max(a.spread, b.spread),
-          std::max(a.scratch, b.scratch)};
-}
-
-struct TimeAt {
-  LayerTime time;
-  bool inside = true;
-};
-
-// Linear between measured sizes; beyond them along the outermost pair, or in proportion where one size was measured.
-TimeAt at_batch(const LayerCost& cost, int batch) {
-  const auto& sizes = cost.by_batch;
-  if (const auto exact = sizes.find(batch); exact != sizes.end()) return {exact->second, true};
-  if (sizes.size() == 1) {
-    const auto& [size, time] = *sizes.begin();
-    const double scale = static_cast<double>(batch) / size;
-    return {{time.f * scale, time.i * scale, time.w * scale, time.b * scale, time.spread, time.scratch}, false};
-  }
-  auto above = sizes.upper_bound(batch);
-  const bool inside = above != sizes.begin() && above != sizes.end();
-  if (above == sizes.end()) --above;
-  if (above == sizes.begin()) ++above;
-  const auto below = std::prev(above);
-  const double share = static_cast<double>(batch - below->first) / (above->first - below->first);
-  return {blend(below->second, above->second, share), inside};
-}
-
-class StageSums {
- public:
-  StageSums(const LoadedPlan& loaded, const Costs& costs) : loaded_(loaded), costs_(costs) {
-    for (const LayerCost& cost : costs.layers) known_.emplace(cost.key, &cost);
-  }
-
-  StageCost of(LayerRange range, CostTableResult& result) {
-    LayerTime sum;
-    Seconds optimizer{0};
-    scratch = Bytes(0);
-    for (int l = range.first; l < range.last; ++l) {
-      const LayerTime time = layer_time(l, optimizer, result);
-      sum.f += time.f;
-      sum.i += time.i;
-      sum.w += time.w;
-      sum.b += time.b;
+// The tp devices of a stage hold the same output, unless sequence parallelism divides it: each sends its peer all of
+// it, or Megatron's scatter-gather its part, whichever arrives first. The gathering is the receivers' and takes
+// latency.
+MessageCost message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {
+  const auto occupied = [&](Bytes n) { return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0); };
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    const Link within = group_link(cluster, plan.tp, 1);
+    const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
+    if (parts < point_to_point(bytes, link)) {
+      const Seconds occupancy = occupied(bytes) / plan.tp;
+      return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
     }
-    const Correction& c = costs_.correction;
-    const Correction alone = loaded_.plan.pp == 1 ? costs_.alone : Correction{};
-    StageCost cost;
-    cost.f = to_nanoseconds(sum.f * c.f * alone.f);
-    cost.i = to_nanoseconds(sum.i * c.i * alone.i);
-    cost.w = to_nanoseconds(sum.w * c.w * alone.w);
-    cost.b = to_nanoseconds(sum.b * c.b * alone.b);
-    cost.r = to_nanoseconds(sum.f * c.r * alone.r);
-    cost.optimizer = to_nanoseconds(optimizer * c.optimizer * alone.optimizer);
-    return cost;
   }
-  Bytes scratch{0};  // of the stage asked for last
-
- private:
-  LayerTime layer_time(int l, Seconds& optimizer, CostTableResult& result) {
-    const Layer& layer = loaded_.model.layers[static_cast<std::size_t>(l)];
-    const int batch = loaded_.plan.micro_batch_size;
-    if (const auto* timed = std::get_if<TimedShape>(&layer.shape)) {
-      const double b = batch;
-      return {timed->forward * b, timed->backward_input * b, timed->backward_weight * b,
-              (timed->backward_input + timed->backward_weight) * b, 0};
-    }
-    const std::string key = layer_key(layer, loaded_.plan.seq_length, loaded_.plan.dtype);
-    const auto found = known_.find(key);
-    if (found == known_.end()) {
-      throw InputError("costs", "layers", fmt::format("nothing is known of layer {} ({})", layer.name, key));
-    }
-    optimizer += found->second->optimizer;
-    const TimeAt time = at_batch(*found->second, batch);
-    scratch = std::max(scratch, time.time.scratch);
-    if (!time.inside) {
-      result.inside_range = false;
-      const std::string warning = fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch);
-      if (std::find(result.warnings.begin(), result.warnings.end(), warning) == result.warnings.end()) {
-        result.warnings.push_back(warning);
-      }
-    }
-    return time.time;
-  }
-
-  const LoadedPlan& loaded_;
-  const Costs& costs_;
-  std::map<std::string, const LayerCost*> known_;
-};
-
-MessageCost message(Bytes bytes, const Link& link) {
-  const Seconds occupancy = link.bandwidth.count() > 0 ? bytes / link.bandwidth : Seconds(0);
-  return {to_nanoseconds(occupancy), to_nanoseconds(link.latency)};
+  return {to_nanoseconds(occupied(bytes)), to_nanoseconds(link.latency)};
 }
 
 }  // namespace
 
-std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype) {
-  return fmt::format("{} tokens={} {}", std::visit(Key{}, layer.shape), seq_length, to_string(dtype));
+std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
+  std::string key = fmt::format("{} tokens={} {}", std::visit(Key{}, layer.shape), seq_length, to_string(dtype));
+  if (split.tp > 1) key += fmt::format(" tp={}{}", split.tp, split.sequence_parallel ? " sequence" : "");
+  if (split.cp > 1) key += fmt::format(" cp={}", split.cp);
+  return key;
 }
 
 CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
@@ -160,7 +78,7 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
   CostTableResult result;
   result.table.basis = costs.basis;
   result.scratch.assign(static_cast<std::size_t>(shape.ranks), Bytes(0));
-  StageSums sums(loaded, costs);
+  StageSums sums(loaded, costs, cluster);
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const LayerRange range = layers_of_stage(plan, layers, Stage{s});
     StageCost cost = sums.of(range, result);
@@ -174,10 +92,12 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
     auto& scratch = result.scratch[static_cast<std::size_t>(rank.value)];
     scratch = std::max(scratch, sums.scratch);
     const auto edge = [&](Stage to, int boundary_layer) {
-      const std::int64_t bytes = crossing_bytes(loaded.model, boundary_layer, plan.seq_length, plan.dtype).count() *
-                                 plan.micro_batch_size / shape.segments;
+      const std::int64_t sample =
+          crossing_bytes(loaded.model, boundary_layer, plan.seq_length, plan.dtype, plan.split()).count();
+      const Bytes bytes(sample * plan.micro_batch_size / shape.segments);
       const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
-      return message(Bytes(bytes), measured ? costs.link : cluster.link(rank, shape.rank_of(to)));
+      return message(bytes, plan, measured ? costs.link : pipeline_link(plan, cluster, rank, shape.rank_of(to)),
+                     cluster);
     };
     const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
     result.table.forward_messages.push_back(last ? MessageCost{} : edge(Stage{s + 1}, range.last - 1));

@@ -26,6 +26,7 @@ struct LayerTime {
   Seconds b{0};       // full backward, measured as a whole
   double spread = 0;  // interquartile range of f over its median
   Bytes scratch{0};   // library scratch memory the backend asked for beyond layer_tensors
+  Seconds core{0};    // of f: what selective re-materialisation does again; 0: not known apart
 };
 
 struct LayerCost {
@@ -77,8 +78,9 @@ struct Costs {
   std::optional<CalibratedRange> range;  // of calibrated costs
 };
 
-// A text that holds everything that decides a layer's work: kind, shape, sequence length and number format.
-[[nodiscard]] std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+// A text that holds everything that decides a layer's work: kind, shape, sequence length, number format, and how it is
+// split among devices where it is.
+[[nodiscard]] std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split = {});
 
 [[nodiscard]] Costs load_costs(const std::filesystem::path& file);
 void save_costs(const Costs& costs, const std::filesystem::path& file);
@@ -93,7 +95,9 @@ struct CostTableResult {
   std::vector<std::string> warnings;  // what was extrapolated, one line each
 };
 
-// Stage costs of a plan. Throws InputError when a layer of the model is not in the costs.
+// Stage costs of a plan, of one device of each stage. A split layer that the costs do not have takes the whole layer's
+// time divided by tp and cp, with a warning; to that comes what it sends (costmodel/parallel). Throws InputError when a
+// layer of the model is not in the costs.
 [[nodiscard]] CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
 
 }  // namespace weir

@@ -41,6 +41,7 @@ LayerCost parse_layer(JsonObject& object) {
     time.w = Seconds(at.number("w_s", 0, 1e9));
     time.b = Seconds(at.number("b_s", 0, 1e9));
     time.spread = at.number("spread", 0, 1e9);
+    time.core = Seconds(at.number_or("core_s", 0, 0, 1e9));
     time.scratch = Bytes(at.integer("scratch_bytes"));
     at.finish();
     layer.by_batch[batch] = time;
@@ -90,6 +91,7 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
                        {"b_s", t.b.count()},
                        {"spread", t.spread},
                        {"scratch_bytes", t.scratch.count()}});
+      if (t.core.count() > 0) times.back()["core_s"] = t.core.count();
     }
     json["layers"].push_back({{"key", layer.key}, {"optimizer_s", layer.optimizer.count()}, {"times", times}});
   }

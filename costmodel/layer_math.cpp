@@ -55,13 +55,13 @@ Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, D
   return Bytes(bytes);
 }
 
-Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype) {
-  return Bytes(layer_tensors(layer, seq_length, dtype).output_bytes_per_sample);
+Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
+  return Bytes(layer_tensors(layer, seq_length, dtype, split).output_bytes_per_sample);
 }
 
-Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype) {
+Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
   const auto output = [&](std::int32_t l) {
-    return boundary_bytes(model.layers[static_cast<std::size_t>(l)], seq_length, dtype);
+    return boundary_bytes(model.layers[static_cast<std::size_t>(l)], seq_length, dtype, split);
   };
   Bytes total = output(layer);
   std::set<std::int32_t> whole;

@@ -6,6 +6,7 @@
 
 #include "plan/dtype.hpp"
 #include "plan/model.hpp"
+#include "plan/split.hpp"
 #include "plan/units.hpp"
 
 namespace weir {
@@ -22,10 +23,11 @@ namespace weir {
 
 // What a sample keeps from F to its backward: saved tensors and kept input.
 [[nodiscard]] Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype);
-// The layer's output, all of it.
-[[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+// The layer's output, all of it, or a device's part of it.
+[[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split = {});
 // What a boundary placed after a layer must carry: its output, and what earlier layers send past it by skips, handed on
 // from stage to stage. Whole outputs that go to several layers cross once.
-[[nodiscard]] Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype);
+[[nodiscard]] Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype,
+                                   const Split& split = {});
 
 }  // namespace weir

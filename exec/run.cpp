@@ -128,6 +128,7 @@ class Run {
     if (factory == backends.end()) {
       throw MissingComponent(fmt::format("this build has no {} backend", to_string(options_.backend)));
     }
+    require_pipeline_alone(loaded_.plan);
     require_kernels(loaded_.model);
     for (const Layer& layer : loaded_.model.layers) {
       if (std::holds_alternative<TimedShape>(layer.shape)) {

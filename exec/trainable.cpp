@@ -52,4 +52,15 @@ void require_kernels(const Model& model) {
   }
 }
 
+void require_pipeline_alone(const Plan& plan) {
+  const auto refuse = [](const std::string& what) {
+    throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
+  };
+  if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
+  if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
+  if (plan.dp > 1) refuse(fmt::format("dp = {}", plan.dp));
+  if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
+  if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
+}
+
 }  // namespace weir

@@ -35,6 +35,12 @@ Device device_of(JsonObject object) {
   if (!bandwidth || bandwidth->count() <= 0) object.fail("memory_bandwidth", "expected a rate, as \"3.35 TB/s\"");
   device.memory_bandwidth = *bandwidth;
   device.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 0, 0, 100'000));
+  if (object.has("allocator")) {
+    const std::string allocator = object.text("allocator");
+    if (allocator != "arena" && allocator != "pytorch") object.fail("allocator", "expected arena or pytorch");
+    device.allocator = allocator == "pytorch" ? Allocator::pytorch : Allocator::arena;
+  }
+  if (object.has("process_overhead")) device.process_overhead = bytes_of(object, "process_overhead");
   object.finish();
   return device;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "plan/units.hpp"
 
 namespace weir {
+
+// Who hands out a device's memory, and so in what steps: our own arena, or PyTorch's caching allocator.
+enum class Allocator : std::uint8_t { arena, pytorch };
 
 struct Device {
   std::string name;             // "H100-SXM5-80GB", "cpu-core"
@@ -18,6 +22,8 @@ struct Device {
   FlopsPerSecond peak_bf16{0};
   BytesPerSecond memory_bandwidth{0};
   int multiprocessors = 0;  // GPUs: for wave quantisation; 0: not applicable
+  Allocator allocator = Allocator::arena;
+  Bytes process_overhead{0};  // device memory that a process takes before its first tensor
 };
 
 struct Link {

@@ -1,6 +1,6 @@
-// The tensors of each layer kind. Legend: s tokens a sample, h hidden, f feed-forward width, a heads, V vocabulary;
-// sizes are per sample. Dropout masks are never kept: they are drawn again from their counters.
-// SPDX-License-Identifier: Apache-2.0
+// The tensors of each layer kind. Legend: s tokens a sample (rows and keys: see Builder), h hidden, f feed-forward
+// width, a heads, V vocabulary; sizes are per sample. Dropout masks are never kept: they are drawn again from their
+// counters. SPDX-License-Identifier: Apache-2.0
 #include "plan/layer_tensors.hpp"
 
 #include <functional>
@@ -12,7 +12,9 @@ namespace {
 using Init = ParameterTensor::Init;
 
 struct Builder {
-  std::int64_t s;
+  std::int64_t s;        // of this device: under cp its share
+  std::int64_t keys;     // tokens attended to: the whole sequence
+  std::int64_t rows;     // tokens of what tp does not split
   std::int64_t element;  // bytes
 
   // x = token[id] + position[p], dropped out; of images, the class token and the projected patches in place of tokens.
@@ -31,10 +33,10 @@ struct Builder {
     if (e.token_types > 0) t.parameters.push_back({"token_type", {e.token_types, e.hidden}, Init::normal, true, ""});
     if (e.norm) {
       add_norm(t, "norm", e.hidden, NormKind::layer_norm);
-      t.saved.push_back({"sum", s * e.hidden * element, KeptUntil::I});
-      t.saved.push_back({"norm.statistics", 2 * s * 4, KeptUntil::I});
+      t.saved.push_back({"sum", rows * e.hidden * element, KeptUntil::I});
+      t.saved.push_back({"norm.statistics", 2 * rows * 4, KeptUntil::I});
     }
-    t.output_bytes_per_sample = s * e.hidden * element;
+    t.output_bytes_per_sample = rows * e.hidden * element;
     t.w_needs_output_gradient = true;
     return t;
   }
@@ -46,19 +48,19 @@ struct Builder {
   // stand between; the encoder's output is a skip's tensor and counted with the boundary it crosses.
   LayerTensors operator()(const TransformerShape& b) const {
     LayerTensors t;
-    const std::int64_t tokens = s * b.hidden * element;
+    const std::int64_t tokens = rows * b.hidden * element;
     add_norm(t, "attention.norm", b.hidden, b.norm);
     add_attention(t, b);
     if (b.relative_buckets > 0) {
       t.parameters.push_back({"attention.relative", {b.relative_buckets, b.heads}, Init::normal, true, ""});
     }
-    t.saved.push_back({"attention.norm.statistics", 2 * s * 4, KeptUntil::I});
+    t.saved.push_back({"attention.norm.statistics", 2 * rows * 4, KeptUntil::I});
     t.saved.push_back({b.pre_norm ? "attention.normed" : "attention.sum", tokens, until(b.pre_norm)});
     save_attention(t, b);
     if (b.cross_attention) add_cross_attention(t, b);
     add_norm(t, "mlp.norm", b.hidden, b.norm);
     if (!b.parallel) t.saved.push_back({"mlp.input", tokens, until(!b.pre_norm)});
-    t.saved.push_back({"mlp.norm.statistics", 2 * s * 4, KeptUntil::I});
+    t.saved.push_back({"mlp.norm.statistics", 2 * rows * 4, KeptUntil::I});
     t.saved.push_back({b.pre_norm ? "mlp.normed" : "mlp.sum", tokens, until(b.pre_norm)});
     add_mlp(t, b);
     t.output_bytes_per_sample = tokens;
@@ -66,20 +68,21 @@ struct Builder {
     t.input_until = until(!b.pre_norm);
     t.w_needs_output_gradient = true;
     carry_gradients(t, b);
-    const std::int64_t scores = s * s;
-    t.workspace_f_bytes_per_sample = scores * element;
-    t.workspace_i_bytes_per_sample = (2 * s * b.hidden + 2 * scores) * element;
-    t.workspace_w_bytes_per_sample = s * b.hidden * element;
+    const std::int64_t scores = s * keys;
+    const std::int64_t gathered = rows < s ? s * b.hidden * element : 0;  // of sequence parallelism
+    t.workspace_f_bytes_per_sample = scores * element + gathered;
+    t.workspace_i_bytes_per_sample = (2 * s * b.hidden + 2 * scores) * element + gathered;
+    t.workspace_w_bytes_per_sample = s * b.hidden * element + gathered;
     return t;
   }
 
   LayerTensors operator()(const NormShape& n) const {
     LayerTensors t;
     add_norm(t, "norm", n.hidden, n.kind);
-    t.output_bytes_per_sample = s * n.hidden * element;
+    t.output_bytes_per_sample = rows * n.hidden * element;
     t.saves_input = true;
     t.input_until = KeptUntil::I;
-    t.saved = {{"statistics", 2 * s * 4, KeptUntil::I}};
+    t.saved = {{"statistics", 2 * rows * 4, KeptUntil::I}};
     t.carried = {{"norm.gradients", 2 * n.hidden * 4, KeptUntil::W}};
     return t;
   }
@@ -96,6 +99,10 @@ struct Builder {
     t.saves_input = true;
     t.input_until = KeptUntil::W;
     t.saved.push_back({"logits", positions * head.vocabulary * element, KeptUntil::W});
+    if (rows < s && !head.pooled) {
+      t.workspace_f_bytes_per_sample = t.workspace_i_bytes_per_sample = t.workspace_w_bytes_per_sample =
+          s * head.hidden * element;
+    }
     return t;
   }
 
@@ -137,7 +144,7 @@ struct Builder {
 
   void save_attention(LayerTensors& t, const TransformerShape& b) const {
     t.saved.push_back({"attention.qkv", s * qkv_width(b) * element, KeptUntil::I});
-    t.saved.push_back({"attention.probabilities", b.heads * s * s * element, KeptUntil::I});
+    t.saved.push_back({"attention.probabilities", b.heads * s * keys * element, KeptUntil::I, true});
     t.saved.push_back({"attention.context", s * b.heads * b.head_dim * element, KeptUntil::W});
   }
 
@@ -148,12 +155,12 @@ struct Builder {
     add_product(t, "cross.query", {q, b.hidden}, Init::normal, b.qkv_bias);
     add_product(t, "cross.key_value", {kv, b.hidden}, Init::normal, b.qkv_bias);
     add_product(t, "cross.output", {b.hidden, q}, Init::residual_normal, b.output_bias);
-    t.saved.push_back({"cross.input", s * b.hidden * element, KeptUntil::I});
-    t.saved.push_back({"cross.norm.statistics", 2 * s * 4, KeptUntil::I});
-    t.saved.push_back({"cross.normed", s * b.hidden * element, KeptUntil::W});
+    t.saved.push_back({"cross.input", rows * b.hidden * element, KeptUntil::I});
+    t.saved.push_back({"cross.norm.statistics", 2 * rows * 4, KeptUntil::I});
+    t.saved.push_back({"cross.normed", rows * b.hidden * element, KeptUntil::W});
     t.saved.push_back({"cross.query", s * q * element, KeptUntil::I});
     t.saved.push_back({"cross.key_value", s * kv * element, KeptUntil::I});
-    t.saved.push_back({"cross.probabilities", b.heads * s * s * element, KeptUntil::I});
+    t.saved.push_back({"cross.probabilities", b.heads * s * keys * element, KeptUntil::I, true});
     t.saved.push_back({"cross.context", s * q * element, KeptUntil::W});
   }
 
@@ -188,10 +195,10 @@ struct Builder {
       t.carried.push_back({"mlp.router.gradient", s * b.experts * element, KeptUntil::W});
       t.carried.push_back({"mlp.answers.gradient", visits * b.hidden * element, KeptUntil::W});
     }
-    t.carried.push_back({"attention.output.gradient", s * b.hidden * element, KeptUntil::W});
+    t.carried.push_back({"attention.output.gradient", rows * b.hidden * element, KeptUntil::W});
     t.carried.push_back({"attention.qkv.gradient", s * qkv_width(b) * element, KeptUntil::W});
     if (b.cross_attention) {
-      t.carried.push_back({"cross.output.gradient", s * b.hidden * element, KeptUntil::W});
+      t.carried.push_back({"cross.output.gradient", rows * b.hidden * element, KeptUntil::W});
       t.carried.push_back({"cross.gradients", s * qkv_width(b) * element, KeptUntil::W});
     }
     const std::int64_t norms = b.cross_attention ? 3 : 2;
@@ -224,8 +231,9 @@ std::int64_t ParameterTensor::elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype) {
-  return std::visit(Builder{seq_length, bytes_per_element(dtype)}, layer.shape);
+LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
+  const Builder builder{split.tokens(seq_length), seq_length, split.rows(seq_length), bytes_per_element(dtype)};
+  return split.tp == 1 ? std::visit(builder, layer.shape) : std::visit(builder, shard(layer.shape, split.tp));
 }
 
 }  // namespace weir

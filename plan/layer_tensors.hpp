@@ -20,6 +20,7 @@
 
 #include "plan/dtype.hpp"
 #include "plan/model.hpp"
+#include "plan/split.hpp"
 
 namespace weir {
 
@@ -44,6 +45,7 @@ struct KeptTensor {
   std::string name;
   std::int64_t bytes_per_sample = 0;
   KeptUntil until = KeptUntil::W;
+  bool attention_core = false;  // what selective re-materialisation drops after F and makes again in the backward
 };
 
 struct LayerTensors {
@@ -59,8 +61,11 @@ struct LayerTensors {
   std::int64_t workspace_w_bytes_per_sample = 0;
 };
 
-// Tensors of one layer as this project's executor lays them out, for sequences of `seq_length` tokens.
-// Precondition: seq_length >= 1 for layers with a shape.
-[[nodiscard]] LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype);
+// Tensors of one layer as this project's executor lays them out, for sequences of `seq_length` tokens. Split, those of
+// one device: widths divided by tp, tokens by cp, and what tp leaves whole (the layer's input and output, norms and
+// what they feed) by tp too under sequence parallelism, which then gathers it into workspace. Precondition: seq_length
+// >= 1 for layers with a shape; the layer can be split (plan/split).
+[[nodiscard]] LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype,
+                                         const Split& split = {});
 
 }  // namespace weir

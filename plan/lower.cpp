@@ -116,7 +116,9 @@ class Lowering {
     program_.operations.push_back({action, static_cast<LaneId>(program_.lanes.size() - 1)});
     return program_.lanes.back().last++;
   }
-  [[nodiscard]] bool has_copies(Stage stage) const { return copies_[static_cast<std::size_t>(stage.value)].size() > 1; }
+  [[nodiscard]] bool reduces(Stage stage) const {
+    return options_.reduce_all || copies_[static_cast<std::size_t>(stage.value)].size() > 1;
+  }
 
   void lay_out_lanes() {
     const std::size_t cells =
@@ -159,10 +161,10 @@ class Lowering {
       if (shape().rank_of(Stage{stage}) == rank) stages.push_back(Stage{stage});
     }
     for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
-    if (std::none_of(stages.begin(), stages.end(), [&](Stage stage) { return has_copies(stage); })) return;
+    if (std::none_of(stages.begin(), stages.end(), [&](Stage stage) { return reduces(stage); })) return;
     open_lane(rank, LaneKind::reduce, -1);
     for (const Stage stage : stages) {
-      if (has_copies(stage)) {
+      if (reduces(stage)) {
         reduce_[static_cast<std::size_t>(stage.value)] = add({stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
       }
     }
@@ -225,7 +227,7 @@ class Lowering {
     } else if (needs_gradient && !shape().is_last(action.stage)) {
       const OperationId local = backward_[cell(Stage{action.stage.value + 1}, action.microbatch)];
       depend(receive_b_[here] != kNone ? receive_b_[here] : local, DependencyKind::data);
-    } else if (action.kind == ActionKind::OPTIMIZER && has_copies(action.stage)) {
+    } else if (action.kind == ActionKind::OPTIMIZER && reduces(action.stage)) {
       // All copies reduce before any updates: a gradient is not overwritten while a peer still reads it.
       for (const Stage copy : copies_[static_cast<std::size_t>(action.stage.value)]) {
         depend(reduce_[static_cast<std::size_t>(copy.value)], DependencyKind::gradient);

@@ -22,6 +22,7 @@ struct LoweringOptions {
   RecomputePlacement placement = RecomputePlacement::early;
   std::int32_t slots = 2;                // receive slots an edge; 0: unlimited
   bool optimizer = true;                 // add OPTIMIZER (and REDUCE_GRAD where stages have copies or tied weights)
+  bool reduce_all = false;               // every stage reduces: devices outside the program hold the same weights
   std::vector<std::vector<Stage>> tied;  // groups of stages that share a weight, each ascending
 };
 

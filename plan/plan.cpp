@@ -22,6 +22,8 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kSchema = "weir.plan/1";
+constexpr std::array<std::string_view, 3> kRecomputeModes{"none", "selective",
+                                                          "full"};  // in the order of RecomputeMode
 constexpr std::int64_t kMostRanks = 1 << 16;
 constexpr std::int64_t kMostMicrobatches = 1 << 20;
 
@@ -59,15 +61,40 @@ std::string optimizer_json(const Optimizer& o) {
 Recompute parse_recompute(JsonObject& top) {
   Recompute recompute;
   const std::string mode = top.text("recompute");
-  if (mode != "none" && mode != "full") top.fail("recompute", "expected none or full");
-  recompute.mode = mode == "full" ? RecomputeMode::full : RecomputeMode::none;
+  const auto known = parse_recompute_mode(mode);
+  if (!known) top.fail("recompute", "expected none, selective or full");
+  recompute.mode = *known;
   const std::string which = top.text("recompute_microbatches");
   if (which != "all" && which != "except-last") top.fail("recompute_microbatches", "expected all or except-last");
   recompute.except_last = which == "except-last";
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
+    top.fail("recompute_microbatches", "expected all where recompute is selective");
+  }
   const std::string placement = top.text("recompute_placement");
   if (placement != "early" && placement != "fused") top.fail("recompute_placement", "expected early or fused");
   recompute.placement = placement == "fused" ? RecomputePlacement::fused : RecomputePlacement::early;
   return recompute;
+}
+
+// Keys that came after weir.plan/1 stand in a file only where they say something, so that older files keep their bytes:
+// a value that is the default is refused.
+void parse_parallel(JsonObject& top, Plan& plan) {
+  const auto only_true = [&](std::string_view key) {
+    if (!top.has(key)) return false;
+    if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
+    return true;
+  };
+  plan.sequence_parallel = only_true("sequence_parallel");
+  if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
+  plan.overlap_grad_reduce = only_true("overlap_grad_reduce");
+}
+
+std::string parallel_json(const Plan& p) {
+  std::string text;
+  if (p.sequence_parallel) text += "  \"sequence_parallel\": true,\n";
+  if (p.zero > 0) text += fmt::format("  \"zero\": {},\n", p.zero);
+  if (p.overlap_grad_reduce) text += "  \"overlap_grad_reduce\": true,\n";
+  return text;
 }
 
 int small(JsonObject& top, std::string_view key, std::int64_t high) {
@@ -120,6 +147,9 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
   if (plan.seq_length == 0 && model.family != "timed" && model.seq_length + model.max_positions > 0) {
     throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
   }
+  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split())) {
+    throw InputError(file, misfit->key, misfit->reason);
+  }
 }
 
 LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
@@ -148,6 +178,15 @@ LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base, con
 
 }  // namespace
 
+std::string_view to_string(RecomputeMode mode) { return kRecomputeModes[static_cast<std::size_t>(mode)]; }
+
+std::optional<RecomputeMode> parse_recompute_mode(std::string_view text) {
+  for (std::size_t i = 0; i < kRecomputeModes.size(); ++i) {
+    if (text == kRecomputeModes[i]) return static_cast<RecomputeMode>(i);
+  }
+  return std::nullopt;
+}
+
 std::string to_json(const Plan& p) {
   std::string boundaries;
   for (std::size_t i = 0; i < p.boundaries.size(); ++i) {
@@ -157,14 +196,14 @@ std::string to_json(const Plan& p) {
                                  quoted(p.model_path), quoted(p.model_sha256));
   text += fmt::format(
       "  \"seq_length\": {},\n  \"dtype\": \"{}\",\n  \"pp\": {},\n  \"vpp\": {},\n  \"microbatches\": {},\n"
-      "  \"micro_batch_size\": {},\n  \"tp\": {},\n  \"cp\": {},\n  \"dp\": {},\n  \"boundaries\": [{}],\n",
-      p.seq_length, to_string(p.dtype), p.pp, p.vpp, p.microbatches, p.micro_batch_size, p.tp, p.cp, p.dp, boundaries);
+      "  \"micro_batch_size\": {},\n  \"tp\": {},\n  \"cp\": {},\n  \"dp\": {},\n{}  \"boundaries\": [{}],\n",
+      p.seq_length, to_string(p.dtype), p.pp, p.vpp, p.microbatches, p.micro_batch_size, p.tp, p.cp, p.dp,
+      parallel_json(p), boundaries);
   text += fmt::format(
       "  \"schedule\": {},\n  \"recompute\": \"{}\",\n  \"recompute_microbatches\": \"{}\",\n"
       "  \"recompute_placement\": \"{}\",\n  \"optimizer\": {},\n  \"slots\": {},\n  \"seed\": {},\n  \"note\": "
       "{}\n}}\n",
-      quoted(p.schedule), p.recompute.mode == RecomputeMode::full ? "full" : "none",
-      p.recompute.except_last ? "except-last" : "all",
+      quoted(p.schedule), to_string(p.recompute.mode), p.recompute.except_last ? "except-last" : "all",
       p.recompute.placement == RecomputePlacement::fused ? "fused" : "early", optimizer_json(p.optimizer), p.slots,
       p.seed, quoted(p.note));
   return text;
@@ -188,6 +227,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
   plan.tp = small(top, "tp", kMostRanks);
   plan.cp = small(top, "cp", kMostRanks);
   plan.dp = small(top, "dp", kMostRanks);
+  parse_parallel(top, plan);
   for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
     plan.boundaries.push_back(static_cast<int>(boundary));
   }
@@ -244,6 +284,7 @@ LoweringOptions lowering_options(const LoadedPlan& loaded) {
   options.keep_last_microbatch = plan.recompute.except_last;
   options.placement = plan.recompute.placement;
   options.slots = plan.slots;
+  options.reduce_all = plan.replicas() > 1;
   if (std::vector<Stage> holders = token_table_holders(loaded); holders.size() > 1) {
     options.tied.push_back(std::move(holders));
   }

@@ -6,17 +6,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/dtype.hpp"
 #include "plan/lower.hpp"
 #include "plan/model.hpp"
 #include "plan/schedule.hpp"
+#include "plan/split.hpp"
 
 namespace weir {
 
-enum class RecomputeMode : std::uint8_t { none, full };
+// selective: a block's attention core (scores, probabilities, their product with the values) is done again within its
+// backward, everything else is kept (Korthikanti et al. 2022, section 5).
+enum class RecomputeMode : std::uint8_t { none, selective, full };
+
+[[nodiscard]] std::string_view to_string(RecomputeMode mode);
+[[nodiscard]] std::optional<RecomputeMode> parse_recompute_mode(std::string_view text);
 
 struct Recompute {
   RecomputeMode mode = RecomputeMode::none;
@@ -46,8 +54,11 @@ struct Plan {
   int microbatches = 1;      // M
   int micro_batch_size = 1;  // b
   int tp = 1, cp = 1, dp = 1;
-  std::vector<int> boundaries;     // K*v-1 indices of the first layer of stages 1...
-  std::string schedule = "gpipe";  // a generator's name, or the path of a CSV file relative to the plan file
+  bool sequence_parallel = false;    // the tp devices also share what tensor parallelism leaves whole
+  int zero = 0;                      // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
+  bool overlap_grad_reduce = false;  // gradients travel while the last micro-batch's backward still runs
+  std::vector<int> boundaries;       // K*v-1 indices of the first layer of stages 1...
+  std::string schedule = "gpipe";    // a generator's name, or the path of a CSV file relative to the plan file
   Recompute recompute;
   Optimizer optimizer;
   int slots = 2;
@@ -55,6 +66,9 @@ struct Plan {
   std::string note;
 
   [[nodiscard]] int stages() const { return pp * vpp; }
+  [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
+  [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
+  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel}; }
   [[nodiscard]] std::int64_t global_batch_size() const { return std::int64_t{micro_batch_size} * microbatches * dp; }
   bool operator==(const Plan&) const = default;
 };

@@ -21,7 +21,7 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   forecast.samples_per_s = static_cast<double>(plan.global_batch_size()) / step;
   if (plan.seq_length == 0) return;
   forecast.tokens_per_s = *forecast.samples_per_s * static_cast<double>(plan.seq_length);
-  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.pp;
+  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
   const Device& device = cluster.device;
@@ -35,13 +35,17 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster, bool inside_sizes) {
   f.basis = costs.basis;
   if (costs.basis == Basis::builtin) return;
-  if (plan.pp > cluster.devices()) {
+  if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
-    f.warnings.push_back(fmt::format("K = {} on {} devices: the forecast is for a machine that has as many", plan.pp,
-                                     cluster.devices()));
+    f.warnings.push_back(plan.devices() == plan.pp
+                             ? fmt::format("K = {} on {} devices: the forecast is for a machine that has as many",
+                                           plan.pp, cluster.devices())
+                             : fmt::format("{} devices on {}: the forecast is for a machine that has as many",
+                                           plan.devices(), cluster.devices()));
     return;
   }
-  if (!costs.interval) return;
+  if (plan.replicas() > 1) f.warnings.push_back("dp and cp: what replicas send was not measured");
+  if (!costs.interval || plan.replicas() > 1) return;
   const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;
@@ -57,7 +61,7 @@ Bytes Forecast::peak_memory() const {
   return peak;
 }
 
-ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
+ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster, ForecastDetail detail) {
   const Program program = lower(loaded);
   CostTableResult table = cost_table(loaded, costs, cluster);
   const OperationCosts operation_costs = expand(program, table.table);
@@ -73,13 +77,16 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   f.lower_bound = to_seconds(step_lower_bound(program, operation_costs) + overhead);
   f.warnings = table.warnings;
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
-  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch);
-  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch);
+  const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
+  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch, rules);
+  add_rates(f, loaded, cluster);
+  if (detail == ForecastDetail::ranking) return result;
+  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);
-  add_rates(f, loaded, cluster);
   return result;
 }
 

@@ -28,6 +28,7 @@ struct Forecast {
   Seconds lower_bound{0};
   std::vector<RankMemory> memory;            // per rank; empty where nothing is known of bytes
   std::vector<std::int32_t> peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
+  int devices = 1;                           // tp x cp x dp for each rank; ranks are one device of them
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;
   std::optional<double> model_tflops_per_device;
@@ -44,8 +45,12 @@ struct ForecastResult {
   Trace trace;  // one predicted step, with memory counters
 };
 
+// A search that compares many plans has no use for their memory over time and their names in a trace.
+enum class ForecastDetail : std::uint8_t { full, ranking };
+
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
 // Precondition: the plan's program cannot deadlock (resolve() has checked it).
-[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
+                                      ForecastDetail detail = ForecastDetail::full);
 
 }  // namespace weir

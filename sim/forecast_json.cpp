@@ -51,7 +51,7 @@ std::string to_json(const Forecast& f, int indent) {
   json["samples_per_s"] = number_or_null(f.samples_per_s);
   json["tokens_per_s"] = number_or_null(f.tokens_per_s);
   json["tokens_per_s_per_device"] = nullptr;
-  if (f.tokens_per_s) json["tokens_per_s_per_device"] = *f.tokens_per_s / static_cast<double>(f.metrics.ranks.size());
+  if (f.tokens_per_s) json["tokens_per_s_per_device"] = *f.tokens_per_s / f.devices;
   json["model_tflops_per_device"] = number_or_null(f.model_tflops_per_device);
   json["mfu"] = number_or_null(f.mfu);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);

@@ -10,6 +10,8 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <variant>
 
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
@@ -25,8 +27,8 @@ void refuse(std::vector<std::string>& refused, std::string reason) {
   if (std::find(refused.begin(), refused.end(), reason) == refused.end()) refused.push_back(std::move(reason));
 }
 
-// (M, b) pairs: M and b as given, or M with b = G / M.
-std::vector<std::pair<int, int>> batches(const SweepRequest& request, std::vector<std::string>& refused) {
+// (M, b) pairs of one replica of D: M and b as given, or M with b = G / (M D).
+std::vector<std::pair<int, int>> batches(const SweepRequest& request, int dp, std::vector<std::string>& refused) {
   std::vector<std::pair<int, int>> pairs;
   if (!request.global_batch_size) {
     for (const int m : request.microbatches) {
@@ -34,7 +36,11 @@ std::vector<std::pair<int, int>> batches(const SweepRequest& request, std::vecto
     }
     return pairs;
   }
-  const int whole = *request.global_batch_size;
+  if (*request.global_batch_size % dp != 0) {
+    refuse(refused, fmt::format("dp = {} does not divide the mini-batch of {}", dp, *request.global_batch_size));
+    return pairs;
+  }
+  const int whole = *request.global_batch_size / dp;
   std::vector<int> counts = request.microbatches;
   if (counts.empty()) {
     for (int m = 1; m <= whole; ++m) {
@@ -45,11 +51,116 @@ std::vector<std::pair<int, int>> batches(const SweepRequest& request, std::vecto
     if (whole % m == 0) {
       pairs.emplace_back(m, whole / m);
     } else {
-      refuse(refused, fmt::format("M = {} does not divide the mini-batch of {}", m, whole));
+      refuse(refused, dp == 1 ? fmt::format("M = {} does not divide the mini-batch of {}", m, whole)
+                              : fmt::format("M = {} does not divide the {} samples of a replica", m, whole));
     }
   }
   return pairs;
 }
+
+// The base with every combination of parallel degrees, each once: ZeRO needs replicas, sequence parallelism tp.
+std::vector<Plan> with_degrees(const SweepRequest& request) {
+  std::vector<Plan> plans;
+  for (const int tp : request.tp) {
+    for (const int cp : request.cp) {
+      for (const int dp : request.dp) {
+        for (const int zero : request.zero) {
+          Plan plan = request.base;
+          plan.tp = tp;
+          plan.cp = cp;
+          plan.dp = dp;
+          plan.zero = dp * cp > 1 ? zero : 0;
+          plan.sequence_parallel = request.base.sequence_parallel && tp > 1;
+          if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+// Walks the combinations of one choice of degrees. What depends on fewer of them is found once.
+class Candidates {
+ public:
+  Candidates(const SweepRequest& request, const Model& model, const Costs& costs, const Cluster& cluster,
+             std::vector<std::string>& refused)
+      : request_(request), model_(model), costs_(costs), cluster_(cluster), refused_(refused) {}
+
+  void add(const Plan& base) {
+    if (const auto misfit = cannot_split(model_, base.seq_length, base.split())) {
+      refuse(refused_, misfit->key + ": " + misfit->reason);
+      return;
+    }
+    times_.clear();
+    const auto layers = static_cast<int>(model_.layers.size());
+    for (const auto& [m, b] : batches(request_, base.dp, refused_)) {
+      for (const int k : request_.pp) {
+        if (request_.devices && std::int64_t{k} * base.tp * base.replicas() > *request_.devices) continue;
+        for (const int v : request_.vpp) {
+          if (k * v > layers) {
+            refuse(refused_, fmt::format("K*v = {} is above the {} layers", k * v, layers));
+            continue;
+          }
+          Plan plan = base;
+          plan.pp = k;
+          plan.vpp = v;
+          plan.microbatches = m;
+          plan.micro_batch_size = b;
+          add_schedules(plan);
+        }
+      }
+    }
+  }
+  std::vector<Plan> plans;
+
+ private:
+  void add_schedules(Plan plan) {
+    for (const std::string& schedule : request_.schedules) {
+      plan.schedule = schedule;
+      plan.slots = request_.base.slots;
+      const SlotsOrReason& slots = slots_for(plan);
+      if (const auto* reason = std::get_if<std::string>(&slots)) {
+        refuse(refused_, *reason);
+        continue;
+      }
+      plan.slots = std::get<int>(slots);
+      auto& times = times_[plan.micro_batch_size];
+      if (times.empty()) times = layer_times(model_, plan, costs_, cluster_);
+      plan.boundaries = best_boundaries(times, plan.stages());
+      for (const Recompute& recompute : request_.recompute) {
+        if (recompute.except_last && plan.microbatches == 1) continue;  // nothing would be left to re-materialise
+        Plan candidate = plan;
+        candidate.recompute = recompute;
+        plans.push_back(std::move(candidate));
+      }
+    }
+  }
+
+  using SlotsOrReason = std::variant<int, std::string>;
+  const SlotsOrReason& slots_for(const Plan& plan) {
+    const auto [found, fresh] = slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches});
+    SlotsOrReason& slots = found->second;
+    if (!fresh) return slots;
+    const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+    if (const auto* reason = std::get_if<std::string>(&made)) return slots = *reason;
+    slots = plan.slots;
+    if (plan.slots == 0) return slots;
+    const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
+    if (needed > plan.slots && request_.exact_slots) {
+      return slots =
+                 fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule, plan.slots, needed);
+    }
+    return slots = needed;
+  }
+
+  const SweepRequest& request_;
+  const Model& model_;
+  const Costs& costs_;
+  const Cluster& cluster_;
+  std::vector<std::string>& refused_;
+  std::map<int, std::vector<std::int64_t>> times_;  // by micro-batch size, of the present degrees
+  std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
+};
 
 void mark_pareto(std::vector<Ranked>& plans) {  // sorted by time: on the front where smaller than all faster ones
   Bytes least{std::numeric_limits<std::int64_t>::max()};
@@ -78,52 +189,21 @@ std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, cons
   return times;
 }
 
+std::vector<Split> splits(const SweepRequest& request, const Model& model) {
+  std::vector<Split> found;
+  for (const Plan& plan : with_degrees(request)) {
+    const Split split = plan.split();
+    const bool known = std::find(found.begin(), found.end(), split) != found.end();
+    if (!known && !cannot_split(model, plan.seq_length, split)) found.push_back(split);
+  }
+  return found;
+}
+
 std::vector<Plan> candidates(const SweepRequest& request, const Model& model, const Costs& costs,
                              const Cluster& cluster, std::vector<std::string>& refused) {
-  std::vector<Plan> plans;
-  const auto layers = static_cast<int>(model.layers.size());
-  std::map<int, std::vector<std::int64_t>> times;  // by micro-batch size
-  for (const auto& [m, b] : batches(request, refused)) {
-    for (const int k : request.pp) {
-      for (const int v : request.vpp) {
-        if (k * v > layers) {
-          refuse(refused, fmt::format("K*v = {} is above the {} layers", k * v, layers));
-          continue;
-        }
-        for (const std::string& schedule : request.schedules) {
-          const auto made = make_schedule(schedule, {k, v, m});
-          if (const auto* reason = std::get_if<std::string>(&made)) {
-            refuse(refused, *reason);
-            continue;
-          }
-          Plan plan = request.base;
-          plan.pp = k;
-          plan.vpp = v;
-          plan.microbatches = m;
-          plan.micro_batch_size = b;
-          plan.schedule = schedule;
-          if (plan.slots > 0) {
-            const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
-            if (needed > plan.slots && request.exact_slots) {
-              refuse(refused,
-                     fmt::format("{} deadlocks with {} receive slots; {} are enough", schedule, plan.slots, needed));
-              continue;
-            }
-            plan.slots = needed;
-          }
-          auto& layer_time = times[b];
-          if (layer_time.empty()) layer_time = layer_times(model, plan, costs, cluster);
-          plan.boundaries = best_boundaries(layer_time, k * v);
-          for (const Recompute& recompute : request.recompute) {
-            if (recompute.except_last && m == 1) continue;  // nothing would be left to re-materialise
-            plan.recompute = recompute;
-            plans.push_back(plan);
-          }
-        }
-      }
-    }
-  }
-  return plans;
+  Candidates all(request, model, costs, cluster, refused);
+  for (const Plan& base : with_degrees(request)) all.add(base);
+  return std::move(all.plans);
 }
 
 SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster) {
@@ -131,6 +211,7 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
   SweepResult result;
   const Model model = load_model(request.folder / request.base.model_path);
   const std::vector<Plan> plans = candidates(request, model, costs, cluster, result.refused);
+  if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
   std::vector<std::optional<Ranked>> found(plans.size());
   std::unique_ptr<tbb::global_control> limit;
   if (request.threads > 0) {
@@ -138,8 +219,11 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
                                                   static_cast<std::size_t>(request.threads));
   }
   tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
-    const LoadedPlan loaded = resolve(plans[i], request.folder);
-    Ranked ranked{plans[i], forecast(loaded, costs, cluster).forecast, 0, false};
+    // As resolve() would have it; the model is one and its hash checked above, the schedule proved with its slots.
+    const Plan& plan = plans[i];
+    LoadedPlan loaded{plan, model, {}};
+    loaded.schedule = std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
+    Ranked ranked{plan, forecast(loaded, costs, cluster, ForecastDetail::ranking).forecast, 0, false};
     ranked.forecast.memory_limit = request.memory_limit;
     ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
     found[i] = std::move(ranked);

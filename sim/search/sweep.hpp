@@ -19,9 +19,12 @@ struct SweepRequest {
   std::filesystem::path folder;  // the model's path is relative to it
   std::vector<int> pp{1};
   std::vector<int> vpp{1};
+  std::vector<int> tp{1}, cp{1}, dp{1};  // base.sequence_parallel holds where tp > 1
+  std::vector<int> zero{0};              // ZeRO stages; 0 where there are no replicas
+  std::optional<int> devices;            // K tp cp dp may not be more
   std::vector<int> microbatches;         // empty: every divisor of the mini-batch
   std::vector<int> micro_batch_size{1};  // used where microbatches are given and no mini-batch
-  std::optional<int> global_batch_size;  // then b = G / M
+  std::optional<int> global_batch_size;  // then b = G / (M D)
   std::vector<std::string> schedules{"gpipe", "1f1b"};
   std::vector<Recompute> recompute{Recompute{}};
   std::optional<Bytes> memory_limit;  // per device
@@ -44,6 +47,9 @@ struct SweepResult {
   std::vector<std::string> refused;       // why combinations were left out, each reason once
   std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
 };
+
+// The ways in which the candidates split layers, each once; those that cannot be are left out.
+[[nodiscard]] std::vector<Split> splits(const SweepRequest& request, const Model& model);
 
 // Candidate plans, boundaries exact for `costs`; reasons for those that cannot be are added to `refused`.
 [[nodiscard]] std::vector<Plan> candidates(const SweepRequest& request, const Model& model, const Costs& costs,

@@ -54,20 +54,25 @@ Recompute parse_recompute(const std::string& mode, const std::string& microbatch
   if (mode == "full" || mode == "always" || mode == "except-last") {
     recompute.mode = RecomputeMode::full;
     recompute.except_last = mode == "except-last";
+  } else if (mode == "selective") {
+    recompute.mode = RecomputeMode::selective;
   } else if (mode != "none" && mode != "never") {
-    throw UsageError(fmt::format("--recompute {}: expected none (never), full (always) or except-last", mode));
+    throw UsageError(
+        fmt::format("--recompute {}: expected none (never), selective, full (always) or except-last", mode));
   }
   if (microbatches == "except-last") {
     recompute.except_last = true;
   } else if (!microbatches.empty() && microbatches != "all") {
     throw UsageError(fmt::format("--recompute-microbatches {}: expected all or except-last", microbatches));
   }
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
+    throw UsageError("--recompute selective is for all micro-batches: except-last goes with full");
+  }
   return recompute;
 }
 
 std::string to_text(const Recompute& recompute) {
-  if (recompute.mode == RecomputeMode::none) return "none";
-  return recompute.except_last ? "except-last" : "full";
+  return recompute.except_last ? "except-last" : std::string(to_string(recompute.mode));
 }
 
 void add_plan_options(CLI::App& command, PlanOptions& options) {
@@ -129,9 +134,13 @@ std::string summary(const Plan& plan) {
     if (skipped && i > 2) continue;
     boundaries += fmt::format("{}{}", i == 0 ? "" : ",", skipped ? "..." : std::to_string(plan.boundaries[i]));
   }
-  std::string text = fmt::format("K{}{} M{} b{} {}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "",
-                                 plan.microbatches, plan.micro_batch_size, plan.schedule);
-  if (plan.recompute.mode == RecomputeMode::full) text += " " + to_text(plan.recompute);
+  std::string text = fmt::format("K{}{}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "");
+  if (plan.tp > 1) text += fmt::format(" tp{}{}", plan.tp, plan.sequence_parallel ? "s" : "");
+  if (plan.cp > 1) text += fmt::format(" cp{}", plan.cp);
+  if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
+  if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
+  text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
+  if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";
 }
 

@@ -21,7 +21,7 @@ namespace weir {
 [[nodiscard]] std::vector<int> parse_numbers(const std::string& text, const std::string& option);
 [[nodiscard]] std::vector<std::string> parse_words(const std::string& text);
 
-// none, full, and GPipe's names never, always, except-last. `microbatches` is "", "all" or "except-last".
+// none, selective, full, and GPipe's names never, always, except-last. `microbatches` is "", "all" or "except-last".
 [[nodiscard]] Recompute parse_recompute(const std::string& mode, const std::string& microbatches);
 [[nodiscard]] std::string to_text(const Recompute& recompute);
 

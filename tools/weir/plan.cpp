@@ -15,6 +15,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/parallel_options.hpp"
 #include "tools/weir/schedule_source.hpp"
 
 namespace weir {
@@ -22,6 +23,7 @@ namespace {
 
 struct PlanCommand {
   PlanOptions common;
+  ParallelOptions parallel;
   int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
   std::optional<int> global_batch_size;
   bool sizes_given = false;
@@ -32,11 +34,15 @@ struct PlanCommand {
 
 void check_batch(PlanCommand& c, bool b_given) {
   if (!c.global_batch_size) return;
-  if (!b_given && *c.global_batch_size % c.microbatches == 0)
-    c.micro_batch_size = *c.global_batch_size / c.microbatches;
-  if (c.micro_batch_size * c.microbatches != *c.global_batch_size) {
-    throw UsageError(fmt::format("--global-batch-size {} contradicts --micro-batch-size {} times --microbatches {}",
-                                 *c.global_batch_size, c.micro_batch_size, c.microbatches));
+  const int dp = c.parallel.dp.value_or(1);
+  const std::int64_t others = std::int64_t{c.microbatches} * dp;
+  if (!b_given && *c.global_batch_size % others == 0) {
+    c.micro_batch_size = static_cast<int>(*c.global_batch_size / others);
+  }
+  if (c.micro_batch_size * others != *c.global_batch_size) {
+    throw UsageError(fmt::format("--global-batch-size {} contradicts --micro-batch-size {} times --microbatches {}{}",
+                                 *c.global_batch_size, c.micro_batch_size, c.microbatches,
+                                 dp > 1 ? fmt::format(" times --dp {}", dp) : ""));
   }
 }
 
@@ -50,6 +56,10 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
   plan.micro_batch_size = c.micro_batch_size;
   plan.schedule = c.schedule;
   plan.recompute = parse_recompute(c.recompute, c.recompute_microbatches);
+  apply(c.parallel, plan);
+  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split())) {
+    throw InputError("plan", misfit->key, misfit->reason);
+  }
   if (plan.stages() > static_cast<int>(model.layers.size())) {
     throw InputError("--pp", "",
                      fmt::format("K*v = {} is above the {} layers of {}", plan.stages(), model.layers.size(),
@@ -101,10 +111,12 @@ void add_plan_command(CLI::App& app, GlobalOptions& global) {
   CLI::Option* b = command->add_option("-b,--micro-batch-size", c->micro_batch_size, "Samples a micro-batch")
                        ->check(positive)
                        ->capture_default_str();
-  command->add_option("--global-batch-size", c->global_batch_size, "Samples a step: G = b M")->check(positive);
+  command->add_option("--global-batch-size", c->global_batch_size, "Samples a step: G = b M D")->check(positive);
+  add_parallel_options(*command, c->parallel);
   command->add_option("--schedule", c->schedule, "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v")
       ->capture_default_str();
-  command->add_option("--recompute", c->recompute, "none (never), full (always), except-last")->capture_default_str();
+  command->add_option("--recompute", c->recompute, "none (never), selective, full (always), except-last")
+      ->capture_default_str();
   command->add_option("--recompute-microbatches", c->recompute_microbatches, "all or except-last");
   command->add_option("--boundaries", c->boundaries, "First layers of stages 1..., as 3,6 (default: the exact best)");
   command->add_option("--costs", c->costs, "Costs to balance the stages by (default: built in)");

@@ -12,6 +12,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/parallel_options.hpp"
 #include "tools/weir/traced_plan.hpp"
 
 namespace weir {
@@ -46,6 +47,7 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     std::filesystem::path plan, output;
     std::optional<std::filesystem::path> costs, cluster;
     std::string memory_limit;
+    ParallelOptions parallel;
   };
   CLI::App* command = app.add_subcommand("simulate", "Forecast one plan");
   auto o = std::make_shared<Options>();
@@ -53,10 +55,16 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
+  add_parallel_options(*command, o->parallel);
   command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
   command->callback([o, &global] {
-    const LoadedPlan loaded = load_plan(o->plan);
+    LoadedPlan loaded = load_plan(o->plan);
+    apply(o->parallel, loaded.plan);
+    if (const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
+      throw InputError(o->plan.string(), misfit->key, misfit->reason);
+    }
     const Cluster cluster = cluster_or_host(o->cluster);
+    if (o->cluster) require_devices(loaded.plan, cluster, *o->cluster);
     ForecastResult result = forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster);
     if (!o->memory_limit.empty()) {
       result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");

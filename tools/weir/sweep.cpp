@@ -18,6 +18,7 @@
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/parallel_options.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/synthetic.hpp"
 #include "traces/metrics.hpp"
@@ -27,6 +28,7 @@ namespace {
 
 struct SweepOptions {
   PlanOptions common;
+  ParallelLists parallel;
   std::string pp = "1..8", vpp = "1", microbatches, micro_batch_size = "1", schedule = "gpipe,1f1b", recompute = "none";
   std::string memory_limit, backend = "cpu";
   std::optional<int> global_batch_size;
@@ -60,7 +62,9 @@ SweepRequest request_for(const SweepOptions& o, const Plan& base, const Cluster&
   for (const std::string& mode : parse_words(o.recompute)) request.recompute.push_back(parse_recompute(mode, ""));
   request.memory_limit =
       o.memory_limit.empty() ? cluster.device.memory : parse_memory(o.memory_limit, "--memory-limit");
+  apply(o.parallel, request);
   if (o.cluster) {
+    request.devices = cluster.devices();
     std::erase_if(request.pp, [&](int k) { return k > cluster.devices(); });
     if (request.pp.empty())
       throw NoFeasiblePlan(fmt::format("{} has {} devices", o.cluster->string(), cluster.devices()));
@@ -135,7 +139,8 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
   const Plan base = base_plan(o.common, global.seed, model);
   const Cluster cluster = cluster_or_host(o.cluster);
   const SweepRequest request = request_for(o, base, cluster);
-  const SweepResult result = sweep(request, costs_or_builtin(o.costs, model, base, cluster), cluster);
+  const Costs costs = costs_or_builtin(o.costs, model, base, cluster);
+  const SweepResult result = sweep(request, costs, cluster);
   if (result.plans.empty()) {
     for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
     throw NoFeasiblePlan(result.smallest_misfit
@@ -172,9 +177,11 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command
       ->add_option("-b,--micro-batch-size", o->micro_batch_size, "Samples a micro-batch, without --global-batch-size")
       ->capture_default_str();
+  add_parallel_lists(*command, o->parallel);
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")->check(CLI::Range(1, 1 << 20));
   command->add_option("--schedule", o->schedule, "Schedules, as gpipe,1f1b")->capture_default_str();
-  command->add_option("--recompute", o->recompute, "none, full, except-last, or several")->capture_default_str();
+  command->add_option("--recompute", o->recompute, "none, selective, full, except-last, or several")
+      ->capture_default_str();
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");

@@ -1,0 +1,82 @@
+// What a device holds, by hand: ZeRO's shares, selective re-materialisation, the allocator's steps, the process.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "costmodel/stage_memory.hpp"
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+std::size_t at(MemoryKind kind) { return static_cast<std::size_t>(kind); }
+
+// One block, s = 8, h = 32, 4 heads of 8, f = 128, bf16, b = 2. 12 h^2 + 13 h = 12704 parameters.
+LoadedPlan one_block() {
+  LoadedPlan loaded;
+  loaded.model.layers = {
+      {"b", TransformerShape{.hidden = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .ffn = 128}, ""}};
+  loaded.plan.seq_length = 8;
+  loaded.plan.dtype = Dtype::bf16;
+  loaded.plan.micro_batch_size = 2;
+  loaded.schedule = std::get<Schedule>(make_schedule("gpipe", {1, 1, 1}));
+  return loaded;
+}
+
+// 18 bytes a parameter; of four replicas ZeRO-1 leaves 2 + 4 + 3, ZeRO-2 2 + 1 + 3, ZeRO-3 0.5 + 1 + 3. Width 128 here,
+// so that a quarter of the shortest tensor in any format is a multiple of 64 bytes.
+TEST(Memory, ZeroDividesTheState) {
+  LoadedPlan loaded = one_block();
+  std::get<TransformerShape>(loaded.model.layers[0].shape) = {
+      .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = 512};
+  loaded.plan.dp = 2;
+  loaded.plan.cp = 2;
+  const auto bytes = [&](int zero) {
+    loaded.plan.zero = zero;
+    return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters());
+  };
+  const std::int64_t parameters = 12 * 128 * 128 + 13 * 128;
+  EXPECT_EQ(bytes(0), 18 * parameters);
+  EXPECT_EQ(bytes(1), 9 * parameters);
+  EXPECT_EQ(bytes(2), 6 * parameters);
+  EXPECT_EQ(bytes(3), 9 * parameters / 2);
+}
+
+// F leaves the probabilities, 4 heads x 8 x 8 x 2 bytes x 2 samples = 1024, behind unless it is selective; the backward
+// then has them again, so its worst moment loses nothing.
+TEST(Memory, SelectiveDropsTheAttentionCore) {
+  LoadedPlan loaded = one_block();
+  const Footprint f = StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false);
+  const Footprint b = StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::B, false);
+  loaded.plan.recompute.mode = RecomputeMode::selective;
+  const StageMemory selective(loaded, Stage{0}, Allocator::arena);
+  const Footprint fs = selective.of(ActionKind::F, false), bs = selective.of(ActionKind::B, false);
+  EXPECT_EQ(total_bytes(f.net) - total_bytes(fs.net), 1024);
+  EXPECT_EQ(total_bytes(fs.worst), total_bytes(f.worst));
+  EXPECT_EQ(total_bytes(bs.worst) - total_bytes(b.worst), 1024);  // counted from the backward's start, 1024 lower
+  EXPECT_EQ(total_bytes(fs.net) + total_bytes(bs.net), total_bytes(f.net) + total_bytes(b.net));
+  EXPECT_EQ(bs.worst[at(MemoryKind::rematerialised)], 1024);
+}
+
+// 1 byte and 64, 512, 10 MiB and one more.
+TEST(Memory, AllocatorsRoundUp) {
+  EXPECT_EQ(allocated_bytes(1, Allocator::arena), 64);
+  EXPECT_EQ(allocated_bytes(1, Allocator::pytorch), 512);
+  EXPECT_EQ(allocated_bytes(513, Allocator::pytorch), 1024);
+  EXPECT_EQ(allocated_bytes(10 << 20, Allocator::pytorch), 10 << 20);
+  EXPECT_EQ(allocated_bytes((10 << 20) + 1, Allocator::pytorch), 12 << 20);
+  EXPECT_EQ(allocated_bytes(0, Allocator::pytorch), 0);
+}
+
+TEST(Memory, AProcessTakesItsShareFirst) {
+  const LoadedPlan loaded = one_block();
+  const Program program = lower(loaded);
+  const auto peak = [&](Bytes overhead) {
+    return memory_peaks(loaded, program, {}, {}, {Allocator::arena, overhead}).front().peak;
+  };
+  EXPECT_EQ(peak(Bytes(1000)) - peak(Bytes(0)), Bytes(1000));
+}
+
+}  // namespace
+}  // namespace weir

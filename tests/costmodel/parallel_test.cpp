@@ -1,0 +1,111 @@
+// What devices of one stage and of its replicas send each other, by hand: alpha 0, 1 GB/s within a node of 4, a tenth
+// of it for each device between nodes, so a byte takes 1 ns or 10. SPDX-License-Identifier: Apache-2.0
+#include "costmodel/parallel.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+const Link kIntra{Seconds(0), BytesPerSecond(1e9)}, kInter{Seconds(2e-6), BytesPerSecond(1e8)};
+Cluster nodes_of_four() {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.nodes = 4;
+  cluster.intra = kIntra;
+  cluster.inter = kInter;
+  return cluster;
+}
+double ns(Seconds time) { return time.count() * 1e9; }
+
+// s = 8, b = 1, h = 16, fp32: a layer's input is 8 x 16 x 4 = 512 bytes.
+Plan plan(int tp, int cp, int dp) {
+  Plan p;
+  p.seq_length = 8;
+  p.tp = tp;
+  p.cp = cp;
+  p.dp = dp;
+  return p;
+}
+Layer block() { return {"b", TransformerShape{.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 64}, ""}; }
+
+// tp of 2 within a node; 4 replicas 2 apart, two in each node, share two adapters; 8 devices 1 apart would use all
+// four; ranks of a pipeline 8 apart are never in one node, 2 apart every other.
+TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
+  const Cluster cluster = nodes_of_four();
+  const ParallelLinks links = parallel_links(plan(2, 1, 4), cluster);
+  EXPECT_EQ(links.tensor.bandwidth.count(), 1e9);
+  EXPECT_EQ(links.replicas.bandwidth.count(), 2e8);
+  EXPECT_EQ(links.replicas.latency, Seconds(2e-6));
+  EXPECT_EQ(group_link(cluster, 8, 1).bandwidth.count(), 4e8);
+  EXPECT_EQ(group_link(cluster, 4, 4).bandwidth.count(), 1e8);
+  EXPECT_EQ(pipeline_link(plan(2, 1, 4), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e8);
+  EXPECT_EQ(pipeline_link(plan(2, 1, 1), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e9);
+  EXPECT_EQ(pipeline_link(plan(2, 1, 1), cluster, Rank{1}, Rank{2}).bandwidth.count(), 1e8);
+}
+
+// 512 bytes among 4: an all-reduce is 2 x 3/4 x 512 = 768 ns; a block has two in F and two in I, a parallel one one
+// each. Sequence parallelism: two all-gathers and two reduce-scatters of 384: as long.
+TEST(ParallelCosts, ABlocksAllReduces) {
+  Plan p = plan(4, 1, 1);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).f), 2 * 768);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).i), 2 * 768);
+  p.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).f), 2 * 2 * 384);
+  Layer parallel = block();
+  std::get<TransformerShape>(parallel.shape).parallel = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).f), 2 * 384);
+  EXPECT_EQ(tensor_traffic(block(), plan(1, 1, 1), kIntra).f, Seconds(0));
+}
+
+// Embedding: 768 in F, or 384 each way. Head: three all-reduces of 8 x 4 bytes, 2 x 3/4 x 32 = 48 ns each, and 768 in
+// I.
+TEST(ParallelCosts, EmbeddingAndHead) {
+  const Layer embedding{"e", EmbeddingShape{.vocabulary = 10, .hidden = 16}, ""};
+  const Layer head{"h", HeadShape{.vocabulary = 10, .hidden = 16}, ""};
+  Plan p = plan(4, 1, 1);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(embedding, p, kIntra).f), 768);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(head, p, kIntra).f), 3 * 48);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(head, p, kIntra).i), 768);
+  p.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(embedding, p, kIntra).i), 384);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(head, p, kIntra).f), 384 + 3 * 48);
+}
+
+// Keys and values of 8 tokens, 2 x 16 numbers of 4 bytes: 1024; a member of two lacks half, 512 ns. I: twice that.
+TEST(ParallelCosts, ContextGathersKeysAndValues) {
+  EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(1, 2, 1), kIntra).f), 512);
+  EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(1, 2, 1), kIntra).i), 1024);
+  EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(2, 2, 1), kIntra).f), 256);  // two of the four heads
+}
+
+// 1000 parameters, 4 replicas, bf16: gradients 4000 bytes, of which 3/4 take 3000 ns; weights half of that.
+TEST(ParallelCosts, ReplicasOnceAStepOrEachMicrobatch) {
+  Plan p = plan(1, 2, 2);
+  p.dtype = Dtype::bf16;
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kIntra).reduce), 6000);
+  EXPECT_EQ(step_traffic(1000, p, kIntra).gather, Seconds(0));
+  p.zero = 1;
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kIntra).reduce), 3000);
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kIntra).gather), 1500);
+  EXPECT_EQ(replica_traffic(1000, p, kIntra).w, Seconds(0));
+  p.zero = 2;
+  EXPECT_EQ(step_traffic(1000, p, kIntra).reduce, Seconds(0));
+  EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).w), 3000);
+  EXPECT_EQ(replica_traffic(1000, p, kIntra).f, Seconds(0));
+  p.zero = 3;
+  EXPECT_EQ(step_traffic(1000, p, kIntra).gather, Seconds(0));
+  EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).f), 1500);
+  EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).i), 1500);
+}
+
+// Four layers, 8 s of reduction: beside a backward of 4 s three quarters of it hide 3 s; beside one of 100 s only the
+// first layer's 2 s are left.
+TEST(ParallelCosts, TheFirstLayersReductionCannotHide) {
+  EXPECT_DOUBLE_EQ(exposed_reduction(Seconds(8), Seconds(4), 4).count(), 5);
+  EXPECT_DOUBLE_EQ(exposed_reduction(Seconds(8), Seconds(100), 4).count(), 2);
+  EXPECT_DOUBLE_EQ(exposed_reduction(Seconds(8), Seconds(100), 1).count(), 8);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,120 @@
+// Costs of stages on several devices each, by hand: whole layers' times divided, what they send added, reductions and
+// updates of replicas. SPDX-License-Identifier: Apache-2.0
+#include "costmodel/stage_sums.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+// Two blocks of s = 4, h = 8, one a stage; F 8, I 12, W 4, B 16 us, update 2 us; links of 1 byte a ns without latency,
+// nodes of four devices.
+Layer block() { return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32}, ""}; }
+constexpr std::int64_t kParameters = 12 * 64 + 13 * 8;
+
+struct Case {
+  LoadedPlan loaded;
+  Costs costs;
+  Cluster cluster;
+
+  explicit Case(const std::function<void(Plan&)>& change) {
+    loaded.model.layers = {block(), block()};
+    loaded.plan.seq_length = 4;
+    loaded.plan.pp = 2;
+    loaded.plan.microbatches = 2;
+    loaded.plan.boundaries = {1};
+    change(loaded.plan);
+    loaded.schedule = std::get<Schedule>(make_schedule("1f1b", {2, 1, 2}));
+    LayerCost cost;
+    cost.key = layer_key(block(), 4, loaded.plan.dtype);
+    cost.by_batch[1] = {Seconds(8e-6), Seconds(12e-6), Seconds(4e-6), Seconds(16e-6)};
+    cost.optimizer = Seconds(2e-6);
+    costs.layers = {cost};
+    cluster.devices_per_node = 4;
+    cluster.nodes = 4;
+    cluster.intra = cluster.inter = {Seconds(0), BytesPerSecond(1e9)};
+  }
+  [[nodiscard]] CostTableResult table() const { return cost_table(loaded, costs, cluster); }
+  [[nodiscard]] StageCost stage() const { return table().table.stages[0]; }
+};
+std::int64_t ns(Nanoseconds time) { return time.count(); }
+
+// Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends nothing. The message,
+// held twice, goes over whole: dividing it and gathering would take 64 + 64.
+TEST(StageSums, TensorParallelismDividesAndSends) {
+  const Case two([](Plan& p) { p.tp = 2; });
+  EXPECT_EQ(ns(two.stage().f), 4000 + 256);
+  EXPECT_EQ(ns(two.stage().i), 6000 + 256);
+  EXPECT_EQ(ns(two.stage().w), 2000);
+  EXPECT_EQ(ns(two.stage().b), 8000 + 256);
+  EXPECT_EQ(ns(two.stage().r), 4000 + 256);
+  EXPECT_EQ(ns(two.stage().optimizer), 1000);
+  EXPECT_EQ(ns(two.table().table.forward_messages[0].occupancy), 128);
+  EXPECT_FALSE(two.table().inside_range);
+  EXPECT_THAT(two.table().warnings, testing::ElementsAre("tp = 2, cp = 1: times of whole layers, divided"));
+}
+
+// Across nodes ten times slower than within: half the message in 640 ns, the other half gathered in 64.
+TEST(StageSums, ASlowLinkIsCrossedByParts) {
+  Case four([](Plan& p) { p.tp = 2, p.dp = 2; });
+  four.cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
+  const MessageCost message = four.table().table.forward_messages[0];
+  EXPECT_EQ(ns(message.occupancy), 640);
+  EXPECT_EQ(ns(message.latency), 64);
+  four.loaded.plan.sequence_parallel = true;  // the part is all a device has
+  EXPECT_EQ(ns(four.table().table.forward_messages[0].occupancy), 640);
+  EXPECT_EQ(ns(four.table().table.forward_messages[0].latency), 0);
+}
+
+// Of two replicas gradients of 4 bytes are all-reduced, 2 x 1/2 x 4 ns a parameter; ZeRO-1 sends half of that, updates
+// half and gathers weights, 1/2 x 4. Overlapped, a stage of one layer hides nothing.
+TEST(StageSums, ReplicasReduceAndUpdate) {
+  const Case plain([](Plan& p) { p.dp = 2; });
+  EXPECT_EQ(ns(plain.stage().reduce), 4 * kParameters);
+  EXPECT_EQ(ns(plain.stage().optimizer), 2000);
+  const Case zero([](Plan& p) { p.dp = 2, p.zero = 1; });
+  EXPECT_EQ(ns(zero.stage().reduce), 2 * kParameters);
+  EXPECT_EQ(ns(zero.stage().optimizer), 1000 + 2 * kParameters);
+  const Case hidden([](Plan& p) { p.dp = 2, p.overlap_grad_reduce = true; });
+  EXPECT_EQ(hidden.stage().reduce, plain.stage().reduce);
+  EXPECT_EQ(ns(Case([](Plan&) {}).stage().reduce), 0);
+}
+
+// ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take; W's 4000 ns hide the
+// reduce-scatter, as long. A slow link shows: ten times as long, 17440.
+TEST(StageSums, ZeroThreeRunsBesideTheWork) {
+  Case zero([](Plan& p) { p.dp = 2, p.zero = 3; });
+  EXPECT_EQ(ns(zero.stage().f), 8000);
+  EXPECT_EQ(ns(zero.stage().b), 16000);
+  EXPECT_EQ(ns(zero.stage().reduce), 0);
+  zero.cluster.intra.bandwidth = BytesPerSecond(1e8);
+  EXPECT_EQ(ns(zero.stage().f), 20 * kParameters);
+  EXPECT_EQ(ns(zero.stage().b), 40 * kParameters);
+}
+
+// Scores are 2 s^2 q = 2 16 8 = 256 of the block's 6656 FLOPs: that share of F again in each backward.
+TEST(StageSums, SelectiveDoesTheCoreAgain) {
+  const Case selective([](Plan& p) { p.recompute.mode = RecomputeMode::selective; });
+  EXPECT_EQ(ns(selective.stage().f), 8000);
+  EXPECT_NEAR(static_cast<double>(ns(selective.stage().b)), 16000 + 8000.0 * 256 / 6656, 1);
+}
+
+// Every stage reduces where the program's ranks are not all that hold its weights, and updates after that.
+TEST(StageSums, EachStageOfReplicasReduces) {
+  const auto reductions = [](int dp) {
+    const Program program = lower(Case([dp](Plan& p) { p.dp = dp; }).loaded);
+    return std::count_if(program.operations.begin(), program.operations.end(),
+                         [](const Operation& o) { return o.action.kind == ActionKind::REDUCE_GRAD; });
+  };
+  EXPECT_EQ(reductions(1), 0);
+  EXPECT_EQ(reductions(2), 2);
+}
+
+}  // namespace
+}  // namespace weir
