@@ -74,4 +74,12 @@ CostTable equal_stages(const Schedule& schedule, const EqualStage& stage) {
   return table;
 }
 
+void occupy_senders(CostTable& costs) {
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    if (s + 1 < costs.stages.size()) costs.stages[s].f += costs.forward_messages[s].latency;
+    if (s > 0) costs.stages[s].b += costs.backward_messages[s].latency;
+    costs.forward_messages[s].latency = costs.backward_messages[s].latency = Nanoseconds(0);
+  }
+}
+
 }  // namespace weir

@@ -32,4 +32,7 @@ struct EqualStage {
 };
 [[nodiscard]] CostTable equal_stages(const Schedule& schedule, const EqualStage& stage);
 
+// Transfers that are waited for: the latency of a crossing moves from the edge into the action before it.
+void occupy_senders(CostTable& costs);
+
 }  // namespace weir

@@ -57,6 +57,10 @@ std::span<const ReproductionCase> reproduction_cases() {
       ReproductionCase{"schedule-formulas", "DeepSeek-V3, DualPipe, Chimera and Megatron: bubbles, memory, weights",
                        reproduce_formulas},
       ReproductionCase{"megatron-2021", "Megatron-LM (Narayanan et al., SC 2021), Tables 1 and 2", reproduce_megatron},
+      ReproductionCase{"korthikanti-memory", "Korthikanti et al., 2022: memory of the first device",
+                       reproduce_korthikanti_memory},
+      ReproductionCase{"korthikanti-steps", "Korthikanti et al., 2022, Tables 4 and 5: layer and step times",
+                       reproduce_korthikanti_steps},
       ReproductionCase{"vtrain", "vTrain (Bang et al., MICRO 2024), measured iterations of Megatron-DeepSpeed",
                        reproduce_vtrain},
   };

@@ -76,6 +76,8 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_zero_bubble_runs(const Publications& published);
 [[nodiscard]] CaseResult reproduce_formulas(const Publications& published);
 [[nodiscard]] CaseResult reproduce_megatron(const Publications& published);
+[[nodiscard]] CaseResult reproduce_korthikanti_memory(const Publications& published);
+[[nodiscard]] CaseResult reproduce_korthikanti_steps(const Publications& published);
 [[nodiscard]] CaseResult reproduce_vtrain(const Publications& published);
 
 }  // namespace weir

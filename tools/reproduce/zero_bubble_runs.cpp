@@ -66,15 +66,6 @@ std::vector<double> device_factors(int ranks, std::mt19937_64& random) {
   return factors;
 }
 
-// The latency of a crossing moves from the edge into the action before it.
-void occupy_senders(CostTable& costs) {
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    if (s + 1 < costs.stages.size()) costs.stages[s].f += costs.forward_messages[s].latency;
-    if (s > 0) costs.stages[s].b += costs.backward_messages[s].latency;
-    costs.forward_messages[s].latency = costs.backward_messages[s].latency = Nanoseconds(0);
-  }
-}
-
 Seconds step_time(const ZeroBubbleRow& row, const Method& method) {
   std::mt19937_64 random(1);
   if (method.schedule == nullptr) {  // Table 5's bubble, at the pace of the slowest device
