@@ -45,6 +45,12 @@ std::string to_string(Basis basis) {
   return kNames[static_cast<std::size_t>(basis)];
 }
 
+StageCost slowed(const StageCost& cost, double factor) {
+  const auto times = [factor](Nanoseconds t) { return to_nanoseconds(to_seconds(t) * factor); };
+  return {times(cost.f), times(cost.i),      times(cost.w),        times(cost.b),
+          times(cost.r), times(cost.reduce), times(cost.optimizer)};
+}
+
 OperationCosts expand(const Program& program, const CostTable& costs) {
   OperationCosts expanded;
   expanded.duration_ns.reserve(program.operations.size());

@@ -27,6 +27,9 @@ struct StageCost {
   Nanoseconds optimizer{0};  // once a step
 };
 
+// Every duration times `factor`, rounded to ns: a device that is slower than the others (a straggler).
+[[nodiscard]] StageCost slowed(const StageCost& cost, double factor);
+
 // One message: the send lane is busy for `occupancy`; the message arrives `latency` after that.
 struct MessageCost {
   Nanoseconds occupancy{0};

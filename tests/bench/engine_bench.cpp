@@ -1,6 +1,12 @@
-// The event engine, lowering and judging, per action: 1F1B with constant costs and private links.
+// The event engine, lowering and judging, per action: 1F1B with constant costs and private links. An action is any
+// operation of the program, messages included. `bytes/action` is the most memory held at once beyond what was there
+// before: by the engine for event_engine, by the program too for program_and_engine.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
+#include <malloc.h>
+
+#include <cstdlib>
+#include <new>
 
 #include "costmodel/cost_table.hpp"
 #include "plan/deadlock.hpp"
@@ -8,6 +14,26 @@
 #include "plan/schedules/schedules.hpp"
 #include "plan/validate.hpp"
 #include "sim/engine/event_engine.hpp"
+
+namespace {
+
+std::size_t held = 0, most_held = 0;
+
+}  // namespace
+
+// Counts what is held, in the sizes that malloc gave. One thread.
+void* operator new(std::size_t size) {
+  void* memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  held += malloc_usable_size(memory);
+  most_held = held > most_held ? held : most_held;
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  held -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
 namespace {
 
@@ -32,13 +58,38 @@ void per_action(benchmark::State& state, std::size_t actions) {
       1e-9 * static_cast<double>(actions), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
+template <class Work>
+double bytes_per_action(std::size_t actions, Work work) {
+  const std::size_t before = held;
+  most_held = held;
+  work();
+  return static_cast<double>(most_held - before) / static_cast<double>(actions);
+}
+
 void event_engine(benchmark::State& state) {
   const Program program = lower(schedule_for(state), {});
   const OperationCosts costs = costs_for(program);
   for (auto _ : state) benchmark::DoNotOptimize(simulate(program, costs));
   per_action(state, program.operations.size());
+  state.counters["bytes/action"] = bytes_per_action(
+      program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
 }
 BENCHMARK(event_engine)->Args({4, 250})->Args({16, 128})->Args({64, 1024});
+
+// The program and its costs are built each time, too.
+void program_and_engine(benchmark::State& state) {
+  const Schedule schedule = schedule_for(state);
+  std::size_t actions = 0;
+  const auto work = [&] {
+    const Program program = lower(schedule, {});
+    actions = program.operations.size();
+    benchmark::DoNotOptimize(simulate(program, costs_for(program)));
+  };
+  for (auto _ : state) work();
+  per_action(state, actions);
+  state.counters["bytes/action"] = bytes_per_action(actions, work);
+}
+BENCHMARK(program_and_engine)->Args({16, 128})->Args({64, 1024});
 
 void generate_judge_and_lower(benchmark::State& state) {
   std::size_t actions = 0;

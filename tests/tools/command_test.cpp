@@ -306,6 +306,22 @@ TEST_F(Command, EvaluatesItsOwnForecasts) {
   EXPECT_EQ(weir("evaluate tiny.json --global-batch-size 1 --held-out 5000").code, 2);
 }
 
+TEST_F(Command, ReproducesPublishedTables) {
+  const Result result = weir("--json -q reproduce megatron-2021 schedule-formulas --csv lines.csv");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["schema"], "weir.reproduction/1");
+  ASSERT_GT(json["cases"].size(), 40U);
+  for (const char* key : {"case", "row", "quantity", "published", "predicted", "error", "role"}) {
+    EXPECT_TRUE(json["cases"][0].contains(key)) << key;
+  }
+  EXPECT_EQ(json["summary"][0]["worst_abs_error"], 0);
+  EXPECT_THAT(read("lines.csv"), HasSubstr("case,row,quantity,published,predicted,error,role\n"));
+  EXPECT_THAT(weir("-q reproduce megatron-2021").out, HasSubstr("TFLOP/s a GPU"));
+  EXPECT_EQ(weir("reproduce gpt-5").code, 2);
+  EXPECT_EQ(weir("-q reproduce vtrain --published .").code, 3);
+}
+
 // Timed waits show GPipe's bubble with more ranks than this machine has cores.
 TEST_F(Command, SyntheticSweepDrawsTheBubble) {
   const Result result =

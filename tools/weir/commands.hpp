@@ -30,5 +30,6 @@ void add_compare_command(CLI::App& app, GlobalOptions& global);
 void add_tune_command(CLI::App& app, GlobalOptions& global);
 void add_evaluate_command(CLI::App& app, GlobalOptions& global);
 void add_export_command(CLI::App& app, GlobalOptions& global);
+void add_reproduce_command(CLI::App& app, GlobalOptions& global);
 
 }  // namespace weir

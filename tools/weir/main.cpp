@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   weir::add_tune_command(app, global);
   weir::add_evaluate_command(app, global);
   weir::add_export_command(app, global);
+  weir::add_reproduce_command(app, global);
   try {
     app.parse(argc, argv);
     return 0;

@@ -1,0 +1,24 @@
+# The published tables of tools/examples/published, compiled in, so that `weir reproduce` needs no file beside it.
+file(GLOB published_tables CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published_tables})
+set(PUBLISHED_ENTRIES "")
+foreach(table IN LISTS published_tables)
+  get_filename_component(name ${table} NAME)
+  file(READ ${table} text)
+  string(APPEND PUBLISHED_ENTRIES "    {\"${name}\", R\"csv(${text})csv\"},\n")
+endforeach()
+set(PUBLISHED_SOURCE ${CMAKE_BINARY_DIR}/published_tables.cpp)
+file(CONFIGURE OUTPUT ${PUBLISHED_SOURCE} @ONLY CONTENT [[
+// Generated from tools/examples/published by cmake/PublishedTables.cmake.
+#include "tools/reproduce/published.hpp"
+
+namespace weir {
+
+const std::map<std::string, std::string>& compiled_tables() {
+  static const std::map<std::string, std::string> kTables{
+@PUBLISHED_ENTRIES@  };
+  return kTables;
+}
+
+}  // namespace weir
+]])

@@ -1,0 +1,106 @@
+// What a forecast claims, and what it will not: bases, intervals, blocking transfers, ranks without a device.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/forecast.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/error.hpp"
+#include "plan/schedules/schedules.hpp"
+
+namespace weir {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+// Layers of 1 ms F, 1 ms I and 1 ms W each, as a user's layers.csv would give them.
+LoadedPlan chain(int k, int m, const char* schedule = "1f1b") {
+  LoadedPlan loaded;
+  loaded.model.family = "timed";
+  for (int layer = 0; layer < 4; ++layer) {
+    loaded.model.layers.push_back(
+        {"l", TimedShape{.forward = Seconds(1e-3), .backward_input = Seconds(1e-3), .backward_weight = Seconds(1e-3)}, "x"});
+  }
+  loaded.plan.pp = k;
+  loaded.plan.microbatches = m;
+  loaded.plan.schedule = schedule;
+  for (int s = 1; s < k; ++s) loaded.plan.boundaries.push_back(s * 4 / k);
+  loaded.schedule = std::get<Schedule>(make_schedule(schedule, {k, 1, m}));
+  return loaded;
+}
+
+Costs calibrated() {
+  Costs costs;
+  costs.basis = Basis::calibrated;
+  costs.interval = IntervalModel{0.9, -0.05, 0.05, 20};
+  CalibratedRange range;
+  for (int k = 1; k <= 2; ++k) range = widened(range, chain(k, 4 * k).plan);
+  costs.range = range;
+  return costs;
+}
+
+Cluster two_cores() {
+  Cluster cluster;
+  cluster.devices_per_node = 2;
+  return cluster;
+}
+
+// Two stages of 2 ms F and 4 ms B: (4 + 1) * 6 = 30 ms, and e^(+-0.05) of it.
+TEST(Forecast, AnIntervalInsideWhatWasRun) {
+  const Forecast f = forecast(chain(2, 4), calibrated(), two_cores()).forecast;
+  EXPECT_DOUBLE_EQ(f.step_time.count(), 0.030);
+  ASSERT_TRUE(f.interval);
+  EXPECT_NEAR(f.interval->low.count(), 0.030 * std::exp(-0.05), 1e-12);
+  EXPECT_NEAR(f.interval->high.count(), 0.030 * std::exp(0.05), 1e-12);
+  EXPECT_EQ(f.peak_in_flight, (std::vector<std::int32_t>{2, 1}));
+}
+
+TEST(Forecast, NoneOutsideAndItSaysWhatToRun) {
+  const Forecast many = forecast(chain(2, 16), calibrated(), two_cores()).forecast;
+  EXPECT_FALSE(many.interval);
+  EXPECT_THAT(many.warnings, Contains(HasSubstr("no interval: M = 16 was never run here, only 4 to 8")));
+  const Forecast other = forecast(chain(2, 4, "gpipe"), calibrated(), two_cores()).forecast;
+  EXPECT_FALSE(other.interval);
+  EXPECT_THAT(other.warnings, Contains(HasSubstr("schedule gpipe")));
+  Costs builtin = calibrated();
+  builtin.basis = Basis::builtin;
+  EXPECT_FALSE(forecast(chain(2, 4), builtin, two_cores()).forecast.interval);
+}
+
+// Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8 micro-batches * 3 ms, on two
+// cores is 48 ms at least, where four would take (8 + 3) * 3 = 33.
+TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
+  const Forecast f = forecast(chain(4, 8), calibrated(), two_cores()).forecast;
+  EXPECT_EQ(f.basis, Basis::oversubscribed);
+  EXPECT_FALSE(f.interval);
+  EXPECT_GE(f.step_time.count(), 0.048);
+  Costs builtin = calibrated();
+  builtin.basis = Basis::builtin;
+  EXPECT_DOUBLE_EQ(forecast(chain(4, 8), builtin, two_cores()).forecast.step_time.count(), 0.033);
+}
+
+// 1F1B crosses by rendezvous and does not in NCCL groups, where a rank waits for both of its messages.
+TEST(Forecast, BlockingTransfersWaitOrDeadlock) {
+  Costs costs = calibrated();
+  costs.link = {Seconds(1e-3), BytesPerSecond(1e9)};
+  const Seconds buffered = forecast(chain(2, 8), costs, two_cores()).forecast.step_time;
+  const Seconds batched =
+      forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::batched}).forecast.step_time;
+  EXPECT_GE(batched, buffered);
+  EXPECT_THROW(
+      static_cast<void>(forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::rendezvous})),
+      NoFeasiblePlan);
+}
+
+// Without a barrier the fill and drain of one step are the next one's work: M (F + B) = 8 * 6 ms a step.
+TEST(Forecast, StepsWithoutABarrierOverlap) {
+  const Forecast f = forecast(chain(2, 8), calibrated(), two_cores(), {.without_barrier = true}).forecast;
+  EXPECT_DOUBLE_EQ(f.step_time.count(), 9 * 6e-3);
+  ASSERT_TRUE(f.without_barrier);
+  EXPECT_LT(*f.without_barrier, f.step_time);
+  EXPECT_GE(f.without_barrier->count(), 8 * 6e-3 - 1e-12);
+}
+
+}  // namespace
+}  // namespace weir

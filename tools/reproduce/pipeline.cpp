@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/reproduce/pipeline.hpp"
+
+#include <stdexcept>
+#include <variant>
+
+#include "plan/lower.hpp"
+#include "plan/schedules/schedules.hpp"
+#include "sim/engine/event_engine.hpp"
+
+namespace weir {
+
+namespace {
+
+// Each pair's first operation takes both durations and waits for what the second waits for, besides itself.
+void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& costs) {
+  std::vector<std::vector<Dependency>> known(program.operations.size());
+  for (std::size_t id = 0; id < known.size(); ++id) {
+    const auto before = program.predecessors(static_cast<OperationId>(id));
+    known[id].assign(before.begin(), before.end());
+  }
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    for (const std::int32_t position : schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
+      const auto first = static_cast<std::size_t>(lane.first + position), second = first + 1;
+      costs.duration_ns[first] += costs.duration_ns[second];
+      costs.duration_ns[second] = 0;
+      for (const Dependency& d : known[second]) {
+        if (static_cast<std::size_t>(d.before) != first) known[first].push_back(d);
+      }
+    }
+  }
+  program.dependency_first.assign(1, 0);
+  program.dependencies.clear();
+  for (const auto& of_one : known) {
+    program.dependencies.insert(program.dependencies.end(), of_one.begin(), of_one.end());
+    program.dependency_first.push_back(static_cast<std::int32_t>(program.dependencies.size()));
+  }
+}
+
+}  // namespace
+
+Schedule named_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
+  auto made = make_schedule(name, {ranks, chunks, microbatches});
+  if (const auto* reason = std::get_if<std::string>(&made)) throw std::logic_error(*reason);
+  return std::get<Schedule>(std::move(made));
+}
+
+StepMetrics time_pipeline(const Schedule& schedule, const CostTable& costs, const PipelineOptions& options) {
+  LoweringOptions lowering;
+  lowering.slots = 0;
+  lowering.optimizer = false;
+  if (options.recompute) lowering.recompute.assign(static_cast<std::size_t>(schedule.shape.total_stages()), true);
+  Program program = block_transfers(lower(schedule, lowering), options.transfers);
+  OperationCosts durations = expand(program, costs);
+  if (options.fuse_overlapped && !schedule.overlapped.empty()) fuse_pairs(schedule, program, durations);
+  auto outcome = simulate(program, durations);
+  if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
+  return step_metrics(program, to_trace(program, std::get<Timing>(outcome)));
+}
+
+CostTable equal_stages(const Schedule& schedule, const EqualStage& stage) {
+  StageCost cost;
+  cost.f = to_nanoseconds(stage.f);
+  cost.i = to_nanoseconds(stage.i);
+  cost.w = to_nanoseconds(stage.w);
+  cost.b = cost.i + cost.w;
+  cost.r = cost.f;
+  CostTable table;
+  const auto stages = static_cast<std::size_t>(schedule.shape.total_stages());
+  table.stages.assign(stages, cost);
+  table.forward_messages.assign(stages, {Nanoseconds(0), to_nanoseconds(stage.latency)});
+  table.backward_messages = table.forward_messages;
+  return table;
+}
+
+void occupy_senders(CostTable& costs) {
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    if (s + 1 < costs.stages.size()) costs.stages[s].f += costs.forward_messages[s].latency;
+    if (s > 0) costs.stages[s].b += costs.backward_messages[s].latency;
+    costs.forward_messages[s].latency = costs.backward_messages[s].latency = Nanoseconds(0);
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/reproduce/reproduction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+namespace weir {
+
+std::string_view to_string(Role role) {
+  static constexpr std::array<std::string_view, 3> kNames{"formula", "calibrated", "predicted"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+double ReproductionLine::error() const {
+  if (published == predicted) return 0;
+  return predicted / published - 1;
+}
+
+void CaseResult::add(Role role, const ReproducedNumber& number) {
+  const double predicted = role == Role::formula ? number.published.rounded(number.predicted) : number.predicted;
+  lines.push_back({number.row, number.quantity, number.published.value, predicted, role});
+}
+
+void CaseResult::add_anomaly(const ReproducedNumber& number, std::string reason) {
+  anomalies.push_back({number.row, number.quantity, number.published.value, number.predicted, std::move(reason)});
+}
+
+std::vector<ErrorSummary> summaries(const CaseResult& result) {
+  std::vector<ErrorSummary> all;
+  for (const Role role : {Role::formula, Role::calibrated, Role::predicted}) {
+    std::vector<double> errors;
+    for (const ReproductionLine& line : result.lines) {
+      if (line.role == role) errors.push_back(std::abs(line.error()));
+    }
+    if (errors.empty()) continue;
+    std::sort(errors.begin(), errors.end());
+    const std::size_t half = errors.size() / 2;
+    const double median = errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2;
+    all.push_back({role, static_cast<int>(errors.size()), median,
+                   std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size()),
+                   errors.back()});
+  }
+  return all;
+}
+
+std::span<const ReproductionCase> reproduction_cases() {
+  static constexpr std::array kCases{
+      ReproductionCase{"gpipe-memory", "GPipe (Huang et al., NeurIPS 2019), Table 1", reproduce_gpipe_memory},
+      ReproductionCase{"gpipe-throughput", "GPipe, Tables 2 and 3 (Transformer) and the breakdown of section 3.1",
+                       reproduce_gpipe_throughput},
+      ReproductionCase{"zero-bubble-rates", "Zero Bubble (Qi et al., ICLR 2024), Table 5 from Table 9",
+                       reproduce_zero_bubble_rates},
+      ReproductionCase{"zero-bubble-runs", "Zero Bubble, Table 4: measured throughput and memory",
+                       reproduce_zero_bubble_runs},
+      ReproductionCase{"schedule-formulas", "DeepSeek-V3, DualPipe, Chimera and Megatron: bubbles, memory, weights",
+                       reproduce_formulas},
+      ReproductionCase{"megatron-2021", "Megatron-LM (Narayanan et al., SC 2021), Tables 1 and 2", reproduce_megatron},
+      ReproductionCase{"korthikanti-memory", "Korthikanti et al., 2022: memory of the first device",
+                       reproduce_korthikanti_memory},
+      ReproductionCase{"korthikanti-steps", "Korthikanti et al., 2022, Tables 4 and 5: layer and step times",
+                       reproduce_korthikanti_steps},
+      ReproductionCase{"vtrain", "vTrain (Bang et al., MICRO 2024), measured iterations of Megatron-DeepSpeed",
+                       reproduce_vtrain},
+  };
+  return kCases;
+}
+
+}  // namespace weir
