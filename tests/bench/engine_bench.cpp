@@ -71,8 +71,8 @@ void event_engine(benchmark::State& state) {
   const OperationCosts costs = costs_for(program);
   for (auto _ : state) benchmark::DoNotOptimize(simulate(program, costs));
   per_action(state, program.operations.size());
-  state.counters["bytes/action"] = bytes_per_action(
-      program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
+  state.counters["bytes/action"] =
+      bytes_per_action(program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
 }
 BENCHMARK(event_engine)->Args({4, 250})->Args({16, 128})->Args({64, 1024});
 

@@ -20,7 +20,8 @@ LoadedPlan chain(int k, int m, const char* schedule = "1f1b") {
   loaded.model.family = "timed";
   for (int layer = 0; layer < 4; ++layer) {
     loaded.model.layers.push_back(
-        {"l", TimedShape{.forward = Seconds(1e-3), .backward_input = Seconds(1e-3), .backward_weight = Seconds(1e-3)}, "x"});
+        {"l", TimedShape{.forward = Seconds(1e-3), .backward_input = Seconds(1e-3), .backward_weight = Seconds(1e-3)},
+         "x"});
   }
   loaded.plan.pp = k;
   loaded.plan.microbatches = m;
@@ -88,9 +89,8 @@ TEST(Forecast, BlockingTransfersWaitOrDeadlock) {
   const Seconds batched =
       forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::batched}).forecast.step_time;
   EXPECT_GE(batched, buffered);
-  EXPECT_THROW(
-      static_cast<void>(forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::rendezvous})),
-      NoFeasiblePlan);
+  EXPECT_THROW(static_cast<void>(forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::rendezvous})),
+               NoFeasiblePlan);
 }
 
 // Without a barrier the fill and drain of one step are the next one's work: M (F + B) = 8 * 6 ms a step.
