@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ struct Cluster {
   int nodes = 1;
   Link intra;
   Link inter;
-  std::vector<std::string> origin;  // where each constant comes from, one line each
+  std::map<std::int32_t, double> stragglers;  // rank -> how many times slower it computes; not in the file
+  std::vector<std::string> origin;            // where each constant comes from, one line each
 
   [[nodiscard]] int devices() const { return devices_per_node * nodes; }
   [[nodiscard]] const Link& link(Rank from, Rank to) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/costs.hpp"
+#include "costmodel/goodput.hpp"
 #include "costmodel/memory.hpp"
 #include "plan/cluster.hpp"
 #include "plan/plan.hpp"
@@ -18,6 +19,12 @@ namespace weir {
 struct StepInterval {
   Seconds low{0};
   Seconds high{0};
+};
+
+// What failures leave of the time, if asked for.
+struct GoodputForecast {
+  Reliability reliability;
+  CheckpointPlan checkpoints;
 };
 
 struct Forecast {
@@ -34,6 +41,7 @@ struct Forecast {
   std::optional<double> model_tflops_per_device;
   std::optional<double> mfu;
   std::optional<Bytes> memory_limit;
+  std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;
 
   [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank
