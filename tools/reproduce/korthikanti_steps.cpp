@@ -57,7 +57,7 @@ struct Memory {
 };
 
 Memory read_memory(const PublishedRow& cells) {
-  const Memory memory{cells.text("recompute"), cells.text("sequence") == "yes"};
+  Memory memory{cells.text("recompute"), cells.text("sequence") == "yes"};
   if (memory.recompute != "none" && memory.recompute != "selective" && memory.recompute != "full") {
     throw InputError("korthikanti", "recompute", "expected none, selective or full");
   }

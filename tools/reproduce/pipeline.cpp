@@ -22,7 +22,7 @@ void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& cost
   for (const Lane& lane : program.lanes) {
     if (lane.kind != LaneKind::compute) continue;
     for (const std::int32_t position : schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
-      const auto first = static_cast<std::size_t>(lane.first + position), second = first + 1;
+      const auto first = static_cast<std::size_t>(lane.first) + static_cast<std::size_t>(position), second = first + 1;
       costs.duration_ns[first] += costs.duration_ns[second];
       costs.duration_ns[second] = 0;
       for (const Dependency& d : known[second]) {
