@@ -298,6 +298,12 @@ TEST_F(Command, ReproducesPublishedTables) {
   EXPECT_THAT(weir("-q reproduce megatron-2021").out, HasSubstr("TFLOP/s a GPU"));
   EXPECT_EQ(weir("reproduce gpt-5").code, 2);
   EXPECT_EQ(weir("-q reproduce vtrain --published .").code, 3);
+  const std::string header =
+      "parameters_billion,tensor_parallel,pipeline_parallel,batch,gpus,micro_batch,tflops_per_gpu\n";
+  write("megatron-2021-table1.csv", "parameters_billion,hidden,layers\n1.7,2304,24\n");
+  write("megatron-2021-table2.csv", header + "174.6,8,12,1536,300,1,153\n");
+  EXPECT_EQ(weir("-q reproduce megatron-2021 --published .").out,
+            "weir: ./megatron-2021-table2.csv: line 2: gpus: \"300\": 300 is no multiple of 96\n");
 }
 
 // Timed waits show GPipe's bubble with more ranks than this machine has cores.

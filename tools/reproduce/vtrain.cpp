@@ -54,9 +54,7 @@ Row read_row(const PublishedRow& cells) {
           cells.integer("data_parallel"),
           cells.integer("pipeline_parallel"),
           0};
-  const int samples = cells.integer("global_batch"), step = cells.integer("micro_batch") * row.d;
-  if (samples % step != 0) throw InputError("vtrain.csv", "global_batch", fmt::format("{} is no multiple", samples));
-  row.m = samples / step;
+  row.m = cells.share("global_batch", cells.integer("micro_batch") * row.d);
   row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"), cells.text("micro_batch"), row.t,
                          row.d, row.p);
   return row;
