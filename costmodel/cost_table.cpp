@@ -47,8 +47,8 @@ std::string to_string(Basis basis) {
 
 StageCost slowed(const StageCost& cost, double factor) {
   const auto times = [factor](Nanoseconds t) { return to_nanoseconds(to_seconds(t) * factor); };
-  return {times(cost.f), times(cost.i),      times(cost.w),        times(cost.b),
-          times(cost.r), times(cost.reduce), times(cost.optimizer)};
+  return {times(cost.f), times(cost.i), times(cost.w),        times(cost.b),
+          times(cost.r), cost.reduce,   times(cost.optimizer)};
 }
 
 OperationCosts expand(const Program& program, const CostTable& costs) {

@@ -27,7 +27,7 @@ struct StageCost {
   Nanoseconds optimizer{0};  // once a step
 };
 
-// Every duration times `factor`, rounded to ns: a device that is slower than the others (a straggler).
+// What the device computes (REDUCE_GRAD is the network's) times `factor`, rounded to ns: a straggler.
 [[nodiscard]] StageCost slowed(const StageCost& cost, double factor);
 
 // One message: the send lane is busy for `occupancy`; the message arrives `latency` after that.

@@ -89,8 +89,9 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
     cost.w = Nanoseconds(cost.w.count() / shape.segments);
     cost.b = Nanoseconds(cost.b.count() / shape.segments);
     cost.r = Nanoseconds(cost.r.count() / shape.segments);
-    result.table.stages.push_back(cost);
     const Rank rank = shape.rank_of(Stage{s});
+    const auto straggler = cluster.stragglers.find(rank.value);
+    result.table.stages.push_back(straggler == cluster.stragglers.end() ? cost : slowed(cost, straggler->second));
     auto& scratch = result.scratch[static_cast<std::size_t>(rank.value)];
     scratch = std::max(scratch, sums.scratch);
     const auto edge = [&](Stage to, int boundary_layer) {

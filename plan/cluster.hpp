@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,8 @@ struct Cluster {
   Link intra;
   Link inter;
   BytesPerSecond node_bandwidth{0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
-  std::vector<std::string> origin;   // where each constant comes from, one line each
+  std::map<std::int32_t, double> stragglers;  // rank -> how many times slower it computes; not in the file
+  std::vector<std::string> origin;            // where each constant comes from, one line each
 
   [[nodiscard]] int devices() const { return devices_per_node * nodes; }
   [[nodiscard]] const Link& link(Rank from, Rank to) const {

@@ -28,7 +28,8 @@ constexpr std::array<Unit, 9> kByteUnits{{{"B", 1},
                                           {"MiB", 1024.0 * 1024},
                                           {"GiB", 1024.0 * 1024 * 1024},
                                           {"TiB", 1024.0 * 1024 * 1024 * 1024}}};
-constexpr std::array<Unit, 4> kTimeUnits{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+constexpr std::array<Unit, 6> kTimeUnits{
+    {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}}};
 
 // "1.5 ms": a non-negative decimal number, at most one space, a unit of the table, nothing else.
 template <std::size_t N>

@@ -73,7 +73,7 @@ using Microbatch = Index<struct MicrobatchTag>;  // 0..M-1 (micro-batch segments
 
 // Strict readers of a number with its unit; nullopt when the text is anything else.
 //   bytes: B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)
-//   duration: ns, us, ms, s         rate: bytes as above, then "/s"
+//   duration: ns, us, ms, s, min, h       rate: bytes as above, then "/s"
 [[nodiscard]] std::optional<Bytes> parse_bytes(std::string_view text);
 [[nodiscard]] std::optional<Seconds> parse_duration(std::string_view text);
 [[nodiscard]] std::optional<BytesPerSecond> parse_rate(std::string_view text);

@@ -81,6 +81,10 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   }
   if (plan.replicas() > 1) f.warnings.push_back("dp and cp: what replicas send was not measured");
   if (!costs.interval || plan.replicas() > 1) return;
+  if (!cluster.stragglers.empty()) {
+    f.warnings.emplace_back("no interval: no run with these stragglers set one");
+    return;
+  }
   const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;

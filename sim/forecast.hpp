@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/costs.hpp"
+#include "costmodel/goodput.hpp"
 #include "costmodel/memory.hpp"
 #include "plan/blocking.hpp"
 #include "plan/cluster.hpp"
@@ -20,6 +21,12 @@ namespace weir {
 struct StepInterval {
   Seconds low{0};
   Seconds high{0};
+};
+
+// What failures leave of the time, if asked for.
+struct GoodputForecast {
+  Reliability reliability;
+  CheckpointPlan checkpoints;
 };
 
 struct Forecast {
@@ -38,6 +45,7 @@ struct Forecast {
   std::optional<Bytes> memory_limit;
   std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
   std::optional<Seconds> without_barrier;        // mean time of many steps that overlap
+  std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;
 
   [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank

@@ -34,6 +34,23 @@ Json rank_json(const Forecast& f, std::size_t rank) {
   return json;
 }
 
+Json goodput_json(const Forecast& f) {
+  const auto& [r, checkpoints] = *f.goodput;
+  Json json{{"mtbf_s", r.mtbf.count()},
+            {"checkpoint_cost_s", r.checkpoint.count()},
+            {"restart_cost_s", r.restart.count()},
+            {"downtime_s", r.downtime.count()},
+            {"checkpoint_interval_steps", checkpoints.steps},
+            {"checkpoint_interval_s", checkpoints.interval.count()},
+            {"goodput", checkpoints.goodput},
+            {"samples_per_s", nullptr},
+            {"best_interval_s", best_interval(r).count()},
+            {"daly_interval_s", daly_interval(r).count()},
+            {"young_interval_s", young_interval(r).count()}};
+  if (f.samples_per_s) json["samples_per_s"] = *f.samples_per_s * checkpoints.goodput;
+  return json;
+}
+
 }  // namespace
 
 std::string to_json(const Forecast& f, int indent) {
@@ -55,6 +72,7 @@ std::string to_json(const Forecast& f, int indent) {
   json["model_tflops_per_device"] = number_or_null(f.model_tflops_per_device);
   json["mfu"] = number_or_null(f.mfu);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
+  if (f.goodput) json["goodput"] = goodput_json(f);
   json["ranks"] = Json::array();
   for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank) json["ranks"].push_back(rank_json(f, rank));
   if (f.distribution) {

@@ -34,7 +34,9 @@ TEST(Units, ParseStrictlyWithTheirUnit) {
   for (const char* text : {"80", "GiB", "80 gib", "-1 B", "80  GiB", "1e400 B", "nan B", "0.5 B"}) {
     EXPECT_FALSE(parse_bytes(text)) << text;
   }
-  EXPECT_FALSE(parse_duration("3 min"));
+  EXPECT_DOUBLE_EQ(parse_duration("3 min")->count(), 180);
+  EXPECT_DOUBLE_EQ(parse_duration("1.5h")->count(), 5400);
+  EXPECT_FALSE(parse_duration("3 minutes"));
   EXPECT_FALSE(parse_rate("300 GB"));
 }
 

@@ -306,6 +306,36 @@ TEST_F(Command, EvaluatesItsOwnForecasts) {
   EXPECT_EQ(weir("evaluate tiny.json --global-batch-size 1 --held-out 5000").code, 2);
 }
 
+// The plan's own step time decides how many steps make the best interval; rank 1 twice as slow slows the step.
+TEST_F(Command, FailuresAndStragglersAreForecast) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  const std::string failures = " --mtbf 3h --checkpoint-cost 30s --restart-cost 5min";
+  const Json json = Json::parse(weir("--json simulate plan.json" + failures).out);
+  const Json& goodput = json["goodput"];
+  EXPECT_EQ(goodput["mtbf_s"], 10800);
+  EXPECT_EQ(goodput["restart_cost_s"], 300);
+  // sqrt(2 x 30 x 10800) = 804.98 s; Daly's and the best lie 18 s below it.
+  EXPECT_NEAR(goodput["young_interval_s"].get<double>(), 804.98, 0.01);
+  EXPECT_NEAR(goodput["daly_interval_s"].get<double>(), goodput["best_interval_s"].get<double>(), 0.1);
+  EXPECT_NEAR(goodput["checkpoint_interval_s"].get<double>(), goodput["best_interval_s"].get<double>(),
+              json["step_time_s"].get<double>());
+  EXPECT_GT(goodput["goodput"].get<double>(), 0.89);
+  EXPECT_LT(goodput["goodput"].get<double>(), 0.91);
+  EXPECT_THAT(weir("simulate plan.json" + failures).out, HasSubstr("checkpoint every "));
+  EXPECT_FALSE(Json::parse(weir("--json simulate plan.json").out).contains("goodput"));
+  EXPECT_EQ(weir("simulate plan.json --mtbf 3h").code, 2);
+  EXPECT_EQ(weir("simulate plan.json --mtbf 0s --checkpoint-cost 1s --restart-cost 1s").code, 2);
+  EXPECT_EQ(weir("simulate plan.json --mtbf 3 --checkpoint-cost 1s --restart-cost 1s").code, 2);
+
+  const Json slow = Json::parse(weir("--json simulate plan.json --straggler 1=2").out);
+  EXPECT_GT(slow["step_time_s"].get<double>(), json["step_time_s"].get<double>() * 1.05);
+  EXPECT_DOUBLE_EQ(slow["ranks"][0]["busy_s"].get<double>(), json["ranks"][0]["busy_s"].get<double>());
+  EXPECT_NEAR(slow["ranks"][1]["busy_s"].get<double>(), 2 * json["ranks"][1]["busy_s"].get<double>(), 1e-7);
+  for (const char* bad : {"2=1.5", "1", "1=", "1=0", "x=1", "1=2x", "-1=2"}) {
+    EXPECT_EQ(weir(std::string("simulate plan.json --straggler=") + bad).code, 2) << bad;
+  }
+}
+
 TEST_F(Command, ReproducesPublishedTables) {
   const Result result = weir("--json -q reproduce megatron-2021 schedule-formulas --csv lines.csv");
   ASSERT_EQ(result.code, 0) << result.out;
@@ -320,6 +350,12 @@ TEST_F(Command, ReproducesPublishedTables) {
   EXPECT_THAT(weir("-q reproduce megatron-2021").out, HasSubstr("TFLOP/s a GPU"));
   EXPECT_EQ(weir("reproduce gpt-5").code, 2);
   EXPECT_EQ(weir("-q reproduce vtrain --published .").code, 3);
+  const std::string header =
+      "parameters_billion,tensor_parallel,pipeline_parallel,batch,gpus,micro_batch,tflops_per_gpu\n";
+  write("megatron-2021-table1.csv", "parameters_billion,hidden,layers\n1.7,2304,24\n");
+  write("megatron-2021-table2.csv", header + "174.6,8,12,1536,300,1,153\n");
+  EXPECT_EQ(weir("-q reproduce megatron-2021 --published .").out,
+            "weir: ./megatron-2021-table2.csv: line 2: gpus: \"300\": 300 is no multiple of 96\n");
 }
 
 // Timed waits show GPipe's bubble with more ranks than this machine has cores.

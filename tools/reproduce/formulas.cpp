@@ -26,7 +26,7 @@ struct Row {
 // F.
 Schedule chimera_at_equal_times(const Row& row) {
   const ListRule rule{.times = {.f = 2, .i = 1, .w = 1}, .split = false, .most_in_flight = row.pp};
-  return std::get<Schedule>(list_schedule("chimera", bidirectional_shape(row.pp, row.m), rule));
+  return schedule_or_refusal(list_schedule("chimera", bidirectional_shape(row.pp, row.m), rule));
 }
 
 Schedule schedule_of(const Row& row) {

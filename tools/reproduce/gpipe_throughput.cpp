@@ -109,7 +109,7 @@ CaseResult reproduce_gpipe_throughput(const Publications& published) {
     const int layers = row.integer("layers"), k = row.integer("k"), m = row.integer("m");
     const int base_k = row.integer("base_k"), base_m = row.integer("base_m");
     if (k == base_k && m == base_m) continue;
-    const Machine& machine = machines.at(row.text("machine"));
+    const Machine& machine = named(machines, row, "machine");
     const double gain = to_seconds(transformer_step(layers, base_k, base_m, machine).step_time) /
                         to_seconds(transformer_step(layers, k, m, machine).step_time);
     const Printed printed = row.printed("throughput");
@@ -126,7 +126,7 @@ CaseResult reproduce_gpipe_throughput(const Publications& published) {
   }
   for (const PublishedRow& row : published.table("gpipe-breakdown.csv")) {
     const int k = row.integer("k"), m = row.integer("m");
-    const StepMetrics step = transformer_step(row.integer("layers"), k, m, machines.at("tpu-v3"));
+    const StepMetrics step = transformer_step(row.integer("layers"), k, m, named(machines, row, "machine"));
     result.add(Role::predicted, {fmt::format("section 3.1, K={} M={}", k, m), "share of re-materialisation in the step",
                                  row.printed("rematerialisation_share"), rematerialisation_share(step)});
   }

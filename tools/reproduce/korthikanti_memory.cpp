@@ -21,7 +21,7 @@ struct Row {
 
 Row read_row(const PublishedRow& cells) {
   const int p = cells.integer("pipeline_parallel"), v = cells.integer("interleave");
-  const int m = cells.integer("global_batch") / cells.integer("micro_batch");
+  const int m = cells.share("global_batch", cells.integer("micro_batch"));
   return {{2048, cells.integer("micro_batch"), cells.integer("hidden"), cells.integer("heads"),
            cells.integer("tensor_parallel")},
           cells.integer("layers"),

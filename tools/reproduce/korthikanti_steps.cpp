@@ -57,7 +57,7 @@ struct Memory {
 };
 
 Memory read_memory(const PublishedRow& cells) {
-  const Memory memory{cells.text("recompute"), cells.text("sequence") == "yes"};
+  Memory memory{cells.text("recompute"), cells.text("sequence") == "yes"};
   if (memory.recompute != "none" && memory.recompute != "selective" && memory.recompute != "full") {
     throw InputError("korthikanti", "recompute", "expected none, selective or full");
   }
@@ -146,13 +146,15 @@ CaseResult reproduce_korthikanti_steps(const Publications& published) {
     shapes[c.text("model")] = {c.number("micro_batch"), c.number("hidden"),
                                c.number("heads"),       c.number("tensor_parallel"),
                                c.integer("layers"),     c.integer("pipeline_parallel"),
-                               c.integer("interleave"), c.integer("global_batch") / c.integer("micro_batch")};
+                               c.integer("interleave"), c.share("global_batch", c.integer("micro_batch"))};
   }
   const std::string calibrated = "22B";
+  if (!shapes.contains(calibrated))
+    throw InputError("korthikanti-models.csv", "model", "22B, to calibrate on, is missing");
   std::vector<LayerRow> layers;
   for (const PublishedRow& c : published.table("korthikanti-layer.csv")) {
     const Memory memory = read_memory(c);
-    const Shape& shape = shapes.at(c.text("model"));
+    const Shape& shape = named(shapes, c, "model");
     layers.push_back({fmt::format("table 4, {}, {}", c.text("model"), describe(memory)), c.printed("forward_ms"),
                       c.printed("backward_ms"), forward(shape, memory), backward(shape, memory)});
   }

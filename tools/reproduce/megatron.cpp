@@ -41,9 +41,9 @@ CaseResult reproduce_megatron(const Publications& published) {
   std::vector<Row> rows;
   for (const PublishedRow& cells : published.table("megatron-2021-table2.csv")) {
     const int t = cells.integer("tensor_parallel"), p = cells.integer("pipeline_parallel");
-    const int replicas = cells.integer("gpus") / (t * p);
+    const int replicas = cells.share("gpus", t * p);
     rows.push_back({fmt::format("table 2, {} GPUs p={}", cells.integer("gpus"), p), cells.printed("tflops_per_gpu"), p,
-                    cells.integer("batch") / (replicas * cells.integer("micro_batch"))});
+                    cells.share("batch", replicas * cells.integer("micro_batch"))});
   }
   const double bubble_free = rows.front().rate.value / efficiency(rows.front());
   for (std::size_t r = 0; r < rows.size(); ++r) {

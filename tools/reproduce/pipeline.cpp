@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <variant>
 
+#include "plan/error.hpp"
 #include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -22,7 +22,7 @@ void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& cost
   for (const Lane& lane : program.lanes) {
     if (lane.kind != LaneKind::compute) continue;
     for (const std::int32_t position : schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
-      const auto first = static_cast<std::size_t>(lane.first + position), second = first + 1;
+      const auto first = static_cast<std::size_t>(lane.first) + static_cast<std::size_t>(position), second = first + 1;
       costs.duration_ns[first] += costs.duration_ns[second];
       costs.duration_ns[second] = 0;
       for (const Dependency& d : known[second]) {
@@ -40,10 +40,13 @@ void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& cost
 
 }  // namespace
 
-Schedule named_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
-  auto made = make_schedule(name, {ranks, chunks, microbatches});
-  if (const auto* reason = std::get_if<std::string>(&made)) throw std::logic_error(*reason);
+Schedule schedule_or_refusal(ScheduleOrReason made) {
+  if (const auto* reason = std::get_if<std::string>(&made)) throw InputError("published tables", "", *reason);
   return std::get<Schedule>(std::move(made));
+}
+
+Schedule named_schedule(const std::string& name, int ranks, int chunks, int microbatches) {
+  return schedule_or_refusal(make_schedule(name, {ranks, chunks, microbatches}));
 }
 
 StepMetrics time_pipeline(const Schedule& schedule, const CostTable& costs, const PipelineOptions& options) {

@@ -7,12 +7,13 @@
 
 #include "costmodel/cost_table.hpp"
 #include "plan/blocking.hpp"
-#include "plan/schedule.hpp"
+#include "plan/schedules/schedules.hpp"
 #include "traces/metrics.hpp"
 
 namespace weir {
 
-// Throws std::logic_error where the generator refuses: the rows of a table name what exists.
+// Throws InputError with the generator's reason.
+[[nodiscard]] Schedule schedule_or_refusal(ScheduleOrReason made);
 [[nodiscard]] Schedule named_schedule(const std::string& name, int ranks, int chunks, int microbatches);
 
 struct PipelineOptions {

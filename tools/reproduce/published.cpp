@@ -68,6 +68,16 @@ int PublishedRow::integer(const std::string& column) const {
   return static_cast<int>(value);
 }
 
+int PublishedRow::share(const std::string& column, int parts) const {
+  const int whole = integer(column);
+  if (whole % parts != 0) fail(column, fmt::format("{} is no multiple of {}", whole, parts));
+  return whole / parts;
+}
+
+void PublishedRow::fail(const std::string& column, const std::string& message) const {
+  throw InputError(where_, column, fmt::format("\"{}\": {}", text(column), message));
+}
+
 std::vector<PublishedRow> parse_published(const std::string& text, const std::string& file) {
   std::istringstream lines(text);
   std::vector<std::string> header;

@@ -33,11 +33,23 @@ class PublishedRow {
   [[nodiscard]] Printed printed(const std::string& column) const;
   [[nodiscard]] double number(const std::string& column) const { return printed(column).value; }
   [[nodiscard]] int integer(const std::string& column) const;  // at least 1
+  // The column over `parts`; InputError where that leaves a rest.
+  [[nodiscard]] int share(const std::string& column, int parts) const;
+  [[noreturn]] void fail(const std::string& column, const std::string& message) const;
 
  private:
   std::string where_;
   std::map<std::string, std::string> cells_;
 };
+
+// The entry that a row names in `column`. Throws InputError where there is none.
+template <class Value>
+[[nodiscard]] const Value& named(const std::map<std::string, Value>& all, const PublishedRow& row,
+                                 const std::string& column) {
+  const auto found = all.find(row.text(column));
+  if (found == all.end()) row.fail(column, "names nothing that is known");
+  return found->second;
+}
 
 // Throws InputError: a row of another length than the header, a column twice, no row.
 [[nodiscard]] std::vector<PublishedRow> parse_published(const std::string& text, const std::string& file);

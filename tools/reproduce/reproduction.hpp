@@ -73,7 +73,8 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_gpipe_memory(const Publications& published);
 [[nodiscard]] CaseResult reproduce_gpipe_throughput(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_rates(const Publications& published);
-[[nodiscard]] CaseResult reproduce_zero_bubble_runs(const Publications& published);
+[[nodiscard]] CaseResult reproduce_zero_bubble_throughput(const Publications& published);
+[[nodiscard]] CaseResult reproduce_zero_bubble_memory(const Publications& published);
 [[nodiscard]] CaseResult reproduce_formulas(const Publications& published);
 [[nodiscard]] CaseResult reproduce_megatron(const Publications& published);
 [[nodiscard]] CaseResult reproduce_korthikanti_memory(const Publications& published);

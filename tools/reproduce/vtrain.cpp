@@ -54,9 +54,7 @@ Row read_row(const PublishedRow& cells) {
           cells.integer("data_parallel"),
           cells.integer("pipeline_parallel"),
           0};
-  const int samples = cells.integer("global_batch"), step = cells.integer("micro_batch") * row.d;
-  if (samples % step != 0) throw InputError("vtrain.csv", "global_batch", fmt::format("{} is no multiple", samples));
-  row.m = samples / step;
+  row.m = cells.share("global_batch", cells.integer("micro_batch") * row.d);
   row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"), cells.text("micro_batch"), row.t,
                          row.d, row.p);
   return row;
@@ -111,7 +109,8 @@ double iteration_s(const Row& r, const Constants& constants) {
   CostTable costs =
       equal_stages(schedule, {Seconds(0), Seconds(0), Seconds(0), Seconds(r.b * r.s * r.h * 2 / r.t / link)});
   for (int s = 0; s < r.p; ++s) {
-    const double pass = layer * (r.layers / r.p + (s < r.layers % r.p ? 1 : 0));
+    const int layers = r.layers / r.p + (s < r.layers % r.p ? 1 : 0);
+    const double pass = layer * layers;
     const double at_head = s == r.p - 1 ? head : 0;
     costs.stages[static_cast<std::size_t>(s)].f = to_nanoseconds(Seconds(pass + at_head));
     costs.stages[static_cast<std::size_t>(s)].b = to_nanoseconds(Seconds(3 * pass + 2 * at_head));

@@ -115,10 +115,10 @@ void print_case(const CaseResult& result) {
 }
 
 void print_summaries(const std::vector<CaseResult>& results) {
-  fmt::print("{:<20} {:<10} {:>7} {:>8} {:>8} {:>8}\n", "case", "role", "numbers", "median", "mean", "worst");
+  fmt::print("{:<22} {:<10} {:>7} {:>8} {:>8} {:>8}\n", "case", "role", "numbers", "median", "mean", "worst");
   for (const CaseResult& result : results) {
     for (const ErrorSummary& s : summaries(result)) {
-      fmt::print("{:<20} {:<10} {:>7} {:>6.2f} % {:>6.2f} % {:>6.2f} %\n", result.name, to_string(s.role), s.numbers,
+      fmt::print("{:<22} {:<10} {:>7} {:>6.2f} % {:>6.2f} % {:>6.2f} %\n", result.name, to_string(s.role), s.numbers,
                  s.median * 100, s.mean * 100, s.worst * 100);
     }
   }
@@ -136,7 +136,7 @@ void add_reproduce_command(CLI::App& app, GlobalOptions& global) {
   command->add_flag("--list", o->list, "What cases there are");
   command->callback([o, &global] {
     if (o->list) {
-      for (const ReproductionCase& c : reproduction_cases()) fmt::print("{:<20} {}\n", c.name, c.about);
+      for (const ReproductionCase& c : reproduction_cases()) fmt::print("{:<22} {}\n", c.name, c.about);
       return;
     }
     const std::vector<CaseResult> results = run_cases(*o, global);

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <map>
 #include <memory>
 
 #include "plan/error.hpp"
@@ -43,7 +45,57 @@ void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
                format_duration(f.distribution->low), format_duration(f.distribution->high), f.distribution->samples);
   }
   if (f.without_barrier) fmt::print("without a barrier between steps: {}\n", format_duration(*f.without_barrier));
+  if (f.goodput) {
+    const auto& [r, checkpoints] = *f.goodput;
+    fmt::print("checkpoint every {} steps ({}): goodput {:.2f} %{}; optimum {}, Daly {}, Young {}\n", checkpoints.steps,
+               format_duration(checkpoints.interval), checkpoints.goodput * 100,
+               f.samples_per_s ? fmt::format(", {:.4g} samples/s", *f.samples_per_s * checkpoints.goodput) : "",
+               format_duration(best_interval(r)), format_duration(daly_interval(r)),
+               format_duration(young_interval(r)));
+  }
   for (const std::string& warning : f.warnings) fmt::print(stderr, "weir: {}\n", warning);
+}
+
+struct FailureOptions {
+  std::string mtbf, checkpoint, restart, downtime = "0s";
+};
+
+Seconds duration_option(const std::string& text, const char* option) {
+  const auto value = parse_duration(text);
+  if (!value) throw UsageError(fmt::format("{} {}: expected a duration, as 30s, 5min or 3h", option, text));
+  return *value;
+}
+
+std::optional<Reliability> reliability(const FailureOptions& o) {
+  if (o.mtbf.empty() && o.checkpoint.empty() && o.restart.empty()) return std::nullopt;
+  if (o.mtbf.empty() || o.checkpoint.empty() || o.restart.empty()) {
+    throw UsageError("goodput needs all of --mtbf, --checkpoint-cost and --restart-cost");
+  }
+  const Reliability r{duration_option(o.mtbf, "--mtbf"), duration_option(o.checkpoint, "--checkpoint-cost"),
+                      duration_option(o.restart, "--restart-cost"), duration_option(o.downtime, "--downtime")};
+  if (r.mtbf <= Seconds(0)) throw UsageError(fmt::format("--mtbf {}: expected more than 0", o.mtbf));
+  return r;
+}
+
+// "2=1.5": rank 2 computes 1.5 times slower.
+std::map<std::int32_t, double> parse_stragglers(const std::vector<std::string>& texts, int ranks) {
+  std::map<std::int32_t, double> stragglers;
+  for (const std::string& text : texts) {
+    std::int32_t rank = -1;
+    double factor = 0;
+    const char* const last = text.data() + text.size();
+    const auto [equals, error] = std::from_chars(text.data(), last, rank);
+    const bool named = error == std::errc() && equals != last && *equals == '=';
+    const auto [end, bad] = named ? std::from_chars(equals + 1, last, factor) : std::from_chars_result{};
+    if (!named || bad != std::errc() || end != last || !(factor > 0 && factor <= 1e6)) {
+      throw UsageError(fmt::format("--straggler {}: expected RANK=FACTOR, as 2=1.5", text));
+    }
+    if (rank < 0 || rank >= ranks) {
+      throw UsageError(fmt::format("--straggler {}: the plan has ranks 0 to {}", text, ranks - 1));
+    }
+    if (!stragglers.emplace(rank, factor).second) throw UsageError(fmt::format("--straggler {}: given twice", text));
+  }
+  return stragglers;
 }
 
 }  // namespace
@@ -56,6 +108,8 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     std::optional<int> samples;
     bool no_barrier = false;
     ParallelOptions parallel;
+    FailureOptions failures;
+    std::vector<std::string> stragglers;
   };
   CLI::App* command = app.add_subcommand("simulate", "Forecast one plan");
   auto o = std::make_shared<Options>();
@@ -69,6 +123,13 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
       ->check(CLI::Range(1, 1'000'000));
   command->add_flag("--no-barrier", o->no_barrier, "Also the time of a step that the next one may overlap");
   add_parallel_options(*command, o->parallel);
+  command->add_option("--mtbf", o->failures.mtbf, "Mean time between failures of the whole job, as 3h");
+  command->add_option("--checkpoint-cost", o->failures.checkpoint, "Time that training stands still for a checkpoint");
+  command->add_option("--restart-cost", o->failures.restart, "Time from a restart until training goes on");
+  command->add_option("--downtime", o->failures.downtime, "Time from a failure until the restart begins")
+      ->capture_default_str();
+  command->add_option("--straggler", o->stragglers,
+                      "RANK=FACTOR: this rank computes so many times slower (repeatable)");
   command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
   command->callback([o, &global] {
     LoadedPlan loaded = load_plan(o->plan);
@@ -76,7 +137,9 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     if (const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
       throw InputError(o->plan.string(), misfit->key, misfit->reason);
     }
-    const Cluster cluster = cluster_or_host(o->cluster);
+    const auto failures = reliability(o->failures);
+    Cluster cluster = cluster_or_host(o->cluster);
+    cluster.stragglers = parse_stragglers(o->stragglers, loaded.plan.pp);
     ForecastOptions options;
     options.transfers = parse_transfers(o->transfers);
     if (o->samples) options.jitter = JitterRequest{*o->samples, global.seed};
@@ -84,6 +147,9 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     if (o->cluster) require_devices(loaded.plan, cluster, *o->cluster);
     ForecastResult result =
         forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster, options);
+    if (failures) {
+      result.forecast.goodput = GoodputForecast{*failures, best_checkpoints(result.forecast.step_time, *failures)};
+    }
     if (!o->memory_limit.empty()) {
       result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
     } else if (o->cluster) {
