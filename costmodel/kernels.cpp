@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-double up(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
+std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Times of one layer: start an empty sum for each pass, add kernels, read the times.
 struct Passes {
@@ -121,7 +121,7 @@ FlopsPerSecond peak_rate(const Device& device, Dtype dtype) {
 
 Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype) {
   const KernelModel& model = *device.kernels;
-  const double tiles = static_cast<double>(x.batch) * up(x.m, model.tile_rows) * up(x.n, model.tile_columns);
+  const auto tiles = static_cast<double>(x.batch * up(x.m, model.tile_rows) * up(x.n, model.tile_columns));
   const double waves = std::ceil(tiles / device.multiprocessors);
   const double wave = 2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.k) * device.multiprocessors;
   const Seconds products =
