@@ -64,6 +64,30 @@ MessageCost message(Bytes bytes, const Plan& plan, const Link& link, const Clust
   return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
+// The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a reduction of its own.
+void add_tied_reductions(const LoadedPlan& loaded, const Cluster& cluster, CostTable& table) {
+  if (!cluster.device.kernels) return;
+  const ScheduleShape& shape = loaded.schedule.shape;
+  for (const std::vector<Stage>& tie : lowering_options(loaded).tied) {
+    std::int64_t parameters = 0;
+    for (const Layer& layer : loaded.model.layers) {
+      const LayerShape part = shard(layer.shape, loaded.plan.tp);
+      const auto* table_of = std::get_if<EmbeddingShape>(&part);
+      if (table_of != nullptr && table_of->tied) parameters = table_of->vocabulary * table_of->hidden;
+    }
+    std::vector<Rank> holders;
+    for (const Stage stage : tie) {
+      const Rank rank = shape.rank_of(stage);
+      if (std::find(holders.begin(), holders.end(), rank) == holders.end()) holders.push_back(rank);
+    }
+    const Nanoseconds reduction = to_nanoseconds(tied_reduction(parameters, loaded.plan, cluster, holders));
+    for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+      const bool holds = std::find(tie.begin(), tie.end(), Stage{s % shape.stages}) != tie.end();
+      if (holds) table.stages[static_cast<std::size_t>(s)].reduce += reduction;
+    }
+  }
+}
+
 }  // namespace
 
 std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
@@ -106,6 +130,7 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
     result.table.forward_messages.push_back(last ? MessageCost{} : edge(Stage{s + 1}, range.last - 1));
     result.table.backward_messages.push_back(first ? MessageCost{} : edge(Stage{s - 1}, range.first - 1));
   }
+  add_tied_reductions(loaded, cluster, result.table);
   result.table.host_overhead = to_nanoseconds(costs.host_overhead);
   return result;
 }

@@ -97,8 +97,10 @@ struct Costs {
 [[nodiscard]] Costs load_costs(const std::filesystem::path& file);
 void save_costs(const Costs& costs, const std::filesystem::path& file);
 
-// Costs from datasheet rates and measured efficiencies of a known device ("cpu", "H100-SXM5-80GB", ...).
-[[nodiscard]] Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype, const Cluster& cluster);
+// Costs of a known device before anything was measured: kernel by kernel where the cluster says how well its GPU runs
+// them (Device::kernels), also of layers divided as in `splits`; otherwise whole layers at rough shares of its rates.
+[[nodiscard]] Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype, const Cluster& cluster,
+                                  const std::vector<Split>& splits = {Split{}});
 
 struct CostTableResult {
   CostTable table;

@@ -103,6 +103,12 @@ StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& 
   return traffic;
 }
 
+Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,
+                       const std::vector<Rank>& holders) {
+  const Link link = pipeline_link(plan, cluster, holders.front(), holders.back());
+  return all_reduce(Bytes(parameters * 4), static_cast<int>(holders.size()), link);
+}
+
 Seconds exposed_reduction(Seconds reduce, Seconds backward, int layers) {
   const double hidden = (layers - 1.0) / layers;
   return std::max(reduce / static_cast<double>(layers), reduce - backward * hidden);

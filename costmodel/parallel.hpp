@@ -3,6 +3,9 @@
 // tp-cp-dp-pp) and fill nodes in order. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "plan/cluster.hpp"
 #include "plan/plan.hpp"
 #include "plan/units.hpp"
@@ -59,6 +62,11 @@ struct StepTraffic {
   Seconds gather{0};
 };
 [[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link);
+
+// A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32, before the update
+// (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that have it.
+[[nodiscard]] Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,
+                                     const std::vector<Rank>& holders);
 
 // What is left of a reduction that may start while the last micro-batch's backward still runs, layer by layer from the
 // last: all layers but the first can hide in the backward of those before them. With L equal layers:

@@ -105,6 +105,14 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   return meter.footprint();
 }
 
+Bytes mean_held(const LoadedPlan& loaded, const Device& device) {
+  std::int64_t sum = 0;
+  for (std::int32_t stage = 0; stage < loaded.schedule.shape.total_stages(); ++stage) {
+    sum += total_bytes(StageMemory(loaded, Stage{stage}, device.allocator).parameters());
+  }
+  return Bytes(sum / loaded.schedule.shape.ranks) + device.process_overhead;
+}
+
 BytesByKind StageMemory::parameters() const {
   const StateBytes bytes = state_bytes(plan_.optimizer, plan_.dtype);
   BytesByKind kinds{};

@@ -56,4 +56,7 @@ class StageMemory {
   std::vector<LayerTensors> tensors_;
 };
 
+// What ranks hold from step to step, on average: however layers are divided among them, the fullest has no less.
+[[nodiscard]] Bytes mean_held(const LoadedPlan& loaded, const Device& device);
+
 }  // namespace weir

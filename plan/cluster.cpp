@@ -47,6 +47,30 @@ Link link_of(JsonObject object) {
   return link;
 }
 
+KernelModel kernels_of(JsonObject object) {
+  const auto duration = [&](std::string_view key) {
+    const auto value = parse_duration(object.text(key));
+    if (!value) object.fail(key, "expected a duration with its unit, as \"4 us\"");
+    return *value;
+  };
+  const auto efficiency = [&](std::string_view key) {
+    const double value = object.number(key, 0, 1);
+    if (value == 0) object.fail(key, "expected a share above 0");
+    return value;
+  };
+  KernelModel kernels;
+  const auto tile = object.integers("tile", 1, 4096);
+  if (tile.size() != 2) object.fail("tile", "expected rows and columns, as [128, 256]");
+  kernels.tile_rows = static_cast<int>(tile[0]);
+  kernels.tile_columns = static_cast<int>(tile[1]);
+  kernels.matrix_efficiency = efficiency("matrix_efficiency");
+  kernels.bandwidth_efficiency = efficiency("bandwidth_efficiency");
+  kernels.floor = duration("floor");
+  kernels.launch = duration("launch");
+  object.finish();
+  return kernels;
+}
+
 Device device_of(JsonObject object) {
   Device device;
   device.name = object.text("name");
@@ -59,6 +83,10 @@ Device device_of(JsonObject object) {
   if (!bandwidth || bandwidth->count() <= 0) object.fail("memory_bandwidth", "expected a rate, as \"3.35 TB/s\"");
   device.memory_bandwidth = *bandwidth;
   device.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 0, 0, 100'000));
+  if (object.has("kernels")) {
+    if (device.multiprocessors == 0) object.fail("kernels", "needs multiprocessors beside it");
+    device.kernels = kernels_of(object.object("kernels"));
+  }
   if (object.has("allocator")) {
     const std::string allocator = object.text("allocator");
     if (allocator != "arena" && allocator != "pytorch") object.fail("allocator", "expected arena or pytorch");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@ namespace weir {
 
 // Who hands out a device's memory, and so in what steps: our own arena, or PyTorch's caching allocator.
 enum class Allocator : std::uint8_t { arena, pytorch };
+
+// How well kernels use a GPU's rates, for built-in costs (costmodel/kernels). From the cluster file, with its origin.
+struct KernelModel {
+  int tile_rows = 0, tile_columns = 0;  // of a product's output that one multiprocessor computes at a time
+  double matrix_efficiency = 0;         // of the matrix units' peak, while all multiprocessors are at work
+  double bandwidth_efficiency = 0;      // of the memory's
+  Seconds floor{0};                     // shortest kernel on the device
+  Seconds launch{0};                    // host time to launch one
+};
 
 struct Device {
   std::string name;             // "H100-SXM5-80GB", "cpu-core"
@@ -25,6 +35,7 @@ struct Device {
   BytesPerSecond memory_bandwidth{0};
   int multiprocessors = 0;  // GPUs: for wave quantisation; 0: not applicable
   Allocator allocator = Allocator::arena;
+  std::optional<KernelModel> kernels;
   Bytes process_overhead{0};  // device memory that a process takes before its first tensor
 };
 

@@ -10,9 +10,11 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <tuple>
 #include <variant>
 
+#include "costmodel/stage_memory.hpp"
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
 #include "plan/model_import.hpp"
@@ -207,46 +209,101 @@ std::vector<Plan> candidates(const SweepRequest& request, const Model& model, co
   return std::move(all.plans);
 }
 
+namespace {
+
+// Forecasts candidates on all threads. One whose ranks on average hold more than the limit from step to step fits with
+// no partition: it is left unforecast, its bytes noted, until the smallest misfit is asked for.
+class Forecasts {
+ public:
+  Forecasts(const SweepRequest& request, const Model& model, const Costs& costs, const Cluster& cluster,
+            const std::vector<Plan>& plans)
+      : request_(request),
+        model_(model),
+        costs_(costs),
+        cluster_(cluster),
+        plans_(plans),
+        found_(plans.size()),
+        held_(plans.size()) {}
+
+  // In the order of the candidates; none where it cannot fit.
+  std::vector<std::optional<Ranked>>& run() {
+    tbb::parallel_for(std::size_t{0}, plans_.size(), [&](std::size_t i) {
+      const LoadedPlan loaded = load(i);
+      held_[i] = mean_held(loaded, cluster_.device);
+      if (!request_.memory_limit || held_[i] <= *request_.memory_limit) found_[i] = rank(loaded);
+    });
+    return found_;
+  }
+
+  // Of all that did not fit. A candidate's peak is at least what it holds, so most need no forecast here either.
+  [[nodiscard]] Ranked smallest_misfit() {
+    std::vector<std::size_t> order(plans_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return held_[a] < held_[b]; });
+    std::size_t best = order.front();
+    for (const std::size_t i : order) {
+      if (found_[best] && held_[i] >= found_[best]->forecast.peak_memory()) break;
+      if (!found_[i]) found_[i] = rank(load(i));
+      if (found_[i]->forecast.peak_memory() < found_[best]->forecast.peak_memory()) best = i;
+    }
+    return *found_[best];
+  }
+
+ private:
+  // As resolve() would have it; the model is one and its hash checked, the schedule proved with its slots.
+  [[nodiscard]] LoadedPlan load(std::size_t i) const {
+    const Plan& plan = plans_[i];
+    LoadedPlan loaded{plan, model_, {}};
+    loaded.schedule = std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
+    return loaded;
+  }
+  [[nodiscard]] Ranked rank(LoadedPlan loaded) const {
+    const std::vector<int> even = loaded.plan.boundaries;
+    const auto ranked_as = [&](std::vector<int> boundaries) {
+      loaded.plan.boundaries = std::move(boundaries);
+      const ForecastResult result = forecast(loaded, costs_, cluster_, {.detail = ForecastDetail::ranking});
+      Ranked ranked{loaded.plan, result.forecast, 0, false};
+      ranked.forecast.memory_limit = request_.memory_limit;
+      return ranked;
+    };
+    Ranked ranked = ranked_as(refine_boundaries(loaded, costs_, cluster_).boundaries);
+    // The even partition also evens out memory: it may fit where the faster one does not.
+    if (!ranked.forecast.fits() && ranked.plan.boundaries != even) ranked = ranked_as(even);
+    ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
+    return ranked;
+  }
+
+  const SweepRequest& request_;
+  const Model& model_;
+  const Costs& costs_;
+  const Cluster& cluster_;
+  const std::vector<Plan>& plans_;
+  std::vector<std::optional<Ranked>> found_;
+  std::vector<Bytes> held_;
+};
+
+}  // namespace
+
 SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster) {
   const auto begin = std::chrono::steady_clock::now();
   SweepResult result;
   const Model model = load_model(request.folder / request.base.model_path);
   const std::vector<Plan> plans = candidates(request, model, costs, cluster, result.refused);
   if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
-  std::vector<std::optional<Ranked>> found(plans.size());
   std::unique_ptr<tbb::global_control> limit;
   if (request.threads > 0) {
     limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                   static_cast<std::size_t>(request.threads));
   }
-  tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
-    // As resolve() would have it; the model is one and its hash checked above, the schedule proved with its slots.
-    const Plan& plan = plans[i];
-    LoadedPlan loaded{plan, model, {}};
-    loaded.schedule = std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
-    const auto ranked_as = [&](std::vector<int> boundaries) {
-      loaded.plan.boundaries = std::move(boundaries);
-      Ranked ranked{loaded.plan, forecast(loaded, costs, cluster, {.detail = ForecastDetail::ranking}).forecast, 0,
-                    false};
-      ranked.forecast.memory_limit = request.memory_limit;
-      return ranked;
-    };
-    Ranked ranked = ranked_as(refine_boundaries(loaded, costs, cluster).boundaries);
-    // The even partition also evens out memory: it may fit where the faster one does not.
-    if (!ranked.forecast.fits() && ranked.plan.boundaries != plan.boundaries) ranked = ranked_as(plan.boundaries);
-    ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
-    found[i] = std::move(ranked);
-  });
+  Forecasts forecasts(request, model, costs, cluster, plans);
+  auto& found = forecasts.run();
   result.candidates = static_cast<int>(plans.size());
+  const auto fits = [](const std::optional<Ranked>& ranked) { return ranked && ranked->forecast.fits(); };
+  result.feasible = static_cast<int>(std::count_if(found.begin(), found.end(), fits));
+  if (result.feasible == 0 && !plans.empty()) result.smallest_misfit = forecasts.smallest_misfit();
   for (auto& ranked : found) {
-    if (ranked->forecast.fits()) {
-      result.plans.push_back(std::move(*ranked));
-    } else if (!result.smallest_misfit ||
-               ranked->forecast.peak_memory() < result.smallest_misfit->forecast.peak_memory()) {
-      result.smallest_misfit = std::move(*ranked);
-    }
+    if (fits(ranked)) result.plans.push_back(std::move(*ranked));
   }
-  result.feasible = static_cast<int>(result.plans.size());
   std::stable_sort(result.plans.begin(), result.plans.end(), [](const Ranked& a, const Ranked& b) {
     if (a.forecast.step_time != b.forecast.step_time) return a.forecast.step_time < b.forecast.step_time;
     return a.forecast.peak_memory() < b.forecast.peak_memory();

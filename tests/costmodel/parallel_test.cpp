@@ -99,6 +99,12 @@ TEST(ParallelCosts, ReplicasOnceAStepOrEachMicrobatch) {
   EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).i), 1500);
 }
 
+// 100 parameters, 400 bytes, between ranks 0 and 3 of two devices each, on different nodes: 2 (2 us + 1/2 x 4 us).
+TEST(ParallelCosts, TiedTablesAreReducedBetweenTheirStages) {
+  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{3}})), 8000);
+  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{1}})), 400);
+}
+
 // Four layers, 8 s of reduction: beside a backward of 4 s three quarters of it hide 3 s; beside one of 100 s only the
 // first layer's 2 s are left.
 TEST(ParallelCosts, TheFirstLayersReductionCannotHide) {

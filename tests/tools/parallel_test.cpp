@@ -95,5 +95,26 @@ TEST_F(ParallelCommand, SweepsOverDegrees) {
   EXPECT_THAT(json["refused"], testing::Contains("tp: 3 does not divide the 4 heads of block.0"));
 }
 
+// An empty folder ranks Llama-3-70B on 64 H100: built in, no interval; 70.6e9 parameters of 18 bytes fit only when
+// divided by 16 or more, and the fullest plans stay under 80 GB.
+TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
+  const Result result = weir("--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
+                             " -K 1,2,4,8 --tp 1..8 --dp 1,2,4 --zero 0,1 --sequence-parallel --schedule 1f1b "
+                             "--recompute none,selective,full --dtype bf16 --global-batch-size 64");
+  ASSERT_EQ(result.code, 0);
+  const Json json = Json::parse(result.out);
+  EXPECT_LT(json["seconds"].get<double>(), 60);
+  EXPECT_GE(json["feasible"].get<int>(), 5);
+  for (const Json& row : json["plans"]) {
+    EXPECT_GE(row["plan"]["pp"].get<int>() * row["plan"]["tp"].get<int>() * row["plan"]["dp"].get<int>(), 16);
+    EXPECT_EQ(row["forecast"]["basis"], "builtin");
+    EXPECT_TRUE(row["forecast"]["step_time_interval_s"].is_null());
+    EXPECT_LE(row["forecast"]["ranks"][0]["peak_memory_bytes"].get<double>(), 80e9);
+  }
+  const double mfu = json["plans"][0]["forecast"]["mfu"].get<double>();
+  EXPECT_GT(mfu, 0.25);  // published jobs of this kind on H100 lie between 0.3 and 0.5 (Megatron-LM's README)
+  EXPECT_LT(mfu, 0.5);
+}
+
 }  // namespace
 }  // namespace weir

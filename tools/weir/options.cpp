@@ -129,7 +129,7 @@ Bytes parse_memory(const std::string& text, const std::string& option) {
 
 Costs costs_or_builtin(const std::optional<std::filesystem::path>& file, const Model& model, const Plan& plan,
                        const Cluster& cluster) {
-  return file ? load_costs(*file) : builtin_costs(model, plan.seq_length, plan.dtype, cluster);
+  return file ? load_costs(*file) : builtin_costs(model, plan.seq_length, plan.dtype, cluster, {plan.split()});
 }
 
 std::string summary(const Plan& plan) {

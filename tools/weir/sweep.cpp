@@ -129,7 +129,8 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
   const Plan base = base_plan(o.common, global.seed, model);
   const Cluster cluster = cluster_or_host(o.cluster);
   const SweepRequest request = request_for(o, base, cluster);
-  const Costs costs = costs_or_builtin(o.costs, model, base, cluster);
+  const Costs costs = o.costs ? load_costs(*o.costs)
+                              : builtin_costs(model, base.seq_length, base.dtype, cluster, splits(request, model));
   const SweepResult result = sweep(request, costs, cluster);
   if (result.plans.empty()) {
     for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
