@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/refine.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "plan/program.hpp"
@@ -24,6 +27,28 @@ std::vector<std::vector<int>> neighbours(const std::vector<int>& boundaries, int
   return all;
 }
 
+// C(n, k), or `most` + 1 where it is more.
+int binomial(int n, int k, int most) {
+  std::int64_t count = 1;
+  for (int i = 1; i <= k && count <= most; ++i) count = count * (n - k + i) / i;
+  return static_cast<int>(std::min<std::int64_t>(count, most + 1));
+}
+
+// Every way to cut `layers` layers into one more stage than there are boundaries, in lexicographic order.
+std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers) {
+  std::vector<std::vector<int>> all;
+  std::vector<int> now(boundaries);
+  std::iota(now.begin(), now.end(), 1);
+  for (;;) {
+    all.push_back(now);
+    std::size_t b = boundaries;
+    while (b > 0 && now[b - 1] == layers - static_cast<int>(boundaries - b) - 1) --b;
+    if (b == 0) return all;
+    ++now[b - 1];
+    for (std::size_t next = b; next < boundaries; ++next) now[next] = now[next - 1] + 1;
+  }
+}
+
 }  // namespace
 
 Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
@@ -39,19 +64,29 @@ Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cl
     return cost_table(moved, costs, cluster).table;
   };
   Nanoseconds best = engine.makespan(table(refined.boundaries));
-  for (bool shorter = true; shorter;) {
-    shorter = false;
-    const auto near = neighbours(refined.boundaries, static_cast<int>(loaded.model.layers.size()));
+  // Moves to the best of `others` where that is better; says whether it was.
+  const auto improve = [&](const std::vector<std::vector<int>>& others) {
     std::vector<CostTable> tables;
-    for (const auto& boundaries : near) tables.push_back(table(boundaries));
-    std::vector<Nanoseconds> makespans(near.size());
+    for (const auto& boundaries : others) tables.push_back(table(boundaries));
+    std::vector<Nanoseconds> makespans(others.size());
     engine.makespans(tables, makespans);
-    refined.evaluated += static_cast<int>(near.size());
-    for (std::size_t i = 0; i < near.size(); ++i) {
+    refined.evaluated += static_cast<int>(others.size());
+    bool shorter = false;
+    for (std::size_t i = 0; i < others.size(); ++i) {
       if (makespans[i] >= best) continue;
       best = makespans[i];
-      refined.boundaries = near[i];
+      refined.boundaries = others[i];
       shorter = true;
+    }
+    return shorter;
+  };
+  constexpr int kFew = 128;
+  const auto layers = static_cast<int>(loaded.model.layers.size());
+  refined.optimal = binomial(layers - 1, static_cast<int>(refined.boundaries.size()), kFew) <= kFew;
+  if (refined.optimal) {
+    improve(all_partitions(refined.boundaries.size(), layers));
+  } else {
+    while (improve(neighbours(refined.boundaries, layers))) {
     }
   }
   return refined;

@@ -12,13 +12,14 @@ namespace weir {
 
 struct Refined {
   std::vector<int> boundaries;
-  int evaluated = 0;  // partitions whose step time was computed
+  int evaluated = 0;     // partitions whose step time was computed
+  bool optimal = false;  // they were all there are
 };
 
-// Descends from the plan's boundaries: of all partitions that differ by one layer moved across one boundary, the one
-// with the shortest step, until none is shorter. Step times are the compiled engine's, exact for private links; ties
-// keep the earlier partition, and equal neighbours go to the lowest boundary moved down first. A local optimum, never
-// worse than where it began.
+// Where there are at most 128 partitions, the one with the shortest step. Otherwise a descent from the plan's
+// boundaries: of all partitions that differ by one layer moved across one boundary, the one with the shortest step,
+// until none is shorter; a local optimum. Never worse than where it began. Step times are the compiled engine's, exact
+// for private links; ties keep the earlier partition, and equal neighbours go to the lowest boundary moved down first.
 [[nodiscard]] Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
 
 }  // namespace weir
