@@ -27,7 +27,7 @@ TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   ASSERT_EQ(made.code, 0) << made.out;
   EXPECT_THAT(made.out, HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
   EXPECT_THAT(made.out, HasSubstr("weir: job.args: sequence-parallel: "));
-  EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
+  EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
   EXPECT_EQ(weir("simulate out/plan.json").code, 0);
 }
 

@@ -32,7 +32,7 @@ struct PlanCommand {
   bool sizes_given = false;
   std::string schedule = "1f1b", recompute = "none", recompute_microbatches, boundaries;
   std::filesystem::path output;
-  std::optional<std::filesystem::path> costs;
+  std::optional<std::filesystem::path> cluster, costs;
   ImportOptions import;
 };
 
@@ -72,7 +72,7 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
   if (!c.boundaries.empty()) {
     plan.boundaries = parse_numbers(c.boundaries, "--boundaries");
   } else {
-    const Cluster cluster = host_cluster();
+    const Cluster cluster = cluster_or_host(c.cluster);
     plan.boundaries = best_boundaries(
         layer_times(model, plan, costs_or_builtin(c.costs, model, plan, cluster), cluster), plan.stages());
   }
@@ -106,6 +106,7 @@ void write_imported(PlanCommand& c, const CLI::App& command, const GlobalOptions
     throw UsageError(fmt::format("{} contradicts --from: the job's file says it", option->get_name()));
   }
   c.import.file = c.common.model;
+  c.import.dp = c.parallel.dp;  // where the file does not say
   c.import.output = c.output;
   c.import.note = c.common.note;
   c.import.slots = c.common.slots.value_or(2);
@@ -119,7 +120,6 @@ void add_import_options(CLI::App& command, ImportOptions& o) {
       ->check(CLI::IsMember({"megatron", "torchtitan"}));
   command.add_option("--model", o.model, "With --from: the model, where the job only names it");
   command.add_option("--gpus", o.gpus, "With --from: devices of the job, where its file does not say")->check(positive);
-  command.add_option("--dp", o.dp, "With --from: data-parallel replicas, where the file does not say")->check(positive);
   command.add_option("--vocab-size", o.vocabulary, "With --from: tokens, where the file does not say")->check(positive);
 }
 
@@ -146,12 +146,14 @@ void add_plan_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--recompute-microbatches", c->recompute_microbatches, "all or except-last");
   command->add_option("--boundaries", c->boundaries, "First layers of stages 1..., as 3,6 (default: the exact best)");
+  command->add_option("--cluster", c->cluster,
+                      "Cluster whose devices the stages are balanced for (default: this machine)");
   command->add_option("--costs", c->costs, "Costs to balance the stages by (default: built in)");
   command->add_option("-o,--output", c->output, "Plan file (default: stdout)");
   add_import_options(*command, c->import);
   command->callback([c, b, command, &global] {
     if (!c->import.from.empty()) return write_imported(*c, *command, global);
-    for (const char* name : {"--model", "--gpus", "--dp", "--vocab-size"}) {
+    for (const char* name : {"--model", "--gpus", "--vocab-size"}) {
       if (command->count(name) > 0) throw UsageError(fmt::format("{} needs --from", name));
     }
     write_plan(*c, b->count() > 0, global);
