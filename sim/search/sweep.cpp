@@ -268,7 +268,10 @@ class Forecasts {
     };
     Ranked ranked = ranked_as(refine_boundaries(loaded, costs_, cluster_).boundaries);
     // The even partition also evens out memory: it may fit where the faster one does not.
-    if (!ranked.forecast.fits() && ranked.plan.boundaries != even) ranked = ranked_as(even);
+    if (!ranked.forecast.fits() && ranked.plan.boundaries != even) {
+      Ranked other = ranked_as(even);
+      if (other.forecast.peak_memory() < ranked.forecast.peak_memory()) ranked = std::move(other);
+    }
     ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
     return ranked;
   }
