@@ -22,7 +22,7 @@ struct CommandResult {
 
 class InFolder : public testing::Test {
  protected:
-  InFolder() : folder_(std::filesystem::temp_directory_path() / ("weir-in-folder-" + std::to_string(::getpid()))) {
+  InFolder() : folder_(std::filesystem::temp_directory_path() / ("weir-command-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
   }
   ~InFolder() override { std::filesystem::remove_all(folder_); }
@@ -31,7 +31,7 @@ class InFolder : public testing::Test {
     std::ifstream in(folder_ / name);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  CommandResult weir(const std::string& arguments) {
+  CommandResult weir(const std::string& arguments) const {
     const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
     FILE* pipe = ::popen(line.c_str(), "r");
     std::string out;

@@ -1,15 +1,11 @@
 // The command as users meet it: exit codes, one line of complaint, the same bytes twice, and a whole loop on a tiny
 // model. SPDX-License-Identifier: Apache-2.0
+#include "tests/tools/command.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace weir {
@@ -18,33 +14,13 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-struct Result {
-  int code;
-  std::string out;  // stdout, then stderr
-};
+using Result = CommandResult;
 
-class Command : public testing::Test {
+class Command : public InFolder {
  protected:
-  Command() : folder_(std::filesystem::temp_directory_path() / ("weir-command-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
+  Command() {
     write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,"n_positions":8})");
   }
-  ~Command() override { std::filesystem::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
-  std::string read(const std::string& name) {
-    std::ifstream in(folder_ / name);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  Result weir(const std::string& arguments) {
-    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
-    FILE* pipe = ::popen(line.c_str(), "r");
-    std::string out;
-    std::array<char, 4096> buffer{};
-    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
-    const int status = ::pclose(pipe);
-    return {WEXITSTATUS(status), out};
-  }
-  std::filesystem::path folder_;
 };
 
 TEST_F(Command, ExitCodesTellWhatKindOfTrouble) {

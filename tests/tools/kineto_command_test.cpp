@@ -2,17 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "plan/plan.hpp"
+#include "tests/tools/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
 namespace weir {
@@ -21,15 +16,13 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-class KinetoCommand : public testing::Test {
+class KinetoCommand : public InFolder {
  protected:
-  KinetoCommand()
-      : folder_(std::filesystem::temp_directory_path() / ("weir-kineto-command-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
+  KinetoCommand() {
     // Two stages of two layers: F 2 ms, I and W 2 ms each, where the run will take 0.1 ms and 0.2 ms for all of B.
     write_plain(folder_ / "chain.csv",
                 "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,1,1,1,64,64,4\n");
-    EXPECT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule 1f1b -o plan.json").first, 0);
+    EXPECT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule 1f1b -o plan.json").code, 0);
     run_.program = lower(load_plan(folder_ / "plan.json"));
     run_.steps = 3;
     run_.clock_ns = {0, 8'000'000'000};
@@ -37,18 +30,6 @@ class KinetoCommand : public testing::Test {
     write_gzip(folder_ / "0.json.gz", run_.file_of(Rank{0}));
     write_gzip(folder_ / "1.json.gz", run_.file_of(Rank{1}));
   }
-  ~KinetoCommand() override { std::filesystem::remove_all(folder_); }
-
-  std::pair<int, std::string> weir(const std::string& arguments) {
-    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
-    FILE* pipe = ::popen(line.c_str(), "r");
-    std::string out;
-    std::array<char, 4096> buffer{};
-    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
-    return {WEXITSTATUS(::pclose(pipe)), out};
-  }
-
-  std::filesystem::path folder_;
   SyntheticRun run_;
 };
 
@@ -68,27 +49,27 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   EXPECT_NEAR(costs["link"]["latency_s"].get<double>() + 64 / costs["link"]["bandwidth_bytes_per_s"].get<double>(),
               20e-6, 1e-9);
   // The saved trace is one of ours, and the plan comes with it.
-  ASSERT_EQ(weir("simulate plan.json --costs costs.json -o out").first, 0);
+  ASSERT_EQ(weir("simulate plan.json --costs costs.json -o out").code, 0);
   const auto compared = weir("--json compare out/predicted.json out/measured.json");
-  ASSERT_EQ(compared.first, 0) << compared.second;
-  EXPECT_EQ(Json::parse(compared.second)["schema"], "weir.comparison/1");
-  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json --save-trace here.json").first,
+  ASSERT_EQ(compared.code, 0) << compared.out;
+  EXPECT_EQ(Json::parse(compared.out)["schema"], "weir.comparison/1");
+  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json --save-trace here.json").code,
             0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "here.json"));
-  EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").first, 0);
+  EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").code, 0);
 }
 
 TEST_F(KinetoCommand, RefusesWithOneLine) {
-  EXPECT_EQ(weir("calibrate 0.json.gz 1.json.gz --plan plan.json").first, 2);  // from which costs?
-  EXPECT_EQ(weir("calibrate 0.json.gz --costs c.json --save-trace t.json").first, 2);
-  EXPECT_EQ(weir("calibrate out.json").first, 2);
+  EXPECT_EQ(weir("calibrate 0.json.gz 1.json.gz --plan plan.json").code, 2);  // from which costs?
+  EXPECT_EQ(weir("calibrate 0.json.gz --costs c.json --save-trace t.json").code, 2);
+  EXPECT_EQ(weir("calibrate out.json").code, 2);
   const auto missing = weir("calibrate 1.json.gz --plan plan.json --costs c.json");
-  EXPECT_EQ(missing.first, 3);
-  EXPECT_THAT(missing.second, HasSubstr("rank 0 missing"));
-  ASSERT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule gpipe -o other.json").first, 0);
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.out, HasSubstr("rank 0 missing"));
+  ASSERT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule gpipe -o other.json").code, 0);
   const auto other = weir("calibrate 0.json.gz 1.json.gz --plan other.json --costs c.json");
-  EXPECT_EQ(other.first, 3);
-  EXPECT_THAT(other.second, HasSubstr("  plan:  0F0 0F1 [0F2]"));
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.out, HasSubstr("  plan:  0F0 0F1 [0F2]"));
 }
 
 }  // namespace

@@ -2,15 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "tests/tools/command.hpp"
 
 namespace weir {
 namespace {
@@ -18,29 +15,11 @@ namespace {
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
-struct Result {
-  int code;
-  std::string out;  // stdout, then stderr
-};
-
-class ParallelCommand : public testing::Test {
+class ParallelCommand : public InFolder {
  protected:
-  ParallelCommand()
-      : folder_(std::filesystem::temp_directory_path() / ("weir-parallel-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / "tiny.json")
-        << R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":8})";
+  ParallelCommand() {
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":8})");
   }
-  ~ParallelCommand() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] Result weir(const std::string& arguments) const {
-    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
-    FILE* pipe = ::popen(line.c_str(), "r");
-    std::string out;
-    std::array<char, 4096> buffer{};
-    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
-    return {WEXITSTATUS(::pclose(pipe)), out};
-  }
-  std::filesystem::path folder_;
   std::string cluster_ = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";  // 64 devices
 };
 
@@ -48,7 +27,7 @@ TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 1 -o plan.json").code, 0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   EXPECT_EQ(weir("run plan.json").out, "weir: the plan has tp = 2; that can be forecast, not run\n");
-  const Result forecast = weir("--json simulate plan.json" + cluster_);
+  const CommandResult forecast = weir("--json simulate plan.json" + cluster_);
   ASSERT_EQ(forecast.code, 0) << forecast.out;
   EXPECT_EQ(Json::parse(forecast.out)["ranks"].size(), 2U);  // one device of each rank's four
   EXPECT_NE(weir("simulate plan.json --tp 4" + cluster_).out, weir("simulate plan.json" + cluster_).out);
@@ -62,10 +41,10 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 --global-batch-size 8").code, 0);
   EXPECT_EQ(weir("plan tiny.json --sequence-parallel").code, 2);
   EXPECT_EQ(weir("plan tiny.json --zero 4").code, 2);
-  const Result experts = weir("plan tiny.json --ep 2");
+  const CommandResult experts = weir("plan tiny.json --ep 2");
   EXPECT_EQ(experts.code, 5);
   EXPECT_EQ(experts.out, "weir: --ep 2: expert parallelism is not modelled yet; only 1\n");
-  const Result heads = weir("plan tiny.json --tp 3");
+  const CommandResult heads = weir("plan tiny.json --tp 3");
   EXPECT_EQ(heads.code, 3);
   EXPECT_THAT(heads.out, HasSubstr("weir: plan: tp: 3 does not divide the 4 heads of"));
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
@@ -75,7 +54,7 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
 
 // K tp cp dp stays within the 64 devices, G = b M D, and what does not divide is said once.
 TEST_F(ParallelCommand, SweepsOverDegrees) {
-  const Result result = weir(
+  const CommandResult result = weir(
       "--json sweep tiny.json -K 1,4 --tp 1..4 --cp 1,2 --dp 1,8 --zero 0,1 --schedule 1f1b "
       "--sequence-parallel --global-batch-size 16 --dtype bf16" +
       cluster_);
@@ -98,9 +77,10 @@ TEST_F(ParallelCommand, SweepsOverDegrees) {
 // An empty folder ranks Llama-3-70B on 64 H100: built in, no interval; 70.6e9 parameters of 18 bytes fit only when
 // divided by 16 or more, and the fullest plans stay under 80 GB.
 TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
-  const Result result = weir("--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
-                             " -K 1,2,4,8 --tp 1..8 --dp 1,2,4 --zero 0,1 --sequence-parallel --schedule 1f1b "
-                             "--recompute none,selective,full --dtype bf16 --global-batch-size 64");
+  const CommandResult result =
+      weir("--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
+           " -K 1,2,4,8 --tp 1..8 --dp 1,2,4 --zero 0,1 --sequence-parallel --schedule 1f1b "
+           "--recompute none,selective,full --dtype bf16 --global-batch-size 64");
   ASSERT_EQ(result.code, 0);
   const Json json = Json::parse(result.out);
   EXPECT_LT(json["seconds"].get<double>(), 60);
