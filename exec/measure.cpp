@@ -8,6 +8,7 @@
 #include "exec/measure.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -170,17 +171,19 @@ class Measuring {
       }
       Times& mine = times_[static_cast<std::size_t>(device)];
       mine = {};
-      enough_.store(false);
       barrier_.arrive_and_wait();
       if (failed_.load()) return;
       for (int repetition = 0; repetition < options_.most; ++repetition) {
         bench->repeat(mine);
-        if (device == 0 && repetition + 1 >= options_.least && relative_spread(mine.f) < options_.spread &&
-            relative_spread(mine.b) < options_.spread) {
-          enough_.store(true);
+        // Device 0 decides for all. It writes this repetition's answer again only two barriers on, when all have read
+        // it: with a single answer a slow reader might see the next repetition's, leave, and be missed at the barrier.
+        std::atomic<bool>& enough = enough_[static_cast<std::size_t>(repetition % 2)];
+        if (device == 0) {
+          enough.store(repetition + 1 >= options_.least && relative_spread(mine.f) < options_.spread &&
+                       relative_spread(mine.b) < options_.spread);
         }
         barrier_.arrive_and_wait();
-        if (enough_.load()) break;
+        if (enough.load()) break;
       }
       if (device == 0) note(jobs[j], bench->scratch_bytes(), result);
       if (device == 0 && options_.progress) options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
@@ -208,7 +211,8 @@ class Measuring {
   const BackendFactory& factory_;
   std::barrier<> barrier_;
   std::vector<Times> times_;
-  std::atomic<bool> enough_{false}, failed_{false};
+  std::array<std::atomic<bool>, 2> enough_{};
+  std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;
 };
