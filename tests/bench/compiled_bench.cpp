@@ -121,9 +121,15 @@ struct ByHand {
 
 using Eight = std::int64_t __attribute__((vector_size(64)));
 
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) void run_eight(
-    const ByHand* hand, std::int64_t* cell, std::int64_t* rank_free, std::int64_t* edge_free, const std::int64_t* cost,
-    const std::int64_t* occupancy, const std::int64_t* latency, std::int64_t* end) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define WEIR_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define WEIR_MULTIVERSION
+#endif
+
+WEIR_MULTIVERSION void run_eight(const ByHand* hand, std::int64_t* cell, std::int64_t* rank_free,
+                                 std::int64_t* edge_free, const std::int64_t* cost, const std::int64_t* occupancy,
+                                 const std::int64_t* latency, std::int64_t* end) {
   const auto in = [](const std::int64_t* lanes) { return reinterpret_cast<const Eight*>(lanes); };
   const auto out = [](std::int64_t* lanes) { return reinterpret_cast<Eight*>(lanes); };
   hand->run<Eight>(out(cell), out(rank_free), out(edge_free), in(cost), in(occupancy), in(latency), out(end));
