@@ -16,7 +16,7 @@ namespace weir {
 
 // How many of `plans` held-out plans an honest interval covers: the central 95 % of the beta-binomial law that a split
 // conformal interval set by n plans follows, coverage ~ Beta(k, n + 1 - k) with k = ceil((n + 1) nominal)
-// (Vovk, ACML 2012, section 3). Fewer hits than `low`: the interval promises too much; more than `high`: it is too
+// (Vovk, ACML 2012). Fewer hits than `low`: the interval promises too much; more than `high`: it is too
 // wide.
 struct CoverageBand {
   int low = 0;

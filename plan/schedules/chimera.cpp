@@ -1,4 +1,4 @@
-// Chimera (Li & Hoefler, SC 2021, section 3.1): two copies of the model run in opposite directions, half of the
+// Chimera (Li & Hoefler, SC 2021): two copies of the model run in opposite directions, half of the
 // micro-batches each, so that one's bubble is the other's work. The next action is chosen by list scheduling, backward
 // first, deeper stage first, with at most K micro-batches held.
 //

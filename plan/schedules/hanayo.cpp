@@ -1,4 +1,4 @@
-// Hanayo (Liu et al., SC 2023, section 3): one copy of the model cut into waves that run down and up the ranks gets
+// Hanayo (Liu et al., SC 2023): one copy of the model cut into waves that run down and up the ranks gets
 // from each rank what Chimera gets from two copies. The next action is chosen by list scheduling, backward first,
 // deeper stage first.
 //

@@ -1,4 +1,4 @@
-// Eager 1F1B (DAPPLE, PPoPP 2021, section 3.1, policy B): 1F1B with twice the warm-up, min(M, 2(K-k-1)) forwards, so
+// Eager 1F1B (DAPPLE, PPoPP 2021, policy B): 1F1B with twice the warm-up, min(M, 2(K-k-1)) forwards, so
 // that a message has a whole period to arrive. At c = 0 it takes as long as 1F1B; with latency it hides what 1F1B pays
 // for every micro-batch.
 //

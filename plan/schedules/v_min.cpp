@@ -1,4 +1,4 @@
-// V-Min (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024, section 4): the block with the
+// V-Min (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024): the block with the
 // shortest life of a micro-batch, a third of 1F1B's memory, at about two thirds of its bubble where F, I and W are
 // alike.
 //

@@ -1,5 +1,5 @@
-// ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024, section 4; first in Zero Bubble, ICLR
-// 2024, section 6): two chunks a rank in a V, the backward split, within the memory of 1F1B. The authors give it as
+// ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024; first in Zero Bubble, ICLR
+// 2024): two chunks a rank in a V, the backward split, within the memory of 1F1B. The authors give it as
 // what their scheduler finds; here the actions are taken by list scheduling under that memory.
 //
 //   K = 2, M = 2, unit F = I = W     rank 0  0F0 0F1 .. 3F0 3I0 3F1 3I1 0I0 3W0 0I1 3W1 0W0 0W1

@@ -25,7 +25,7 @@ struct Contention {
   std::vector<EdgeLink> edges;
   std::vector<double> capacities;  // bytes/s
   // Fractions of speed lost: by compute while a transfer to or from its rank is under way, by a transfer while either
-  // end computes (measured factors; Lee et al., arXiv 2507.03114, found 0.19 on average for compute). In [0, 1).
+  // end computes (measured factors; arXiv 2507.03114 found 0.19 on average for compute). In [0, 1).
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
   std::vector<std::int32_t> device_of_rank;  // ranks of one device share its speed evenly; empty: a device each
