@@ -8,17 +8,10 @@
 #include <utility>
 
 #include "plan/program.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 // Iteratively reweighted least squares for a location: weight 1 within the threshold, threshold / |residual| beyond.
 double huber_location(const std::vector<double>& values) {
@@ -217,7 +210,7 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, c
   }
   for (const auto& [kind, location] : busy) *factor_of(result.costs.correction, kind) *= std::exp(location);
   for (const auto& [kind, location] : alone) *factor_of(result.costs.alone, kind) *= std::exp(location);
-  result.costs.host_overhead = Seconds(median(seen.host_gap_s));
+  result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();
   result.costs.jitter = jitter_of(std::move(seen.scatter));

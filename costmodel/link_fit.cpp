@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "traces/stats.hpp"
+
 namespace weir {
 namespace {
 
@@ -18,12 +20,6 @@ struct Line {
   double per_byte = 0;  // seconds
   [[nodiscard]] double at(double bytes) const { return latency + per_byte * bytes; }
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Weighted least squares on relative residuals; neither term may be negative.
 Line solved(const Eigen::ArrayXd& bytes, const Eigen::ArrayXd& time, const Eigen::ArrayXd& weight) {

@@ -9,14 +9,10 @@
 
 #include "costmodel/layer_math.hpp"
 #include "costmodel/link_fit.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
 
 // What crosses the border that a receive belongs to.
 Bytes message_bytes(const LoadedPlan& loaded, const Action& receive) {

@@ -23,6 +23,7 @@
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
 #include "plan/schedules/schedules.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
@@ -31,10 +32,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 double relative_spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();

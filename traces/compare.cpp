@@ -7,14 +7,10 @@
 #include <numeric>
 #include <utility>
 
+#include "traces/stats.hpp"
+
 namespace weir {
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 double length(const StepWindow& step) { return to_seconds(step.end - step.start).count(); }
 

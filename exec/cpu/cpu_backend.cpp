@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/cpu/core.hpp"
+#include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "plan/error.hpp"
@@ -25,12 +26,7 @@ class CpuBackend : public Backend {
     }
   }
 
-  void* allocate(std::int64_t bytes) override {
-    void* block = std::aligned_alloc(64, static_cast<std::size_t>(bytes));
-    if (block == nullptr) throw std::bad_alloc();
-    std::memset(block, 0, static_cast<std::size_t>(bytes));  // first touch on the core that will use it
-    return block;
-  }
+  void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {

@@ -11,21 +11,12 @@
 #include "plan/error.hpp"
 #include "plan/import/gpu_topology.hpp"
 #include "plan/text_file.hpp"
+#include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
-
-template <class Action>
-std::string complaint(Action&& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no complaint";
-}
 
 Cluster parsed(const std::string& text) {
   const auto file =

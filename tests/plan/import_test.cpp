@@ -13,6 +13,7 @@
 #include "plan/layer_list.hpp"
 #include "plan/model_import.hpp"
 #include "plan/text_file.hpp"
+#include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
@@ -20,16 +21,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <class Action>
-std::string complaint(Action&& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no complaint";
-}
 
 Job megatron(const std::string& text, const JobOptions& options = {.dp = 1}) {
   return read_megatron_job(text, "job.args", options);

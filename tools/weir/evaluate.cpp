@@ -28,6 +28,7 @@
 #include "tools/weir/profiling.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/trial.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {

@@ -16,6 +16,7 @@
 #include "exec/cpu/layout/mesh_run.hpp"
 #include "exec/cpu/layout/probe.hpp"
 #include "exec/run.hpp"
+#include "traces/stats.hpp"
 #endif
 
 namespace weir {
@@ -40,7 +41,6 @@ double quantile(std::vector<double> values, double at) {
   std::sort(values.begin(), values.end());
   return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
 }
-double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
 template <class Sample>
 Seconds median_of(const std::vector<Sample>& samples, Seconds Sample::*part) {

@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "traces/stats.hpp"
+
 namespace weir {
 namespace {
 
@@ -55,12 +57,6 @@ void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const B
       if (options.progress) options.progress(++done, of);
     }
   }
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 }  // namespace weir

@@ -36,7 +36,4 @@ struct TrialOptions {
 [[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
 
-// Middle of the sorted values; the mean of the two middle ones where their number is even. Precondition: not empty.
-[[nodiscard]] double median(std::vector<double> values);
-
 }  // namespace weir

@@ -26,6 +26,7 @@
 #include "tools/weir/traced_plan.hpp"
 #include "tools/weir/trial.hpp"
 #include "traces/perfetto.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {

@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 
+#include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
 #include "exec/philox.hpp"
@@ -23,12 +24,7 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 class HostBlocks : public BlockSource {
  public:
-  void* allocate(std::int64_t bytes) override {
-    void* block = std::aligned_alloc(64, static_cast<std::size_t>(bytes));
-    if (block == nullptr) throw std::bad_alloc();
-    std::memset(block, 0, static_cast<std::size_t>(bytes));  // first touch on the core that will use it
-    return block;
-  }
+  void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 };
 
