@@ -26,6 +26,7 @@ Trainer::Trainer(Shared& shared, Backend& backend) : shared_(shared), backend_(b
 
 void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
+  backend_.begin_step(step);
   const Plan& plan = shared_.loaded.plan;
   for (std::size_t m = 0; m < tokens_.size(); ++m) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
