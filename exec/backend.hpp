@@ -48,8 +48,8 @@ struct LayerCall {
 };
 
 struct UpdateCall {
-  Tensor weight;  // as the kernels read it
-  Tensor master;  // fp32, where the weight is in fewer bits; else empty, and the weight is its own
+  Tensor weight;                      // as the kernels read it
+  Tensor master;                      // fp32, where the weight is in fewer bits; else empty, and the weight is its own
   std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
   Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;

@@ -19,9 +19,7 @@ constexpr int kDevice = 0;
 class CudaBackend : public Backend {
  public:
   explicit CudaBackend(const BackendRequest& request)
-      : pool_(kDevice),
-        stream_(make_stream()),
-        matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
+      : pool_(kDevice), stream_(make_stream()), matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
   }

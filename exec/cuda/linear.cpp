@@ -4,14 +4,7 @@
 namespace weir::cuda {
 
 Product Linear::forward(Epilogue epilogue) const {
-  return {.m = rows,
-          .n = out,
-          .k = in,
-          .a_row = in,
-          .b_row = 1,
-          .b_column = in,
-          .c_row = out,
-          .epilogue = epilogue};
+  return {.m = rows, .n = out, .k = in, .a_row = in, .b_row = 1, .b_column = in, .c_row = out, .epilogue = epilogue};
 }
 
 Product Linear::input(Epilogue epilogue) const {

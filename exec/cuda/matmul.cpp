@@ -60,9 +60,7 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_DEFAULT;
   }
 }
-bool has_bias(Epilogue e) {
-  return e == Epilogue::bias || e == Epilogue::bias_gelu || e == Epilogue::row_sums_of_a;
-}
+bool has_bias(Epilogue e) { return e == Epilogue::bias || e == Epilogue::bias_gelu || e == Epilogue::row_sums_of_a; }
 bool has_aux(Epilogue e) { return e == Epilogue::bias_gelu || e == Epilogue::gelu_gradient; }
 
 Owned<cublasLtMatrixLayout_t> make_layout(const ColumnMajor& matrix, Element element, std::int64_t batch,

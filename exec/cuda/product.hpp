@@ -15,10 +15,10 @@ enum class Element : std::uint8_t { fp32, bf16 };
 // What is done to a product before it is stored, or beside it.
 enum class Epilogue : std::uint8_t {
   none,
-  bias,               // c = a b + bias[n]
-  bias_gelu,          // aux = a b + bias[n], c = gelu(aux), by the tanh formula
-  gelu_gradient,      // c = (a b) * gelu'(aux), the same formula's slope
-  row_sums_of_a,      // c (+)= a b, and bias[m] = the sum of a over k: a bias' gradient beside its weight's
+  bias,           // c = a b + bias[n]
+  bias_gelu,      // aux = a b + bias[n], c = gelu(aux), by the tanh formula
+  gelu_gradient,  // c = (a b) * gelu'(aux), the same formula's slope
+  row_sums_of_a,  // c (+)= a b, and bias[m] = the sum of a over k: a bias' gradient beside its weight's
 };
 [[nodiscard]] std::string_view to_string(Epilogue epilogue);
 

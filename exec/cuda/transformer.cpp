@@ -100,8 +100,8 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
     E* p = elements<E>(call.saved[probabilities]) + b * z.matrices();
     on.multiply(products.scores, {q, q + z.h, on.scores});
     causal_softmax<E>(score_scale(z), on.scores, {z.heads, z.s, b * z.matrices()}, mask, p, masked, on.stream);
-    on.multiply(products.mix, {masked != nullptr ? masked : p, q + 2 * z.h,
-                               elements<E>(call.saved[context]) + b * z.s * z.h});
+    on.multiply(products.mix,
+                {masked != nullptr ? masked : p, q + 2 * z.h, elements<E>(call.saved[context]) + b * z.s * z.h});
   }
 }
 
