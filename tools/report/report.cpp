@@ -8,15 +8,11 @@
 #include <cmath>
 
 #include "tools/report/chart.hpp"
+#include "tools/report/page.hpp"
 #include "tools/report/timeline.hpp"
 
 namespace weir {
 namespace {
-
-constexpr const char* kStyle = R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1120px;color:#222}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
-table{border-collapse:collapse;font-size:13px}th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e4e4}
-th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;font-size:13px}svg{max-width:100%;height:auto})";
 
 double error_of(const ReportRow& row) { return (row.forecast.step_time - row.measured) / row.measured; }
 double error_after(const ReportRow& row) { return (row.recalibrated - row.measured) / row.measured; }
@@ -136,13 +132,10 @@ std::string report_html(const Report& report) {
   const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
                         TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
   std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta "
-      "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n"
-      "<h1>{0}</h1>\n<p>{2}</p>\n{3}<p class=\"note\">{4} candidates, {5} fit. Costs: {6}. Machine: {7}. Median error "
-      "{8:.1f} % "
-      "as first predicted, {9:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
-      escape(report.title), kStyle, first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
-      escape(report.costs_origin), escape(report.machine), report.error_before * 100, report.error_after * 100);
+      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error {:.1f} % "
+      "as first predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
+      first_sentence(best), ranking(report, 5), report.candidates, report.feasible, escape(report.costs_origin),
+      escape(report.machine), report.error_before * 100, report.error_after * 100);
   html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html +=
       "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of median length.</p>\n";
@@ -156,7 +149,7 @@ std::string report_html(const Report& report) {
       "interleaved, and each measured step is a median. Recalibrated forecasts use factors per kind of action fitted "
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
-  return html + "</body></html>\n";
+  return html_page(report.title, html);
 }
 
 std::string report_table(const Report& report) {
