@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
@@ -17,25 +16,6 @@ namespace {
 double error_of(const ReportRow& row) { return (row.forecast.step_time - row.measured) / row.measured; }
 double error_after(const ReportRow& row) { return (row.recalibrated - row.measured) / row.measured; }
 
-// What keeps the plan from its ideal: the largest cause of idle time over all ranks, or the work itself.
-std::string limited_by(const ReportRow& row) {
-  std::array<std::pair<const char*, double>, 6> causes{{{"filling the pipeline", 0},
-                                                        {"draining it", 0},
-                                                        {"imbalance between stages", 0},
-                                                        {"communication", 0},
-                                                        {"the host", 0},
-                                                        {"waiting for the optimizer", 0}}};
-  for (const RankMetrics& rank : row.comparison.measured_metrics.ranks) {
-    const Nanoseconds times[] = {rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
-                                 rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
-    for (std::size_t i = 0; i < causes.size(); ++i) causes[i].second += to_seconds(times[i]).count();
-  }
-  const auto worst =
-      std::max_element(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (row.measured_bubble < 0.05) return "the work itself (bubble below 5 %)";
-  return worst->first;
-}
-
 std::string first_sentence(const ReportRow& best) {
   const Forecast& f = best.forecast;
   std::string text = fmt::format("Use <b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
@@ -45,7 +25,8 @@ std::string first_sentence(const ReportRow& best) {
                      : std::string(", no interval: too few held-out plans)");
   text += fmt::format(", {} on its fullest device", format_bytes(best.measured_peak));
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
-  return text + fmt::format("; it is limited by {}.", limited_by(best));
+  return text +
+         fmt::format("; it is limited by {}.", limited_by(best.comparison.measured_metrics, best.measured_bubble));
 }
 
 std::string ranking(const Report& report, std::size_t most) {
@@ -132,8 +113,8 @@ std::string report_html(const Report& report) {
   const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
                         TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
   std::string html = fmt::format(
-      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error {:.1f} % "
-      "as first predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
+      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error {:.1f} % as first "
+      "predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
       first_sentence(best), ranking(report, 5), report.candidates, report.feasible, escape(report.costs_origin),
       escape(report.machine), report.error_before * 100, report.error_after * 100);
   html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
