@@ -49,7 +49,8 @@ struct LayerCall {
 };
 
 struct UpdateCall {
-  Tensor weight;
+  Tensor weight;                      // as the kernels read it
+  Tensor master;                      // fp32, where the weight is in fewer bits; else empty, and the weight is its own
   std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
   Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;
@@ -71,6 +72,10 @@ class Backend : public BlockSource {
   // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
+
+  // Before a step's first launch. Whatever depends on the step may be taken from here on from what this has put in
+  // place, so that a launch recorded in one step is right in every other.
+  virtual void begin_step(std::uint32_t) {}
 
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
@@ -95,6 +100,8 @@ struct BackendRequest {
   int rank = 0;
   int ranks = 1;
   Dtype dtype = Dtype::fp32;
+  int multiprocessors = 0;  // cuda: of the smallest group that the run uses, which kernels are chosen for; 0: all
+  bool fastest = false;     // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;
