@@ -73,10 +73,6 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
 
-  // Before a step's first launch. Whatever depends on the step may be taken from here on from what this has put in
-  // place, so that a launch recorded in one step is right in every other.
-  virtual void begin_step(std::uint32_t) {}
-
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
   virtual void backward_weight(const LayerCall& call) = 0;
