@@ -41,7 +41,11 @@ class CudaBackend : public Backend {
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
-  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, stream_.get()); }
+  // There when this returns: a step may be launched on any stream.
+  void begin_step(std::uint32_t step) override {
+    cuda::begin_step(step, on_.numbers, stream_.get());
+    finish();
+  }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
