@@ -73,7 +73,7 @@ py::object search(const PlanOptions& common, const SweepArguments& a) {
   std::string json;
   {
     const py::gil_scoped_release others_may_run;
-    const Model model = load_model(common.model);
+    const Model model = load_model(common);
     const Cluster cluster = cluster_or_host(a.limits.cluster);
     SweepRequest request;
     request.base = base_plan(common, a.seed, model);

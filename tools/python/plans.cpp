@@ -45,7 +45,7 @@ std::string word_for(const Schedule& schedule, const ScheduleRequest& request) {
 Plan in_range(const Plan& plan) { return parse_plan(weir::to_json(plan), "plan"); }
 
 PlacedPlan make_plan(const PlanRequest& r, const py::object& source, const CostsOrFile& costs) {
-  const Model model = load_model(r.common.model);
+  const Model model = load_model(r.common);
   Plan plan = base_plan(r.common, r.seed, model);
   plan.pp = r.pp;
   plan.vpp = r.vpp;

@@ -166,7 +166,7 @@ struct Evaluated {
 Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
   const Cluster host = host_cluster();
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   const Plan base = base_plan(o.common, global.seed, model);
   ProfileRequest profiling;
   profiling.progress = !global.quiet;

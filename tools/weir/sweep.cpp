@@ -125,7 +125,7 @@ nlohmann::ordered_json sweep_json(const SweepResult& result, const std::vector<R
 }
 
 void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   const Plan base = base_plan(o.common, global.seed, model);
   const Cluster cluster = cluster_or_host(o.cluster);
   const SweepRequest request = request_for(o, base, cluster);
