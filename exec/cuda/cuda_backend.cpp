@@ -24,6 +24,7 @@ class CudaBackend : public Backend {
   explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
+    on_.fused = &attention_;
   }
 
   void* allocate(std::int64_t bytes) override {
@@ -38,6 +39,10 @@ class CudaBackend : public Backend {
     for (const Layer& layer : layers) {
       needs_.cover(
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      const auto* block = std::get_if<TransformerShape>(&layer.shape);
+      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length));
+      needs_.cover({.fused = attention_.scratch_bytes()});
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
@@ -70,6 +75,7 @@ class CudaBackend : public Backend {
   MemoryPool pool_;
   Stream stream_;
   cuda::Matmul matmul_;
+  cuda::Attention attention_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
 };

@@ -29,7 +29,7 @@ HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulat
 
 std::int64_t ScratchNeeds::bytes() const {
   return Matmul::kScratchBytes + aligned_bytes(tokens * 4) + aligned_bytes((row_losses + 1) * 8) +
-         aligned_bytes(partials * 4) + aligned_bytes(attention * 4);
+         aligned_bytes(partials * 4) + aligned_bytes(attention * 4) + aligned_bytes(fused);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
@@ -37,6 +37,7 @@ void ScratchNeeds::cover(const ScratchNeeds& other) {
   row_losses = std::max(row_losses, other.row_losses);
   partials = std::max(partials, other.partials);
   attention = std::max(attention, other.attention);
+  fused = std::max(fused, other.fused);
 }
 
 void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
@@ -50,6 +51,7 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   row_losses = static_cast<double*>(take((needs.row_losses + 1) * 8));
   partials = static_cast<float*>(take(needs.partials * 4));
   attention = static_cast<float*>(take(needs.attention * 4));
+  fused_scratch = take(needs.fused);
 }
 
 void Workbench::multiply(const Product& product, const float* a, const float* b, const float* bias, float* c) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "exec/backend.hpp"
+#include "exec/cuda/attention.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "plan/model.hpp"
@@ -17,6 +18,7 @@ struct ScratchNeeds {
   std::int64_t row_losses = 0;  // double, and one more for the sum
   std::int64_t partials = 0;    // float: sums over rows
   std::int64_t attention = 0;   // float: two sets of a sample's s x s matrices
+  std::int64_t fused = 0;       // bytes: what the kernels of fused attention ask for
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
@@ -30,6 +32,8 @@ struct Workbench {
   double* row_losses = nullptr;
   float* partials = nullptr;
   float* attention = nullptr;
+  Attention* fused = nullptr;
+  void* fused_scratch = nullptr;
 
   void use(std::byte* scratch, const ScratchNeeds& needs);
   void multiply(const Product& product, const float* a, const float* b, const float* bias, float* c) const;
@@ -41,6 +45,10 @@ struct Workbench {
   const DropoutPlace& p = call.dropout;
   return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
 }
+
+// What a block with fused attention asks of its kernels, in fp32.
+[[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
+                                             std::int64_t seq_length);
 
 // Makes the products of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);

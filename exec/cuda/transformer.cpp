@@ -3,6 +3,7 @@
 //   n1 = norm(x)   qkv = n1 Wqkv + b   p = softmax(q k' / sqrt d)   c = drop(p) v   y1 = x + drop(c Wo + b)
 //   n2 = norm(y1)  u = n2 Wup + b      g = gelu(u)                                  y = y1 + drop(g Wdown + b)
 //
+// Fused, the attention keeps the log-sum-exp of each row of scores in the place of p (exec/cuda/attention).
 // T = batch * tokens rows; attention is one batch of products a sample, over its heads, on strided views of qkv. A
 // weight is [out, in], so x W' is a product with the weight's strides exchanged, dx = dy W is plain, and dW = dy' x has
 // dy's exchanged. SPDX-License-Identifier: Apache-2.0
@@ -87,7 +88,17 @@ struct HeadsProducts {
 
 float score_scale(const Sizes& z) { return static_cast<float>(1 / std::sqrt(static_cast<double>(z.d))); }
 
+AttentionMask attention_mask(const TransformerShape& shape, const LayerCall& call) {
+  return {mask_of(call, shape.attention_dropout, DropoutSite::attention), nullptr};
+}
+
 void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Workbench& on) {
+  if (shape.attention == AttentionKind::fused) {
+    return on.fused->forward(attention_shape(shape, z.batch, z.s),
+                             {call.saved[qkv].data, attention_mask(shape, call), call.saved[context].data,
+                              call.saved[probabilities].floats()},
+                             on.fused_scratch, on.stream);
+  }
   const HeadsProducts products(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   for (std::int64_t b = 0; b < z.batch; ++b) {
@@ -104,9 +115,17 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
   }
 }
 
-// From the context's gradient to qkv's.
+// From the context's gradient to qkv's. Fused, it needs the row sums behind what the block itself uses of its
+// workspace.
 void attend_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const float* d_context,
                      const Workbench& on) {
+  if (shape.attention == AttentionKind::fused) {
+    float* row_sums = call.workspace.floats() + 2 * z.rows * z.h;
+    return on.fused->backward(attention_shape(shape, z.batch, z.s),
+                              {call.saved[qkv].data, call.saved[context].data, call.saved[probabilities].floats(),
+                               d_context, attention_mask(shape, call), call.carried[qkv_gradient].data, row_sums},
+                              on.fused_scratch, on.stream);
+  }
   const HeadsProducts products(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   float* ds = on.attention;
@@ -139,6 +158,10 @@ Curve curve_of(Activation activation) { return static_cast<Curve>(activation); }
 
 }  // namespace
 
+AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length) {
+  return {batch, seq_length, shape.heads, shape.head_dim, Dtype::fp32, shape.attention_dropout > 0};
+}
+
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   const Sizes z(shape, batch, seq_length);
   const std::int64_t matrices[][2] = {{z.h, 3 * z.h}, {z.h, z.h}, {z.h, z.f}, {z.f, z.h}};
@@ -147,11 +170,13 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     matmul.prepare(gradient_times_weight(z.rows, in, out));
     for (const bool accumulate : {false, true}) matmul.prepare(weight_gradient(z.rows, in, out, accumulate));
   }
+  const std::int64_t partials = std::max(3 * z.h, z.f) * partials_of(z.rows);
+  if (shape.attention == AttentionKind::fused) return {.partials = partials};
   const HeadsProducts p(z);
   for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
     matmul.prepare(product);
   }
-  return {.partials = std::max(3 * z.h, z.f) * partials_of(z.rows), .attention = 2 * z.matrices()};
+  return {.partials = partials, .attention = 2 * z.matrices()};
 }
 
 void forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {

@@ -18,15 +18,16 @@ RunResult train(const TinyModel& model, const Plan& plan, BackendKind backend, i
   return run(model.load(plan), options, {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, make_cuda_backend}});
 }
 
-TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipeline) {
-  WEIR_NEEDS_DEVICE();
-  const TinyModel model;
-  const std::string expected = train(model, model.plan({}, 4, "gpipe"), BackendKind::cuda, 3).parameters_sha256;
+void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention) {
+  Plan single = model.plan({}, 4, "gpipe");
+  single.attention = attention;
+  const std::string expected = train(model, single, BackendKind::cuda, 3).parameters_sha256;
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {1}, {3}, {1, 3}, {1, 2, 4}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute.mode = mode;
+        plan.attention = attention;
         EXPECT_EQ(train(model, plan, BackendKind::cuda, 3).parameters_sha256, expected)
             << "K" << plan.pp << " " << schedule << " " << (mode == RecomputeMode::full);
       }
@@ -34,17 +35,37 @@ TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipeline) {
   }
 }
 
+TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipeline) {
+  WEIR_NEEDS_DEVICE();
+  expect_every_pipeline_equal(TinyModel(), AttentionKind::unfused);
+}
+
+// 20 tokens: a whole tile of our kernels and a ragged one.
+TEST(CudaTraining, ParametersAreBitwiseEqualWithFusedAttentionToo) {
+  WEIR_NEEDS_DEVICE();
+  expect_every_pipeline_equal(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
+}
+
 // The same masks and batches; the sums differ in order. Each step adds about 1e-6 of difference to parameters that are
 // updated by 1e-3, and AdamW amplifies where a second moment is small: 1e-3 of the loss after 20 steps is asked.
-TEST(CudaTraining, LossesAreTheCpus) {
-  WEIR_NEEDS_DEVICE();
-  const TinyModel model;
-  const Plan plan = model.plan({3}, 4);
+void expect_the_cpus_losses(const TinyModel& model, AttentionKind attention) {
+  Plan plan = model.plan({3}, 4);
+  plan.attention = attention;
   const RunResult cpu = train(model, plan, BackendKind::cpu, 20), cuda = train(model, plan, BackendKind::cuda, 20);
   for (std::size_t step = 0; step < 20; ++step) {
     EXPECT_NEAR(cuda.steps[step].loss, cpu.steps[step].loss, 1e-3 * cpu.steps[step].loss) << "step " << step;
   }
   EXPECT_EQ(cuda.peak_memory.size(), 2U);
+}
+
+TEST(CudaTraining, LossesAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  expect_the_cpus_losses(TinyModel(), AttentionKind::unfused);
+}
+
+TEST(CudaTraining, LossesAreTheCpusWithFusedAttentionToo) {
+  WEIR_NEEDS_DEVICE();
+  expect_the_cpus_losses(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
 }
 
 // Where there is no device, the backend says so in one line; a format it does not compute in is a contradiction.
