@@ -4,11 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <stdexcept>
-
 #include "exec/cuda/device_info.hpp"
-#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
@@ -21,7 +18,8 @@ constexpr int kDevice = 0;
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
+  explicit CudaBackend(const BackendRequest& request)
+      : pool_(kDevice), stream_(make_stream()), matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
     on_.fused = &attention_;
@@ -41,13 +39,14 @@ class CudaBackend : public Backend {
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
       const auto* block = std::get_if<TransformerShape>(&layer.shape);
       if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length));
-      needs_.cover({.fused = attention_.scratch_bytes()});
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()));
+      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
+  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, stream_.get()); }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -90,29 +89,35 @@ void CudaBackend::update(const UpdateCall& call) {
   const Optimizer& o = call.optimizer;
   const auto rate = static_cast<float>(o.learning_rate);
   const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const auto step = static_cast<double>(call.step);
+  const cuda::Weights weights = call.master
+                                    ? cuda::Weights{call.master.floats(), cuda::elements<cuda::Bf16>(call.weight)}
+                                    : cuda::Weights{call.weight.floats(), nullptr};
   if (o.kind == OptimizerKind::adamw) {
-    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.beta1), static_cast<float>(o.beta2),
-                 static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
-                 static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
-                gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
-                stream_.get());
+    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
+                weights, call.state1.floats(), call.state2.floats(), on_.numbers, stream_.get());
   } else {
-    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
-              call.state1.floats(), stream_.get());
+    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
+              stream_.get());
   }
 }
 
 }  // namespace
 
+void require_format(Dtype dtype, const CudaDevice& device) {
+  if (dtype == Dtype::bf16 && device.major < 8) {
+    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32", device.name, device.major,
+                                 device.minor));
+  }
+}
+
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
-  if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
-    throw UsageError(
-        fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
+  if (request.dtype == Dtype::fp16) {
+    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
-  return std::make_unique<CudaBackend>(request.dtype);
+  require_format(request.dtype, *facts.device);
+  return std::make_unique<CudaBackend>(request);
 }
 
 }  // namespace weir
