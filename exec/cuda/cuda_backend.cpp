@@ -22,6 +22,7 @@ class CudaBackend : public Backend {
       : pool_(kDevice), stream_(make_stream()), matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
+    on_.fused = &attention_;
   }
 
   void* allocate(std::int64_t bytes) override {
@@ -36,6 +37,10 @@ class CudaBackend : public Backend {
     for (const Layer& layer : layers) {
       needs_.cover(
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      const auto* block = std::get_if<TransformerShape>(&layer.shape);
+      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()));
+      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
@@ -73,6 +78,7 @@ class CudaBackend : public Backend {
   MemoryPool pool_;
   Stream stream_;
   cuda::Matmul matmul_;
+  cuda::Attention attention_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
 };

@@ -154,7 +154,7 @@ double median_error(const std::vector<ReportRow>& rows, Seconds ReportRow::*reca
 void tune(const TuneOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
   const Cluster host = host_cluster();
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   Plan base = base_plan(o.common, global.seed, model);
   const auto say = [&](const char* what) {
     if (!global.quiet) fmt::print(stderr, "{}\n", what);
