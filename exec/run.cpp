@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
@@ -105,6 +106,7 @@ class Run {
       workers.emplace_back([this, rank] { work(rank); });
     }
     barrier_->arrive_and_wait();  // every rank is prepared
+    blocks_ = blocks_taken();
     const int steps = failure_ ? 0 : options_.warmup_steps + options_.steps;
     for (int step = 0; step < steps && !failure_; ++step) run_step(step);
     finished_ = true;
@@ -116,7 +118,10 @@ class Run {
     if (!measured.empty()) result_.step_time = median(measured);
     if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
     for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
-    for (const auto& backend : backends_) result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+    for (const auto& backend : backends_) {
+      result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+      if (auto use = backend->device_use()) result_.devices.push_back(std::move(*use));
+    }
     result_.trace.origin = TraceOrigin::measured;
     result_.trace.ranks = program_.shape.ranks;
     return std::move(result_);
@@ -203,7 +208,8 @@ class Run {
     barrier_->arrive_and_wait();
     const std::int64_t end = arrived_ns_;
     if (failure_) return;
-    StepResult result{0, Seconds(Nanoseconds(end - start))};
+    const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
+    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (shared_) {
       for (const double loss : shared_->losses) result.loss += loss;
     }
@@ -213,6 +219,12 @@ class Run {
       append_step(result_.trace, program_, clock_, {Nanoseconds(start), Nanoseconds(end)}, origin_);
     }
     if (options_.progress) options_.progress(step + 1, options_.warmup_steps + options_.steps);
+  }
+
+  [[nodiscard]] std::int64_t blocks_taken() const {
+    std::int64_t blocks = 0;
+    for (const auto& arena : arenas_) blocks += arena->blocks();
+    return blocks;
   }
 
   // The first failure wins and wakes everybody who waits for a message.
@@ -250,6 +262,7 @@ class Run {
   int step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;
+  std::int64_t blocks_ = 0;  // taken by all arenas before this step
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
@@ -268,6 +281,16 @@ int available_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks) {
+  std::vector<Bytes> outside;
+  for (const DeviceUse& use : ranks) {
+    if (at(use.device) >= outside.size()) outside.resize(at(use.device) + 1);
+    outside[at(use.device)] = use.device_used;  // the latest reading stands for all
+  }
+  for (const DeviceUse& use : ranks) outside[at(use.device)] -= use.pool_reserved;
+  return outside;
 }
 
 RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends) {

@@ -29,6 +29,7 @@ struct RunOptions {
 struct StepResult {
   double loss = 0;
   Seconds time{0};
+  std::int64_t allocations = 0;  // blocks that the ranks took from their backends; none in a steady state
 };
 
 struct RunResult {
@@ -37,9 +38,14 @@ struct RunResult {
   std::string parameters_sha256;   // empty for synthetic
   std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic
   std::vector<Bytes> scratch;      // per rank: library scratch memory in that peak
+  std::vector<DeviceUse> devices;  // per rank, at the end of the run; empty where ranks are cores
   bool oversubscribed = false;     // more ranks than cores: never compared
   Trace trace;                     // measured steps
 };
+
+// Bytes in use on a device that no rank's memory pool holds: the context, the libraries' workspaces, and whatever other
+// processes have there. By device number; 0 for a number without ranks.
+[[nodiscard]] std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks);
 
 // Cores this process may use.
 [[nodiscard]] int available_cores();

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/device_sharing.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
@@ -17,11 +19,13 @@
 namespace weir {
 namespace {
 
-constexpr int kDevice = 0;
-
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
+  CudaBackend(Dtype dtype, Seat seat)
+      : seat_(std::move(seat)),
+        pool_(seat_.place.device, seat_.devices),
+        stream_(seat_.make_stream(Seat::Use::compute)),
+        matmul_(dtype == Dtype::tf32) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
   }
@@ -34,7 +38,7 @@ class CudaBackend : public Backend {
   void release(void* block, std::int64_t) noexcept override { pool_.release(block, stream_.get()); }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
-    CUDA_CHECK(cudaSetDevice(kDevice));
+    CUDA_CHECK(cudaSetDevice(seat_.place.device));
     for (const Layer& layer : layers) {
       needs_.cover(
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
@@ -60,6 +64,8 @@ class CudaBackend : public Backend {
   void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
     copy(to, from.data, bytes, cudaMemcpyDeviceToHost);
   }
+  void evict_caches() override;
+  [[nodiscard]] std::optional<DeviceUse> device_use() const override;
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
@@ -67,11 +73,14 @@ class CudaBackend : public Backend {
     finish();
   }
 
+  Seat seat_;  // outlives the streams made from it
   MemoryPool pool_;
   Stream stream_;
   cuda::Matmul matmul_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
+  void* evicted_ = nullptr;  // of the pool, which takes it with it
+  std::size_t evicted_bytes_ = 0;
 };
 
 void CudaBackend::update(const UpdateCall& call) {
@@ -97,16 +106,51 @@ void CudaBackend::update(const UpdateCall& call) {
   }
 }
 
-}  // namespace
+void CudaBackend::evict_caches() {
+  if (evicted_ == nullptr) {
+    int cache = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
+    evicted_bytes_ = 2 * static_cast<std::size_t>(cache);
+    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), stream_.get());
+  }
+  CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, stream_.get()));
+}
 
-std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
+std::optional<DeviceUse> CudaBackend::device_use() const {
+  CUDA_CHECK(cudaSetDevice(seat_.place.device));
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return DeviceUse{.sharing = seat_.label,
+                   .device = seat_.place.device,
+                   .multiprocessors = seat_.multiprocessors,
+                   .pool_peak = pool_.peak(),
+                   .pool_reserved = pool_.reserved(),
+                   .device_used = Bytes(static_cast<std::int64_t>(total - free))};
+}
+
+void require_device_for(const BackendRequest& request) {
   if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
     throw UsageError(
         fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
-  return std::make_unique<CudaBackend>(request.dtype);
+}
+
+}  // namespace
+
+BackendFactory cuda_backends() {
+  // std::function copies what it holds, and the copies must divide a device only once: so the sharing is shared.
+  const auto sharing = std::make_shared<DeviceSharing>();
+  return [sharing](const BackendRequest& request) -> std::unique_ptr<Backend> {
+    require_device_for(request);
+    return std::make_unique<CudaBackend>(request.dtype, sharing->seat(request.rank, request.ranks));
+  };
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
+  require_device_for(request);
+  return std::make_unique<CudaBackend>(request.dtype, DeviceSharing().seat(0, 1));
 }
 
 }  // namespace weir

@@ -11,11 +11,15 @@
 
 namespace weir {
 
-// "Intel(R) Xeon(R) Processor, 2 cores"
-[[nodiscard]] std::string machine_name();
+// "Intel(R) Xeon(R) Processor, 2 cores"; of the cuda backend "NVIDIA H200, CUDA 13.0, in " and that.
+[[nodiscard]] std::string machine_name(BackendKind backend = BackendKind::cpu);
 
-// One node whose devices are the cores this process may use; memory shared evenly, rates rough.
-[[nodiscard]] Cluster host_cluster();
+// One node whose devices are the cores this process may use; memory shared evenly, rates rough. Of the cuda backend: a
+// node of `devices` equal shares of its GPUs, whose rates are not known. Throws MissingComponent where it has none.
+[[nodiscard]] Cluster host_cluster(BackendKind backend = BackendKind::cpu, int devices = 1);
+
+// Ranks that can work at once unless an option says otherwise: a core each, or two shares of a GPU.
+[[nodiscard]] int default_devices(BackendKind backend);
 
 // The cluster file, or this machine where none is named.
 [[nodiscard]] Cluster cluster_or_host(const std::optional<std::filesystem::path>& file);

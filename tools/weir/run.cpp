@@ -22,11 +22,27 @@
 namespace weir {
 namespace {
 
+// What the driver says of each rank's share of a GPU.
+void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ranks) {
+  json["sharing"] = ranks.front().sharing;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const DeviceUse& use = ranks[rank];
+    json["ranks"][rank]["device"] = use.device;
+    json["ranks"][rank]["multiprocessors"] = use.multiprocessors;
+    json["ranks"][rank]["pool_peak_bytes"] = use.pool_peak.count();
+    json["ranks"][rank]["pool_reserved_bytes"] = use.pool_reserved.count();
+  }
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const Bytes outside : outside_the_pools(ranks)) {
+    json["devices"].push_back({{"device", json["devices"].size()}, {"outside_pools_bytes", outside.count()}});
+  }
+}
+
 nlohmann::ordered_json run_json(const RunResult& result, const std::string& backend) {
   nlohmann::ordered_json json{
       {"schema", "weir.run/1"}, {"backend", backend}, {"steps", nlohmann::ordered_json::array()}};
   for (const StepResult& step : result.steps)
-    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}});
+    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
   json["step_time_s"] = result.step_time.count();
   json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
                                                                : nlohmann::ordered_json(result.parameters_sha256);
@@ -37,7 +53,19 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
     if (!result.peak_memory.empty()) peak = result.peak_memory[static_cast<std::size_t>(rank)].count();
     json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
   }
+  if (!result.devices.empty()) add_devices(json, result.devices);
   return json;
+}
+
+void print_devices(const std::vector<DeviceUse>& ranks) {
+  fmt::print("{}; memory pools ", ranks.front().sharing);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    fmt::print("{}rank {} {}", rank == 0 ? "" : ", ", rank, format_bytes(ranks[rank].pool_peak));
+  }
+  for (const Bytes outside : outside_the_pools(ranks)) {
+    fmt::print("; {} outside them (context, libraries, others)", format_bytes(outside));
+  }
+  fmt::print("\n");
 }
 
 void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptions& options) {
@@ -52,6 +80,7 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
     fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
   }
   fmt::print("\n");
+  if (!result.devices.empty()) print_devices(result.devices);
   if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
 }
 
@@ -60,10 +89,11 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
 std::string to_json(const RunResult& result, const std::string& backend) { return run_json(result, backend).dump(2); }
 
 void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend) {
-  result.trace.info["machine"] = machine_name();
+  result.trace.info["machine"] = machine_name(parse_backend(backend));
   result.trace.info["version"] = WEIR_VERSION;
   result.trace.info["backend"] = backend;
   result.trace.info["seed"] = std::to_string(loaded.plan.seed);
+  if (!result.devices.empty()) result.trace.info["sharing"] = result.devices.front().sharing;
   if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
 }
 
