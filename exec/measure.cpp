@@ -1,5 +1,5 @@
 // In a pipeline a layer finds the cache full of other layers' weights and activations, and only its input fresh. So
-// before each timed pass the bench writes over more memory than a core's own cache holds, and then its input.
+// before each timed pass the backend empties its caches, and then the input is written.
 //
 // Each device works through the same list of (layer, micro-batch size) in step with the others. A repetition runs F,
 // then I, then W, then F and the whole B, as the executor would. What the clock does not see: the first touch of fresh
@@ -29,8 +29,6 @@ namespace weir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
 
 double relative_spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -91,7 +89,7 @@ class LayerBench {
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {
-    for (std::size_t i = 0; i < evicted_.size(); i += 16) evicted_[i] += 1.0F;
+    backend_.evict_caches();
     const Tensor given = filled(given_bytes);
     return timed([&] { work(given); });
   }
@@ -119,7 +117,6 @@ class LayerBench {
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
   std::vector<std::int32_t> tokens_;
-  std::vector<float> evicted_ = std::vector<float>(kEvictedBytes / sizeof(float));
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
   double loss_ = 0;
 };
@@ -137,12 +134,13 @@ class Measuring {
         plan_(plan),
         options_(options),
         factory_(backends.at(options.backend)),
-        barrier_(options.devices),
-        times_(static_cast<std::size_t>(options.devices)) {}
+        working_(options.working > 0 ? options.working : options.devices),
+        barrier_(working_),
+        times_(static_cast<std::size_t>(working_)) {}
 
   void run(const std::vector<Job>& jobs, Measurements& result) {
     std::vector<std::thread> workers;
-    for (int device = 0; device < options_.devices; ++device) {
+    for (int device = 0; device < working_; ++device) {
       workers.emplace_back([this, device, &jobs, &result] { work(device, jobs, result); });
     }
     for (std::thread& worker : workers) worker.join();
@@ -206,6 +204,7 @@ class Measuring {
   const Plan& plan_;
   const MeasureOptions& options_;
   const BackendFactory& factory_;
+  int working_;
   std::barrier<> barrier_;
   std::vector<Times> times_;
   std::array<std::atomic<bool>, 2> enough_{};

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,16 +29,26 @@
 #include "tools/weir/profiling.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/trial.hpp"
+#include "traces/compare.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
 namespace {
+
+// Shares of all rank-time in a typical step, averaged over the held-out plans: why ranks were idle, as forecast and as
+// it was.
+struct IdleShares {
+  std::array<double, 6> predicted{}, measured{};
+};
+constexpr std::array kCauses{"fill", "drain", "imbalance", "communication", "host", "optimizer"};
 
 struct Evaluation {
   double median_error = 0, p95_error = 0, tau = 0, regret = 0, memory_error = 0;
   int hits = 0;
   CoverageBand band;
   std::optional<IntervalModel> interval;
+  IdleShares idle;
+  std::string sharing;  // of a GPU; empty where ranks are cores
 };
 
 // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and re-materialisation at random.
@@ -55,7 +66,8 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   const int wanted = o.fit + o.interval + o.held_out;
   for (int attempt = 0; std::ssize(plans) < wanted && attempt < 10'000; ++attempt) {
     Plan plan = base;
-    plan.pp = pick(1, 4) == 1 ? 1 : pick(1, available_cores());
+    // The shares of a GPU are smaller the more there are: the profile holds for this K alone.
+    plan.pp = host.device.multiprocessors > 0 ? host.devices() : pick(1, 4) == 1 ? 1 : pick(1, host.devices());
     plan.microbatches = divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
     plan.micro_batch_size = o.global_batch_size / plan.microbatches;
     plan.schedule = schedules[pick(0, 2)];
@@ -125,6 +137,27 @@ Evaluation judge(const std::vector<Trial>& held_out, const std::optional<Interva
   return e;
 }
 
+void add_shares(std::array<double, 6>& shares, const StepMetrics& metrics, double weight) {
+  for (const RankMetrics& rank : metrics.ranks) {
+    const std::array idle{rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
+                          rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
+    const double whole = static_cast<double>((rank.busy + rank.idle.total()).count());
+    for (std::size_t c = 0; c < idle.size(); ++c) {
+      shares[c] += weight / static_cast<double>(metrics.ranks.size()) * static_cast<double>(idle[c].count()) / whole;
+    }
+  }
+}
+
+IdleShares idle_shares(const std::vector<Trial>& held_out) {
+  IdleShares shares;
+  for (const Trial& t : held_out) {
+    const Comparison c = compare(t.program, t.first.trace, t.run.trace);
+    add_shares(shares.predicted, c.predicted_metrics, 1.0 / static_cast<double>(held_out.size()));
+    add_shares(shares.measured, c.measured_metrics, 1.0 / static_cast<double>(held_out.size()));
+  }
+  return shares;
+}
+
 nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOptions& o, std::uint64_t seed,
                                        const std::string& hash) {
   nlohmann::ordered_json coverage = nullptr;
@@ -135,8 +168,13 @@ nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOption
                 {"band", {e.band.low, e.band.high}},
                 {"calibration_plans", e.interval->calibration_plans}};
   }
+  nlohmann::ordered_json idle;
+  for (std::size_t c = 0; c < kCauses.size(); ++c) {
+    idle[kCauses[c]] = {{"predicted", e.idle.predicted[c]}, {"measured", e.idle.measured[c]}};
+  }
   return {{"schema", "weir.evaluation/1"},
-          {"machine", machine_name()},
+          {"machine", machine_name(parse_backend(o.backend))},
+          {"backend", o.backend},
           {"seed", seed},
           {"predictions_sha256", hash},
           {"plans", o.held_out},
@@ -145,7 +183,9 @@ nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOption
           {"kendall_tau", e.tau},
           {"top1_regret", e.regret},
           {"coverage", coverage},
-          {"memory_max_abs_error", e.memory_error}};
+          {"memory_max_abs_error", e.memory_error},
+          {"idle", idle},
+          {"sharing", e.sharing.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(e.sharing)}};
 }
 
 void scatter(const std::vector<Trial>& held_out, const std::filesystem::path& file) {
@@ -165,10 +205,14 @@ struct Evaluated {
 
 Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
-  const Cluster host = host_cluster();
+  const BackendKind backend = parse_backend(o.backend);
+  if (backend == BackendKind::synthetic) throw UsageError("--backend synthetic: timed waits cannot be forecast");
+  const Cluster host = host_cluster(backend, o.devices > 0 ? o.devices : default_devices(backend));
   const Model model = load_model(o.common.model);
   const Plan base = base_plan(o.common, global.seed, model);
   ProfileRequest profiling;
+  profiling.backend = backend;
+  profiling.devices = o.devices;
   profiling.progress = !global.quiet;
   profiling.micro_batch_sizes.clear();
   for (int b = 1; b <= o.global_batch_size; ++b) {
@@ -184,7 +228,8 @@ Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   };
   const auto run_all = [&](std::vector<Trial>& trials, const char* title, int rounds) {
     ProgressBar bar(title, !global.quiet);
-    TrialOptions options{.rounds = rounds, .steps = 1, .seed = global.seed + 1, .data = {}, .progress = {}};
+    TrialOptions options{
+        .backend = backend, .rounds = rounds, .steps = 1, .seed = global.seed + 1, .data = {}, .progress = {}};
     options.progress = [&bar](int done, int of) { bar.show(done, of); };
     run_trials(trials, options, backends);
   };
@@ -216,7 +261,10 @@ Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
   if (!global.quiet) fmt::print(stderr, "predictions {}\n", sha256_hex(text));
   run_all(held_out, "held out", o.rounds);
 
-  const Evaluation e = judge(held_out, costs.interval);
+  Evaluation e = judge(held_out, costs.interval);
+  e.idle = idle_shares(held_out);
+  const auto& devices = held_out.front().run.devices;
+  if (!devices.empty()) e.sharing = devices.front().sharing;
   const auto json = evaluation_json(e, o, global.seed, sha256_hex(text));
   write_file_atomically(o.output / "evaluation.json", json.dump(2) + "\n");
   scatter(held_out, o.output / "evaluation.svg");
@@ -238,13 +286,19 @@ void print_evaluation(const Evaluated& evaluated, const EvaluateOptions& o, cons
       "\n{} plans on {}, seed {}: median error {:.1f} %, 95th percentile {:.1f} %, Kendall's tau {:.2f}, top-1 regret "
       "{:.1f} %, "
       "peak memory within {:.2f} %\n",
-      o.held_out, machine_name(), global.seed, e.median_error * 100, e.p95_error * 100, e.tau, e.regret * 100,
-      e.memory_error * 100);
+      o.held_out, machine_name(parse_backend(o.backend)), global.seed, e.median_error * 100, e.p95_error * 100, e.tau,
+      e.regret * 100, e.memory_error * 100);
   if (e.interval) {
     fmt::print("90 % interval of +-{:.1f} %: {} of {} inside ({} to {} of an honest one set by {} plans)\n",
                (std::exp(e.interval->log_high) - 1) * 100, e.hits, o.held_out, e.band.low, e.band.high,
                e.interval->calibration_plans);
   }
+  fmt::print("idle, predicted / measured:");
+  for (std::size_t c = 0; c < kCauses.size(); ++c) {
+    fmt::print(" {} {:.1f} / {:.1f} %{}", kCauses[c], e.idle.predicted[c] * 100, e.idle.measured[c] * 100,
+               c + 1 < kCauses.size() ? "," : "\n");
+  }
+  if (!e.sharing.empty()) fmt::print("{}\n", e.sharing);
   fmt::print("{}\n", o.output.string());
 }
 
@@ -270,6 +324,11 @@ void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--held-out", o->held_out, "Plans forecast before they are run")
       ->check(positive)
       ->capture_default_str();
+  command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
+  command
+      ->add_option("-K,--pp", o->devices,
+                   "Most ranks; of the cuda backend all plans' (default: all cores, 2 shares of the GPUs)")
+      ->check(CLI::Range(1, 1 << 10));
   command->add_option("--rounds", o->rounds, "Runs of each held-out plan")->check(positive)->capture_default_str();
   command->add_option("-o,--output", o->output, "Folder")->capture_default_str();
   command->callback([o, &global] { print_evaluation(evaluate_here(*o, global), *o, global); });

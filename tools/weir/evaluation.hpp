@@ -13,6 +13,8 @@ namespace weir {
 struct EvaluateOptions {
   PlanOptions common;
   int global_batch_size = 8, fit = 8, interval = 12, held_out = 20, rounds = 5;
+  std::string backend = "cpu";
+  int devices = 0;  // most ranks of a plan; 0: default_devices. Of the cuda backend every plan has so many
   std::filesystem::path output = "weir-out";
 };
 
