@@ -1,6 +1,7 @@
 // A backend is one device as the interpreter sees it: memory, the kernels of each layer's F, I and W, the optimizer's
 // update, and order. The contract is asynchronous, as GPUs need: a launch may return before its work is done; `finish`
-// returns when all that was launched is. A backend that completes each launch before it returns (cpu) finishes at once.
+// returns when all that was launched is. A backend that completes each launch before it returns (cpu) finishes at once;
+// one that does not has a queue (exec/launch_queue), by which a whole step is launched without waiting.
 // What must be kept between the kernels of a layer is plan/layer_tensors' business; a backend gets the tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -70,8 +71,14 @@ struct DeviceUse {
   Bytes device_used{0};     // in use on the whole device now, by anybody
 };
 
+// Memory of the host that lives as long as this does.
+using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
+
 class Backend : public BlockSource {
  public:
+  // Null: every launch is complete when it returns.
+  [[nodiscard]] virtual LaunchQueue* queue() { return nullptr; }
+
   // Called on the worker thread before anything else: pin, select the device, prepare for these layers.
   virtual void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) = 0;
   // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
@@ -84,6 +91,15 @@ class Backend : public BlockSource {
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
 
+  // Between steps, when all that was launched is finished: what `step` (from 0) changes for kernels, its number and the
+  // optimizer's bias corrections, is written where they read it. A step that is repeated by a StepRecorder learns its
+  // number here and nowhere else.
+  virtual void begin_step(std::uint32_t step) { static_cast<void>(step); }
+
+  // For tokens and losses, which launches read and write when they run: a GPU reaches them without a copy in between.
+  [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
+    return {new std::byte[static_cast<std::size_t>(bytes)], [](std::byte* data) noexcept { delete[] data; }};
+  }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
 

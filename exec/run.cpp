@@ -18,6 +18,7 @@
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
+#include "exec/launcher.hpp"
 #include "exec/rank_work.hpp"
 #include "exec/trainable.hpp"
 #include "exec/transport.hpp"
@@ -91,6 +92,10 @@ class Run {
     } else {
       open_devices(backends);
     }
+    if (options.graphs && !launched()) {
+      throw UsageError(
+          fmt::format("--graphs repeats launches on a GPU; the {} backend makes none", to_string(options.backend)));
+    }
     std::vector<Arena*> arenas;
     for (auto& arena : arenas_) arenas.push_back(arena.get());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
@@ -99,6 +104,62 @@ class Run {
   }
 
   RunResult execute() {
+    if (launched()) {
+      launch_steps();
+    } else {
+      thread_steps();
+    }
+    std::vector<Seconds> measured;
+    for (std::size_t i = at(options_.warmup_steps); i < result_.steps.size(); ++i) {
+      measured.push_back(result_.steps[i].time);
+    }
+    if (!measured.empty()) result_.step_time = median(measured);
+    if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
+    for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
+    for (const auto& backend : backends_) {
+      result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+      if (auto use = backend->device_use()) result_.devices.push_back(std::move(*use));
+    }
+    result_.trace.origin = TraceOrigin::measured;
+    result_.trace.ranks = program_.shape.ranks;
+    return std::move(result_);
+  }
+
+ private:
+  // Ranks whose backends only launch: one thread launches for all of them.
+  [[nodiscard]] bool launched() const { return !backends_.empty() && backends_.front()->queue() != nullptr; }
+
+  void launch_steps() {
+    result_.oversubscribed = false;  // one thread, whatever K is
+    std::vector<std::unique_ptr<RankWork>> works;
+    std::vector<LaunchedRank> ranks;
+    for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
+      works.push_back(prepare(rank));
+      Tensor scratch = arenas_[at(rank)]->allocate(backends_[at(rank)]->scratch_bytes());
+      backends_[at(rank)]->use_scratch(scratch);
+      ranks.push_back({backends_[at(rank)].get(), arenas_[at(rank)].get(), works.back().get()});
+    }
+    Launcher launcher(program_, mail_, std::move(ranks), now_ns);
+    blocks_ = blocks_taken();
+    std::vector<Seconds> launching;
+    for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
+      if (options_.graphs && step == 1) launcher.repeat();
+      const LaunchedStep done = launcher.run_step(static_cast<std::uint32_t>(step), clock_);
+      if (step >= options_.warmup_steps) launching.emplace_back(Nanoseconds(done.launching_ns));
+      end_step(step, done.start_ns, done.end_ns);
+    }
+    result_.host_per_action = median(launching) / compute_actions();
+  }
+
+  [[nodiscard]] double compute_actions() const {
+    double actions = 0;
+    for (const Lane& lane : program_.lanes) {
+      if (lane.kind == LaneKind::compute) actions += lane.last - lane.first;
+    }
+    return actions;
+  }
+
+  void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape.ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     std::vector<std::thread> workers;
@@ -113,21 +174,8 @@ class Run {
     barrier_->arrive_and_wait();
     for (std::thread& worker : workers) worker.join();
     if (failure_) std::rethrow_exception(failure_);
-    std::vector<Seconds> measured;
-    for (int i = options_.warmup_steps; i < steps; ++i) measured.push_back(result_.steps[at(i)].time);
-    if (!measured.empty()) result_.step_time = median(measured);
-    if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
-    for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
-    for (const auto& backend : backends_) {
-      result_.scratch.push_back(Bytes(backend->scratch_bytes()));
-      if (auto use = backend->device_use()) result_.devices.push_back(std::move(*use));
-    }
-    result_.trace.origin = TraceOrigin::measured;
-    result_.trace.ranks = program_.shape.ranks;
-    return std::move(result_);
   }
 
- private:
   void open_devices(const Backends& backends) {
     const auto factory = backends.find(options_.backend);
     if (factory == backends.end()) {
@@ -174,7 +222,7 @@ class Run {
     for (const Stage stage : stages) {
       shared_->stages[at(stage.value)] = std::make_unique<StageWorker>(loaded_, stage, backend, *arenas_[at(rank)]);
     }
-    return std::make_unique<Trainer>(*shared_, backend);
+    return std::make_unique<Trainer>(*shared_, backend, Rank{rank});
   }
 
   void work(std::int32_t rank) {
@@ -207,7 +255,10 @@ class Run {
     const std::int64_t start = arrived_ns_;
     barrier_->arrive_and_wait();
     const std::int64_t end = arrived_ns_;
-    if (failure_) return;
+    if (!failure_) end_step(step, start, end);
+  }
+
+  void end_step(int step, std::int64_t start, std::int64_t end) {
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
     StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (shared_) {
