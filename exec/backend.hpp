@@ -51,7 +51,8 @@ struct LayerCall {
 };
 
 struct UpdateCall {
-  Tensor weight;
+  Tensor weight;                      // as the kernels read it
+  Tensor master;                      // fp32, where the weight is in fewer bits; else empty, and the weight is its own
   std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
   Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;
@@ -114,6 +115,10 @@ struct BackendRequest {
   int rank = 0;
   int ranks = 1;  // that share this process's devices
   Dtype dtype = Dtype::fp32;
+  // cuda: kernels are chosen for so many multiprocessors; 0: an eighth of the device, which is the smallest share of up
+  // to eight ranks. The same for every K, so that bits are.
+  int multiprocessors = 0;
+  bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;

@@ -1,5 +1,6 @@
 // In a pipeline a layer finds the cache full of other layers' weights and activations, and only its input fresh. So
-// before each timed pass the backend empties its caches, and then the input is written.
+// before each timed pass the backend empties its caches, and then the input is written. A GPU's caches are emptied
+// last: its neighbours share them, and would have emptied them as well.
 //
 // Each device works through the same list of (layer, micro-batch size) in step with the others. A repetition runs F,
 // then I, then W, then F and the whole B, as the executor would. What the clock does not see: the first touch of fresh
@@ -17,7 +18,9 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/launch_queue.hpp"
 #include "exec/stage.hpp"
+#include "exec/stored.hpp"
 #include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
@@ -63,6 +66,7 @@ class LayerBench {
 
   void repeat(Times& times) {
     const Pass pass{0, 0, tokens_.data(), &loss_};
+    backend_.begin_step(static_cast<std::uint32_t>(step_));
     Tensor output, gradient;
     times.f.push_back(timed_pass(
         input_bytes_, [&](Tensor input) { output = worker_->forward(pass, input, StageWorker::Keep::everything); }));
@@ -89,25 +93,42 @@ class LayerBench {
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {
-    backend_.evict_caches();
+    if (backend_.queue() == nullptr) backend_.evict_caches();
     const Tensor given = filled(given_bytes);
     return timed([&] { work(given); });
   }
   template <class Work>
   double timed(Work&& work) {
+    if (backend_.queue() != nullptr) return timed_on_queue(*backend_.queue(), work);
     backend_.finish();
     const auto start = Clock::now();
     work();
     backend_.finish();
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
+  // By the device's clock, between marks. The host launches the pass while the device still empties its caches, so that
+  // no wait for a launch is in the time.
+  template <class Work>
+  double timed_on_queue(LaunchQueue& queue, Work&& work) {
+    if (begin_.of == nullptr) {
+      begin_ = queue.make_mark();
+      end_ = queue.make_mark();
+    }
+    backend_.evict_caches();
+    queue.record(begin_);
+    work();
+    queue.record(end_);
+    backend_.finish();
+    return static_cast<double>(queue.ns_between(begin_, end_)) * 1e-9;
+  }
   Tensor filled(std::int64_t bytes) {
     Tensor tensor = arena_.allocate(bytes);
     if (bytes == 0) return tensor;
-    std::vector<float> values(static_cast<std::size_t>(bytes) / 4);
+    std::vector<float> values(static_cast<std::size_t>(bytes / bytes_per_element(loaded_.plan.dtype)));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = 1e-3F * static_cast<float>(static_cast<int>(i % 13) - 6);
-    backend_.to_device(tensor, values.data(), bytes);
+    const std::vector<std::byte> held = stored(values, loaded_.plan.dtype);
+    backend_.to_device(tensor, held.data(), static_cast<std::int64_t>(held.size()));
     return tensor;
   }
 
@@ -118,6 +139,7 @@ class LayerBench {
   std::unique_ptr<StageWorker> worker_;
   std::vector<std::int32_t> tokens_;
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
+  Mark begin_, end_;  // of a backend with a queue
   double loss_ = 0;
 };
 
@@ -155,7 +177,7 @@ class Measuring {
       try {
         Plan plan = plan_;
         plan.micro_batch_size = jobs[j].batch;
-        backend = factory_({device, options_.devices, plan_.dtype});
+        backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
         bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
         Times warm;
         bench->repeat(warm);

@@ -41,7 +41,7 @@ std::string hash_parameters(const Shared& shared, std::vector<std::unique_ptr<Ba
       const std::string& tie = parameter.description.tied_with;
       if (!tie.empty() && !seen.insert(tie).second) continue;
       std::vector<float> values(static_cast<std::size_t>(parameter.description.elements()));
-      backend.to_host(values.data(), parameter.weight, static_cast<std::int64_t>(values.size()) * 4);
+      backend.to_host(values.data(), parameter.fp32(), static_cast<std::int64_t>(values.size()) * 4);
       digest.update(std::as_bytes(std::span(values)));
     }
   }
@@ -198,7 +198,8 @@ class Run {
       throw InputError(loaded_.plan.model_path, "layers", "training needs an embedding first and a head last");
     }
     for (int rank = 0; rank < program_.shape.ranks; ++rank) {
-      backends_.push_back(factory->second({rank, program_.shape.ranks, loaded_.plan.dtype}));
+      backends_.push_back(factory->second(
+          {.rank = rank, .ranks = program_.shape.ranks, .dtype = loaded_.plan.dtype, .fastest = options_.fastest}));
       arenas_.push_back(std::make_unique<Arena>(*backends_.back()));
     }
     batches_ =

@@ -4,13 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/device_sharing.hpp"
-#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
@@ -19,15 +17,28 @@
 namespace weir {
 namespace {
 
+// For which share of the device algorithms are chosen: one for all K, unless speed goes before equal bits.
+int multiprocessors_for_products(const BackendRequest& request, const Seat& seat) {
+  constexpr int kMostRanks = 8;  // on one device, for which the choice is meant; more make do with it
+  if (request.fastest) return seat.multiprocessors;
+  if (request.multiprocessors > 0) return request.multiprocessors;
+  const auto split = equal_split(seat.device_multiprocessors, kMostRanks, sm_granularity(seat.capability_major));
+  return split ? split->size : seat.device_multiprocessors;
+}
+
 class CudaBackend : public Backend {
  public:
-  CudaBackend(Dtype dtype, Seat seat)
+  CudaBackend(const BackendRequest& request, Seat seat)
       : seat_(std::move(seat)),
         pool_(seat_.place.device, seat_.devices),
         stream_(seat_.make_stream(Seat::Use::compute)),
-        matmul_(dtype == Dtype::tf32) {
+        matmul_(request.dtype, multiprocessors_for_products(request, seat_)) {
     on_.stream = stream_.get();
     on_.matmul = &matmul_;
+  }
+  // A pool lives on until its last block is released.
+  ~CudaBackend() override {
+    if (evicted_ != nullptr) pool_.release(evicted_, stream_.get());
   }
 
   void* allocate(std::int64_t bytes) override {
@@ -47,6 +58,7 @@ class CudaBackend : public Backend {
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
+  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, stream_.get()); }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -79,7 +91,7 @@ class CudaBackend : public Backend {
   cuda::Matmul matmul_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
-  void* evicted_ = nullptr;  // of the pool, which takes it with it
+  void* evicted_ = nullptr;  // of the pool; written to empty the caches
   std::size_t evicted_bytes_ = 0;
 };
 
@@ -93,16 +105,15 @@ void CudaBackend::update(const UpdateCall& call) {
   const Optimizer& o = call.optimizer;
   const auto rate = static_cast<float>(o.learning_rate);
   const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const auto step = static_cast<double>(call.step);
+  const cuda::Weights weights = call.master
+                                    ? cuda::Weights{call.master.floats(), cuda::elements<cuda::Bf16>(call.weight)}
+                                    : cuda::Weights{call.weight.floats(), nullptr};
   if (o.kind == OptimizerKind::adamw) {
-    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.beta1), static_cast<float>(o.beta2),
-                 static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
-                 static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
-                gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
-                stream_.get());
+    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
+                weights, call.state1.floats(), call.state2.floats(), on_.numbers, stream_.get());
   } else {
-    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
-              call.state1.floats(), stream_.get());
+    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
+              stream_.get());
   }
 }
 
@@ -110,7 +121,8 @@ void CudaBackend::evict_caches() {
   if (evicted_ == nullptr) {
     int cache = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
-    evicted_bytes_ = 2 * static_cast<std::size_t>(cache);
+    // Several times the cache: while this is written, the host can launch all of the pass that is to be timed.
+    evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
     evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), stream_.get());
   }
   CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, stream_.get()));
@@ -129,28 +141,35 @@ std::optional<DeviceUse> CudaBackend::device_use() const {
 }
 
 void require_device_for(const BackendRequest& request) {
-  if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
-    throw UsageError(
-        fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
+  if (request.dtype == Dtype::fp16) {
+    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
+  require_format(request.dtype, *facts.device);
 }
 
 }  // namespace
+
+void require_format(Dtype dtype, const CudaDevice& device) {
+  if (dtype == Dtype::bf16 && device.major < 8) {
+    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32", device.name, device.major,
+                                 device.minor));
+  }
+}
 
 BackendFactory cuda_backends() {
   // std::function copies what it holds, and the copies must divide a device only once: so the sharing is shared.
   const auto sharing = std::make_shared<DeviceSharing>();
   return [sharing](const BackendRequest& request) -> std::unique_ptr<Backend> {
     require_device_for(request);
-    return std::make_unique<CudaBackend>(request.dtype, sharing->seat(request.rank, request.ranks));
+    return std::make_unique<CudaBackend>(request, sharing->seat(request.rank, request.ranks));
   };
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
   require_device_for(request);
-  return std::make_unique<CudaBackend>(request.dtype, DeviceSharing().seat(0, 1));
+  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1));
 }
 
 }  // namespace weir

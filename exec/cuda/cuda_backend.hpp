@@ -5,11 +5,15 @@
 #include <memory>
 
 #include "exec/backend.hpp"
+#include "exec/cuda/device_info.hpp"
 
 namespace weir {
 
+// Throws UsageError where the device cannot compute in this format: capability 7.5 has no bf16 products.
+void require_format(Dtype dtype, const CudaDevice& device);
+
 // Backends of the ranks of a process, which share its devices (exec/cuda/device_sharing; CUDA_VISIBLE_DEVICES chooses
-// them). fp32, or tf32 matrix products.
+// them). fp32, tf32 matrix products, or bf16 with fp32 accumulation and master weights.
 [[nodiscard]] BackendFactory cuda_backends();
 
 // One rank that has the first device to itself, whatever else runs there.

@@ -120,10 +120,11 @@ CudaFacts cuda_facts() {
     return {std::nullopt,
             fmt::format("{} has compute capability {}.{}, older than 7.5", device.name, device.major, device.minor)};
   }
-  return {device,
-          fmt::format("{}, capability {}.{}, {} multiprocessors, {}", device.name, device.major, device.minor,
-                      device.multiprocessors, format_bytes(device.memory)),
-          devices, cuda_version(runtime_version())};
+  return {
+      device,
+      fmt::format("{}, capability {}.{}, {} multiprocessors, {}; fp32, tf32{}", device.name, device.major, device.minor,
+                  device.multiprocessors, format_bytes(device.memory), device.major >= 8 ? ", bf16" : ""),
+      devices, cuda_version(runtime_version())};
 }
 
 std::vector<CudaFact> cuda_capabilities() {

@@ -25,10 +25,10 @@ int devices_that_reach_each_other() {
   return devices;
 }
 
-int multiprocessors_of(int device) {
-  int count = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
+int attribute_of(int device, cudaDeviceAttr attribute) {
+  int value = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
 }
 
 }  // namespace
@@ -76,7 +76,9 @@ Seat DeviceSharing::seat(int rank, int ranks) {
       for (const auto& groups : groups_) split->size = std::min(split->size, groups->split().size);
     }
   }
-  seat.multiprocessors = split ? split->size : multiprocessors_of(seat.place.device);
+  seat.device_multiprocessors = attribute_of(seat.place.device, cudaDevAttrMultiProcessorCount);
+  seat.capability_major = attribute_of(seat.place.device, cudaDevAttrComputeCapabilityMajor);
+  seat.multiprocessors = split ? split->size : seat.device_multiprocessors;
   seat.label = sharing_label(ranks, seat.devices, split, why_);
   return seat;
 }

@@ -20,7 +20,9 @@ struct Seat {
   RankPlace place;
   int devices = 1;          // that the process uses
   int multiprocessors = 0;  // this rank's share; the same for every rank of the run
-  std::string label;        // "SM-partitioned: 2 groups of 64 of 132 multiprocessors"; the same for every rank
+  int device_multiprocessors = 0;
+  int capability_major = 0;
+  std::string label;  // "SM-partitioned: 2 groups of 64 of 132 multiprocessors"; the same for every rank
   // Shared among the ranks of a device, which end in no order; null: the whole device, or shared by streams.
   std::shared_ptr<const SmGroups> groups;
 

@@ -103,6 +103,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     std::string backend = "cpu";
     std::optional<std::filesystem::path> data, costs;
     int steps = 3, warmup = 1;
+    bool fastest = false;
   };
   CLI::App* command = app.add_subcommand("run", "Execute a plan: real training steps");
   auto o = std::make_shared<Options>();
@@ -114,6 +115,8 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
+  command->add_flag("--fastest", o->fastest,
+                    "cuda: matrix products by what is fastest for this K (parameters are then no longer equal over K)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   command->callback([o, &global] {
@@ -122,6 +125,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     options.backend = parse_backend(o->backend);
     options.steps = o->steps;
     options.warmup_steps = o->warmup;
+    options.fastest = o->fastest;
     options.data = o->data;
     if (options.backend == BackendKind::synthetic)
       options.synthetic_duration_ns = synthetic_durations(loaded, o->costs);
