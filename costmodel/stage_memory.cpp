@@ -125,7 +125,8 @@ BytesByKind StageMemory::parameters() const {
       kinds[index(MemoryKind::weights)] += round(share.weights.count());
       // Tensors of their own in fp32: the master weights, each moment.
       const std::int64_t tensors = bytes.optimizer / 4;
-      if (tensors > 0) kinds[index(MemoryKind::optimizer_state)] += tensors * round(share.optimizer.count() / tensors);
+      if (tensors > 0)
+        kinds[index(MemoryKind::optimizer_state)] += tensors * round((share.optimizer.count() + tensors - 1) / tensors);
     }
   }
   return kinds;

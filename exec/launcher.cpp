@@ -155,18 +155,24 @@ void Launcher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
   message = received;
 }
 
-void Launcher::await_predecessors(LaunchQueue& waiting, OperationId id) {
-  for (const Dependency& dependency : program_.predecessors(id)) wait_for(waiting, dependency.before);
+void Launcher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
+  std::set<OperationId> launched;
+  add_launched_before(id, launched);
+  for (const OperationId before : launched) {
+    const Mark& end = end_[at(before)];
+    if (end.of != &waiting) waiting.wait_for(end);
+  }
 }
 
-// An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when
-// what it waits for has.
-void Launcher::wait_for(LaunchQueue& waiting, OperationId before) {
-  const Mark& end = end_[at(before)];
-  if (end.of == nullptr) {
-    await_predecessors(waiting, before);
-  } else if (end.of != &waiting) {
-    waiting.wait_for(end);
+// An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when what
+// it waits for has.
+void Launcher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
+  for (const Dependency& dependency : program_.predecessors(id)) {
+    if (end_[at(dependency.before)].of != nullptr) {
+      launched.insert(dependency.before);
+    } else {
+      add_launched_before(dependency.before, launched);
+    }
   }
 }
 

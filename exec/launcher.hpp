@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,8 @@ class Launcher {
   void compute(OperationId id);
   void send(OperationId id);
   void copy(OperationId id, LaunchQueue& lane, Tensor& message);
-  void wait_for(LaunchQueue& waiting, OperationId before);
-  void await_predecessors(LaunchQueue& waiting, OperationId id);
+  void await_predecessors(LaunchQueue& waiting, OperationId id) const;
+  void add_launched_before(OperationId id, std::set<OperationId>& launched) const;
   void finish();
   void start_clocks();
   [[nodiscard]] std::int64_t time_of(const Mark& mark) const;

@@ -19,8 +19,10 @@ struct Linear {
 // own follows the product.
 //
 // `gelu`: bias and GELU in the product up, its slope in the product that makes up's gradient; mlp.up is the matrix
-// beside. Only for the tanh formula, which is cuBLASLt's GELU too, and only in bf16: how finely it computes tanh is not
-// documented, and an approximation good to bf16 would spoil fp32. The width must suit that matrix (may_carry).
+// beside. Only for the tanh formula: cuBLAS's documentation of CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch
+// takes it for tanh (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that. Only in
+// bf16, whose rounding is coarser than the difference between the formulas (below 5e-4) and than any hardware tanh. The
+// width must suit that matrix (may_carry).
 //
 // `bias_gradient`: in the pass for the weights, where micro-batches come in ascending order. The library overwrites it,
 // whatever is done with the weight's gradient, so from the second micro-batch on it goes to scratch and is added in

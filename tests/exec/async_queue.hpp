@@ -48,7 +48,7 @@ struct AsyncWorld {
   std::vector<std::function<void()>> tape;  // what the recorded step launches, in order
   bool recording = false;
   LaunchCounts launched, launched_before_recording;
-  int queues = 0, waits = 0, actions = 0, replays = 0, copies = 0;
+  int queues = 0, waits = 0, replays = 0, copies = 0;
   bool fault_was_redundant = false;
   std::atomic<bool> held{false};  // a step is being launched; read by all queues
 };
@@ -85,7 +85,6 @@ class AsyncQueue : public LaunchQueue {
     require(!in_action_, "an action within an action");
     in_action_ = true;
     action_first_ = number_put_;
-    ++world_->actions;
     world_->held = true;
   }
   void end_action() override { in_action_ = false; }

@@ -73,8 +73,7 @@ std::string machine_name(BackendKind backend) {
 
 int default_devices(BackendKind backend) { return backend == BackendKind::cuda ? 2 : available_cores(); }
 
-Cluster host_cluster(BackendKind backend, int devices) {
-  if (backend == BackendKind::cuda) return gpu_cluster(devices);
+Cluster host_cluster() {
   Cluster cluster;
   cluster.name = "this machine";
   cluster.devices_per_node = available_cores();
@@ -88,6 +87,10 @@ Cluster host_cluster(BackendKind backend, int devices) {
   cluster.inter = cluster.intra;
   cluster.origin = {"rough rates of a current server core; weir profile measures this one"};
   return cluster;
+}
+
+Cluster local_cluster(BackendKind backend, int devices) {
+  return backend == BackendKind::cuda ? gpu_cluster(devices) : host_cluster();
 }
 
 Cluster cluster_or_host(const std::optional<std::filesystem::path>& file) {

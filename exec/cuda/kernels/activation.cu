@@ -1,7 +1,6 @@
 // A thread takes L elements; the last one takes what is left one by one.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/activation.hpp"
-
 #include "exec/cuda/kernels/device.cuh"
 
 namespace weir::cuda {

@@ -1,8 +1,7 @@
 // A thread takes L elements; the last one takes what is left one by one.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/kernels/dropout.hpp"
-
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/dropout.hpp"
 
 namespace weir::cuda {
 namespace {

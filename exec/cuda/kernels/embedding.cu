@@ -106,8 +106,7 @@ void embed(Tokens tokens, const E* token, const E* position, std::int64_t width,
   const std::int64_t n = tokens.batch * tokens.seq_length * width;
   with_lanes<E>(takes_vectors<E>(width, token, position, y), [&](auto lanes) {
     constexpr int L = lanes;
-    embed_kernel<E, L>
-        <<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(tokens, token, position, width, mask, y);
+    embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(tokens, token, position, width, mask, y);
   });
   check_launch("embed");
 }

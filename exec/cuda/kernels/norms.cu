@@ -1,8 +1,7 @@
 // One block a row. A thread takes the same elements in every walk over the row, so what it wrote it may read again.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/kernels/norms.hpp"
-
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 namespace {

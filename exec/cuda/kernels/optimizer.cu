@@ -50,7 +50,13 @@ template <int L>
 __device__ void store_weight(const Weights& weights, std::int64_t i, const float (&weight)[L]) {
   store<L>(weights.master + i, weight);
   if (weights.working == nullptr) return;
-  for (int k = 0; k < L; ++k) weights.working[i + k] = __float2bfloat16_rn(weight[k]);
+  if constexpr (L == kFour) {
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(weights.working + i);
+    pairs[0] = __floats2bfloat162_rn(weight[0], weight[1]);
+    pairs[1] = __floats2bfloat162_rn(weight[2], weight[3]);
+  } else {
+    store<L>(weights.working + i, weight);
+  }
 }
 
 template <int L>

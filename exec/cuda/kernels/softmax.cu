@@ -18,7 +18,8 @@ __device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns,
 }
 
 template <class E, int L>
-__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size, StepMask given, E* p, E* masked) {
+__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size, StepMask given, E* p,
+                                      E* masked) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
@@ -51,7 +52,8 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
 }
 
 template <class E, int L>
-__global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size, StepMask given, E* ds) {
+__global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size, StepMask given,
+                                        E* ds) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);

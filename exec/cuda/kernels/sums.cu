@@ -2,9 +2,8 @@
 // column, each a slice of the partial sums in ascending order, and then the eight in ascending order: the chain of
 // additions that nothing can overlap is an eighth as long.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/kernels/sums.hpp"
-
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/sums.hpp"
 
 namespace weir::cuda {
 namespace {

@@ -1,5 +1,5 @@
-// Sums over rows, in two stages: kRowsPerPartial rows each, then the partial sums. fp32, in an order given by the shape.
-// SPDX-License-Identifier: Apache-2.0
+// Sums over rows, in two stages: kRowsPerPartial rows each, then the partial sums. fp32, in an order given by the
+// shape. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "exec/cuda/kernels/types.hpp"

@@ -3,8 +3,8 @@
 // the shape alone, so the same inputs have the same bits on any device and beside any other work.
 //
 // Nothing a launch is given changes from step to step: a number that does lies in device memory (StepNumbers). So a
-// captured graph stays right at every later step. C++17, because nvcc reads it too; arrays are device memory, row-major.
-// SPDX-License-Identifier: Apache-2.0
+// captured graph stays right at every later step. C++17, because nvcc reads it too; arrays are device memory,
+// row-major. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda_bf16.h>
