@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/kernels.hpp"
 #include "exec/cuda/layers.hpp"
@@ -21,17 +22,32 @@ constexpr int kDevice = 0;
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
-    on_.stream = stream_.get();
+  explicit CudaBackend(Dtype dtype)
+      : pool_(kDevice),
+        allocations_(make_stream()),
+        queue_(kDevice, make_stream(), make_stream),
+        matmul_(dtype == Dtype::tf32) {
+    on_.stream = queue_.stream();
     on_.matmul = &matmul_;
   }
 
+  LaunchQueue* queue() override { return &queue_; }
+
+  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and nothing that is already
+  // launched is waited for.
   void* allocate(std::int64_t bytes) override {
-    void* block = pool_.allocate(bytes, stream_.get());
-    finish();  // another rank's stream may be the next to use it
+    if (queue_.capturing()) throw RunFailed("a repeated step asks for device memory that the first step did not need");
+    void* block = pool_.allocate(bytes, allocations_.get());
+    CUDA_CHECK(cudaStreamSynchronize(allocations_.get()));
     return block;
   }
-  void release(void* block, std::int64_t) noexcept override { pool_.release(block, stream_.get()); }
+  void release(void* block, std::int64_t) noexcept override { pool_.release(block, queue_.stream()); }
+
+  HostMemory host_memory(std::int64_t bytes) override {
+    void* data = nullptr;
+    CUDA_CHECK(cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
+    return {static_cast<std::byte*>(data), [](std::byte* block) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeHost(block)); }};
+  }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(kDevice));
@@ -53,7 +69,7 @@ class CudaBackend : public Backend {
     std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
   }
   void update(const UpdateCall& call) override;
-  void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+  void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -63,12 +79,13 @@ class CudaBackend : public Backend {
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
-    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
+    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, queue_.stream()));
     finish();
   }
 
   MemoryPool pool_;
-  Stream stream_;
+  Stream allocations_;
+  CudaQueue queue_;
   cuda::Matmul matmul_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
@@ -90,10 +107,10 @@ void CudaBackend::update(const UpdateCall& call) {
                  static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
                  static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
                 gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
-                stream_.get());
+                queue_.stream());
   } else {
     cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
-              call.state1.floats(), stream_.get());
+              call.state1.floats(), queue_.stream());
   }
 }
 

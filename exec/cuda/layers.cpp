@@ -131,7 +131,7 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
   double* loss = on.row_losses + rows;
   cross_entropy(logits, on.bring_tokens(call), shape.vocabulary, static_cast<float>(call.loss_scale), on.row_losses,
                 loss, on.stream);
-  // To pageable memory: returns when the number is there.
+  // Read by the host when the step has ended (Backend::host_memory).
   if (call.loss != nullptr) {
     CUDA_CHECK(cudaMemcpyAsync(call.loss, loss, sizeof(double), cudaMemcpyDeviceToHost, on.stream));
   }

@@ -31,6 +31,7 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
   json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
                                                                : nlohmann::ordered_json(result.parameters_sha256);
   json["oversubscribed"] = result.oversubscribed;
+  if (result.host_per_action) json["host_s_per_action"] = result.host_per_action->count();
   json["ranks"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < result.trace.ranks; ++rank) {
     nlohmann::ordered_json peak = nullptr;
@@ -52,6 +53,10 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
     fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
   }
   fmt::print("\n");
+  if (result.host_per_action) {
+    fmt::print("host time to launch an action {:.2f} us{}\n", result.host_per_action->count() * 1e6,
+               options.graphs ? " (the step is one graph)" : "");
+  }
   if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
 }
 
@@ -73,6 +78,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     std::string backend = "cpu";
     std::optional<std::filesystem::path> data, costs;
     int steps = 3, warmup = 1;
+    bool graphs = false;
   };
   CLI::App* command = app.add_subcommand("run", "Execute a plan: real training steps");
   auto o = std::make_shared<Options>();
@@ -85,6 +91,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
+  command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   command->callback([o, &global] {
     const LoadedPlan loaded = load_plan(o->plan);
@@ -93,6 +100,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     options.steps = o->steps;
     options.warmup_steps = o->warmup;
     options.data = o->data;
+    options.graphs = o->graphs;
     if (options.backend == BackendKind::synthetic)
       options.synthetic_duration_ns = synthetic_durations(loaded, o->costs);
     if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
