@@ -49,7 +49,8 @@ struct LayerCall {
 };
 
 struct UpdateCall {
-  Tensor weight;
+  Tensor weight;                      // as the kernels read it
+  Tensor master;                      // fp32, where the weight is in fewer bits; else empty, and the weight is its own
   std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
   Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;
@@ -72,16 +73,16 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
 
+  // Before a step's first launch, when all that was launched before is finished. Whatever depends on the step may be
+  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right in
+  // every other: where steps are repeated, it learns the step's number here and nowhere else.
+  virtual void begin_step(std::uint32_t) {}
+
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
   virtual void backward_weight(const LayerCall& call) = 0;
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
-
-  // Between steps, when all that was launched is finished: what `step` (from 0) changes for kernels, its number and the
-  // optimizer's bias corrections, is written where they read it. A step that is repeated by a StepRecorder learns its
-  // number here and nowhere else.
-  virtual void begin_step(std::uint32_t step) { static_cast<void>(step); }
 
   // For tokens and losses, which launches read and write when they run: a GPU reaches them without a copy in between.
   [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
@@ -95,6 +96,8 @@ struct BackendRequest {
   int rank = 0;
   int ranks = 1;
   Dtype dtype = Dtype::fp32;
+  int multiprocessors = 0;  // cuda: of the smallest group that the run uses, which kernels are chosen for; 0: all
+  bool fastest = false;     // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;

@@ -40,7 +40,7 @@ std::string hash_parameters(const Shared& shared, std::vector<std::unique_ptr<Ba
       const std::string& tie = parameter.description.tied_with;
       if (!tie.empty() && !seen.insert(tie).second) continue;
       std::vector<float> values(static_cast<std::size_t>(parameter.description.elements()));
-      backend.to_host(values.data(), parameter.weight, static_cast<std::int64_t>(values.size()) * 4);
+      backend.to_host(values.data(), parameter.fp32(), static_cast<std::int64_t>(values.size()) * 4);
       digest.update(std::as_bytes(std::span(values)));
     }
   }

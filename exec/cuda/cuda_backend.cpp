@@ -4,12 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <stdexcept>
-
 #include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
-#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
@@ -22,11 +19,11 @@ constexpr int kDevice = 0;
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Dtype dtype)
+  explicit CudaBackend(const BackendRequest& request)
       : pool_(kDevice),
         allocations_(make_stream()),
         queue_(kDevice, make_stream(), make_stream),
-        matmul_(dtype == Dtype::tf32) {
+        matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
   }
@@ -59,6 +56,7 @@ class CudaBackend : public Backend {
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
+  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, queue_.stream()); }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -101,29 +99,35 @@ void CudaBackend::update(const UpdateCall& call) {
   const Optimizer& o = call.optimizer;
   const auto rate = static_cast<float>(o.learning_rate);
   const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const auto step = static_cast<double>(call.step);
+  const cuda::Weights weights = call.master
+                                    ? cuda::Weights{call.master.floats(), cuda::elements<cuda::Bf16>(call.weight)}
+                                    : cuda::Weights{call.weight.floats(), nullptr};
   if (o.kind == OptimizerKind::adamw) {
-    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.beta1), static_cast<float>(o.beta2),
-                 static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
-                 static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
-                gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
-                queue_.stream());
+    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
+                weights, call.state1.floats(), call.state2.floats(), on_.numbers, queue_.stream());
   } else {
-    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
-              call.state1.floats(), queue_.stream());
+    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
+              queue_.stream());
   }
 }
 
 }  // namespace
 
+void require_format(Dtype dtype, const CudaDevice& device) {
+  if (dtype == Dtype::bf16 && device.major < 8) {
+    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32", device.name, device.major,
+                                 device.minor));
+  }
+}
+
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
-  if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
-    throw UsageError(
-        fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
+  if (request.dtype == Dtype::fp16) {
+    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
-  return std::make_unique<CudaBackend>(request.dtype);
+  require_format(request.dtype, *facts.device);
+  return std::make_unique<CudaBackend>(request);
 }
 
 }  // namespace weir
