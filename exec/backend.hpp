@@ -86,16 +86,16 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
 
+  // Before a step's first launch, when all that was launched before is finished. Whatever depends on the step may be
+  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right
+  // in every other: where steps are repeated, it learns the step's number here and nowhere else.
+  virtual void begin_step(std::uint32_t) {}
+
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
   virtual void backward_weight(const LayerCall& call) = 0;
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
-
-  // Between steps, when all that was launched is finished: what `step` (from 0) changes for kernels, its number and the
-  // optimizer's bias corrections, is written where they read it. A step that is repeated by a StepRecorder learns its
-  // number here and nowhere else.
-  virtual void begin_step(std::uint32_t step) { static_cast<void>(step); }
 
   // For tokens and losses, which launches read and write when they run: a GPU reaches them without a copy in between.
   [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {

@@ -18,8 +18,8 @@
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
-#include "exec/launcher.hpp"
 #include "exec/rank_work.hpp"
+#include "exec/step_launcher.hpp"
 #include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
@@ -139,7 +139,7 @@ class Run {
       backends_[at(rank)]->use_scratch(scratch);
       ranks.push_back({backends_[at(rank)].get(), arenas_[at(rank)].get(), works.back().get()});
     }
-    Launcher launcher(program_, mail_, std::move(ranks), now_ns);
+    StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
     blocks_ = blocks_taken();
     std::vector<Seconds> launching;
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {

@@ -23,7 +23,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> data;        // any file, as bytes; absent: seeded synthetic tokens
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
   bool fastest = false;                             // cuda: algorithms for each K's share; equal bits over K no more
-  bool graphs = false;                              // repeat the step as a CUDA graph from the second on
+  bool graphs = false;                              // launch the step as one CUDA graph, from the second on
   bool trace = true;                                // false: to measure the tracer's own cost
   std::function<void(int step, int of)> progress;   // called after each step
 };

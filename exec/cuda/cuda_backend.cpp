@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/device_sharing.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
@@ -31,22 +32,35 @@ class CudaBackend : public Backend {
   CudaBackend(const BackendRequest& request, Seat seat)
       : seat_(std::move(seat)),
         pool_(seat_.place.device, seat_.devices),
-        stream_(seat_.make_stream(Seat::Use::compute)),
+        allocations_(seat_.make_stream(Seat::Use::compute)),
+        queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
+               [this] { return seat_.make_stream(Seat::Use::communication); }),
         matmul_(request.dtype, multiprocessors_for_products(request, seat_)) {
-    on_.stream = stream_.get();
+    on_.stream = queue_.stream();
     on_.matmul = &matmul_;
   }
   // A pool lives on until its last block is released.
   ~CudaBackend() override {
-    if (evicted_ != nullptr) pool_.release(evicted_, stream_.get());
+    if (evicted_ != nullptr) pool_.release(evicted_, queue_.stream());
   }
 
+  LaunchQueue* queue() override { return &queue_; }
+
+  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and nothing that is already
+  // launched is waited for.
   void* allocate(std::int64_t bytes) override {
-    void* block = pool_.allocate(bytes, stream_.get());
-    finish();  // another rank's stream may be the next to use it
+    if (queue_.capturing()) throw RunFailed("a repeated step asks for device memory that the first step did not need");
+    void* block = pool_.allocate(bytes, allocations_.get());
+    CUDA_CHECK(cudaStreamSynchronize(allocations_.get()));
     return block;
   }
-  void release(void* block, std::int64_t) noexcept override { pool_.release(block, stream_.get()); }
+  void release(void* block, std::int64_t) noexcept override { pool_.release(block, queue_.stream()); }
+
+  HostMemory host_memory(std::int64_t bytes) override {
+    void* data = nullptr;
+    CUDA_CHECK(cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
+    return {static_cast<std::byte*>(data), [](std::byte* block) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeHost(block)); }};
+  }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));
@@ -58,7 +72,7 @@ class CudaBackend : public Backend {
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
-  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, stream_.get()); }
+  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, queue_.stream()); }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -69,7 +83,7 @@ class CudaBackend : public Backend {
     std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
   }
   void update(const UpdateCall& call) override;
-  void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+  void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -81,13 +95,14 @@ class CudaBackend : public Backend {
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
-    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
+    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, queue_.stream()));
     finish();
   }
 
-  Seat seat_;  // outlives the streams made from it
+  Seat seat_;  // outlives the streams made from it, and stays where it is
   MemoryPool pool_;
-  Stream stream_;
+  Stream allocations_;
+  CudaQueue queue_;
   cuda::Matmul matmul_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
@@ -110,10 +125,10 @@ void CudaBackend::update(const UpdateCall& call) {
                                     : cuda::Weights{call.weight.floats(), nullptr};
   if (o.kind == OptimizerKind::adamw) {
     cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
-                weights, call.state1.floats(), call.state2.floats(), on_.numbers, stream_.get());
+                weights, call.state1.floats(), call.state2.floats(), on_.numbers, queue_.stream());
   } else {
     cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
-              stream_.get());
+              queue_.stream());
   }
 }
 
@@ -123,9 +138,9 @@ void CudaBackend::evict_caches() {
     CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
     // Several times the cache: while this is written, the host can launch all of the pass that is to be timed.
     evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
-    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), stream_.get());
+    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), queue_.stream());
   }
-  CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, stream_.get()));
+  CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
 }
 
 std::optional<DeviceUse> CudaBackend::device_use() const {

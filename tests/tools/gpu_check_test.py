@@ -27,7 +27,7 @@ done
 case $command in
   doctor) echo 'weir 0.1.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
   plan) echo '{}' > "$out" ;;
-  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_per_action_s": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json" ;;
+  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json" ;;
   evaluate) mkdir -p "$out"; echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
     echo 'idle, predicted / measured: fill 1.0 / 1.1 %' ;;
   tune) echo 'median error 4.0 % as first predicted' ;;

@@ -47,6 +47,7 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
   json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
                                                                : nlohmann::ordered_json(result.parameters_sha256);
   json["oversubscribed"] = result.oversubscribed;
+  if (result.host_per_action) json["host_s_per_action"] = result.host_per_action->count();
   json["ranks"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < result.trace.ranks; ++rank) {
     nlohmann::ordered_json peak = nullptr;
@@ -81,6 +82,10 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
   }
   fmt::print("\n");
   if (!result.devices.empty()) print_devices(result.devices);
+  if (result.host_per_action) {
+    fmt::print("host time to launch an action {:.2f} us{}\n", result.host_per_action->count() * 1e6,
+               options.graphs ? " (the step is one graph)" : "");
+  }
   if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
 }
 
@@ -104,6 +109,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     std::optional<std::filesystem::path> data, costs;
     int steps = 3, warmup = 1;
     bool fastest = false;
+    bool graphs = false;
   };
   CLI::App* command = app.add_subcommand("run", "Execute a plan: real training steps");
   auto o = std::make_shared<Options>();
@@ -118,6 +124,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
   command->add_flag("--fastest", o->fastest,
                     "cuda: matrix products by what is fastest for this K (parameters are then no longer equal over K)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
+  command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   command->callback([o, &global] {
     const LoadedPlan loaded = load_plan(o->plan);
@@ -127,6 +134,7 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
     options.warmup_steps = o->warmup;
     options.fastest = o->fastest;
     options.data = o->data;
+    options.graphs = o->graphs;
     if (options.backend == BackendKind::synthetic)
       options.synthetic_duration_ns = synthetic_durations(loaded, o->costs);
     if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
