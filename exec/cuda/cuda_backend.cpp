@@ -38,6 +38,7 @@ class CudaBackend : public Backend {
         matmul_(request.dtype, multiprocessors_for_products(request, seat_)) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
+    on_.fused = &attention_;
   }
   // A pool lives on until its last block is released.
   ~CudaBackend() override {
@@ -67,6 +68,10 @@ class CudaBackend : public Backend {
     for (const Layer& layer : layers) {
       needs_.cover(
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      const auto* block = std::get_if<TransformerShape>(&layer.shape);
+      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()));
+      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
@@ -104,6 +109,7 @@ class CudaBackend : public Backend {
   Stream allocations_;
   CudaQueue queue_;
   cuda::Matmul matmul_;
+  cuda::Attention attention_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
   void* evicted_ = nullptr;  // of the pool; written to empty the caches

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "exec/cuda/attention.hpp"
 #include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/sm_groups.hpp"
 #include "plan/error.hpp"
@@ -128,7 +129,8 @@ CudaFacts cuda_facts() {
 }
 
 std::vector<CudaFact> cuda_capabilities() {
-  std::vector<CudaFact> facts{driver_fact(), cublas_fact()};
+  const cuda::CudnnFacts cudnn = cuda::cudnn_facts();
+  std::vector<CudaFact> facts{driver_fact(), cublas_fact(), {"cuDNN", cudnn.present, cudnn.why}};
   const int devices = devices_here();
   try {
     for (int index = 0; index < devices; ++index) facts.push_back(device_fact(index));

@@ -17,10 +17,10 @@ TEST(DeviceInfo, VersionsAsCudaCountsThem) {
   EXPECT_EQ(cuda_version(12050), "12.5");
 }
 
-// Whatever the machine has, driver and library have a line each, no line is without words, and nothing throws.
+// Whatever the machine has, driver and libraries have a line each, no line is without words, and nothing throws.
 TEST(DeviceInfo, EveryCapabilityIsALine) {
   const std::vector<CudaFact> facts = cuda_capabilities();
-  for (const char* what : {"CUDA driver", "cuBLASLt"}) {
+  for (const char* what : {"CUDA driver", "cuBLASLt", "cuDNN"}) {
     EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [&](const CudaFact& f) { return f.what == what; })) << what;
   }
   for (const CudaFact& fact : facts) {

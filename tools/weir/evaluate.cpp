@@ -149,7 +149,7 @@ class Evaluator {
       : o_(o),
         global_(global),
         backend_(parse_backend(o.backend)),
-        model_(load_model(o.common.model)),
+        model_(load_model(o.common)),
         base_(base_plan(o.common, global.seed, model_)) {
     const std::vector<int> stages = stages_of(o, model_);
     const int most = *std::max_element(stages.begin(), stages.end());

@@ -148,7 +148,7 @@ void add_profile_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("-b,--micro-batch-size", o->sizes, "Sizes to measure")->capture_default_str();
   command->add_option("-o,--output", o->output, "Costs file")->capture_default_str();
   command->callback([o, &global] {
-    const Model model = load_model(o->common.model);
+    const Model model = load_model(o->common);
     const Plan plan = base_plan(o->common, global.seed, model);
     ProfileRequest request;
     request.backend = parse_backend(o->backend);

@@ -160,7 +160,7 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
   const BackendKind backend = parse_backend(o.backend);
   const Cluster host = local_cluster(backend, o.devices > 0 ? o.devices : default_devices(backend));
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   Plan base = base_plan(o.common, global.seed, model);
   const auto say = [&](const char* what) {
     if (!global.quiet) fmt::print(stderr, "{}\n", what);
