@@ -59,12 +59,13 @@ void warn(CostTableResult& result, std::string warning) {
   }
 }
 
-// Scores and softmax of a block as a share of its products, where its time is known only as a whole: 2 s^2 q.
+// What selective re-materialisation does again, as a share of a block's products, where its time is known only as a
+// whole: the scores, half of the core; a fused core is one kernel and done again whole.
 double core_share(const Layer& layer, std::int64_t seq_length) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return 0;
-  const double s = static_cast<double>(seq_length), q = static_cast<double>(block->heads * block->head_dim);
-  return 2 * s * s * q * (block->cross_attention ? 2 : 1) / forward_flops(layer, seq_length).count();
+  const double core = core_flops(*block, seq_length).forward.count();
+  return (block->attention == AttentionKind::fused ? core : core / 2) / executed_flops(layer, seq_length).count();
 }
 
 std::int64_t device_parameters(const Layer& layer, const Plan& plan) {
@@ -89,14 +90,15 @@ StageCost StageSums::of(LayerRange range, CostTableResult& result) {
   for (int l = range.first; l < range.last; ++l) add_layer(sum, l, result);
   const Correction& c = costs_.correction;
   const Correction alone = plan.pp == 1 ? costs_.alone : Correction{};
+  const double size = factor_at(costs_.by_size, plan.micro_batch_size);
   const StepTraffic step = step_traffic(sum.parameters, plan, links_.replicas);
-  const Seconds b = sum.time.b * c.b * alone.b + sum.traffic.i;
+  const Seconds b = sum.time.b * (c.b * alone.b * size) + sum.traffic.i;
   StageCost cost;
-  cost.f = to_nanoseconds(sum.time.f * c.f * alone.f + sum.traffic.f);
-  cost.i = to_nanoseconds(sum.time.i * c.i * alone.i + sum.traffic.i);
-  cost.w = to_nanoseconds(sum.time.w * c.w * alone.w);
+  cost.f = to_nanoseconds(sum.time.f * (c.f * alone.f * size) + sum.traffic.f);
+  cost.i = to_nanoseconds(sum.time.i * (c.i * alone.i * size) + sum.traffic.i);
+  cost.w = to_nanoseconds(sum.time.w * (c.w * alone.w * size));
   cost.b = to_nanoseconds(b);
-  cost.r = to_nanoseconds(sum.r * c.r * alone.r + sum.traffic.f);
+  cost.r = to_nanoseconds(sum.r * (c.r * alone.r * size) + sum.traffic.f);
   cost.reduce = to_nanoseconds(plan.overlap_grad_reduce ? exposed_reduction(step.reduce, b, range.last - range.first)
                                                         : step.reduce);
   cost.optimizer = to_nanoseconds(sum.optimizer * c.optimizer * alone.optimizer + step.gather);

@@ -9,6 +9,9 @@
 namespace weir {
 namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+constexpr std::int64_t kLossBytes = sizeof(double);
+
 }  // namespace
 
 Tensor Waiter::act(OperationId id, const Action&, Tensor) {
@@ -18,22 +21,42 @@ Tensor Waiter::act(OperationId id, const Action&, Tensor) {
   return {};
 }
 
-Trainer::Trainer(Shared& shared, Backend& backend) : shared_(shared), backend_(backend) {
-  const Plan& plan = shared.loaded.plan;
-  tokens_.resize(at(shared.program.shape.microbatches));
-  for (auto& tokens : tokens_) tokens.resize(static_cast<std::size_t>(plan.micro_batch_size * (plan.seq_length + 1)));
+Trainer::Trainer(Shared& shared, Backend& backend, Rank rank)
+    : shared_(shared),
+      backend_(backend),
+      tokens_of_microbatch_(shared.loaded.plan.micro_batch_size * (shared.loaded.plan.seq_length + 1)),
+      host_(backend.host_memory(shared.program.shape.microbatches *
+                                (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
+  for (const Operation& operation : shared.program.operations) {
+    const Action& action = operation.action;
+    const ScheduleShape& shape = shared.program.shape;
+    if (action.kind == ActionKind::F && shape.is_last(action.stage) && shape.rank_of(action.stage) == rank) {
+      owned_.push_back(at(action.microbatch.value));
+    }
+  }
+}
+
+double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
+
+std::int32_t* Trainer::tokens(std::size_t microbatch) const {
+  std::byte* first = host_.get() + shared_.program.shape.microbatches * kLossBytes;
+  return reinterpret_cast<std::int32_t*>(first) + static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
 }
 
 void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
   backend_.begin_step(step);
   const Plan& plan = shared_.loaded.plan;
-  for (std::size_t m = 0; m < tokens_.size(); ++m) {
+  for (std::int32_t m = 0; m < shared_.program.shape.microbatches; ++m) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
-      const auto index = static_cast<std::uint32_t>(static_cast<int>(m) * plan.micro_batch_size + sample);
-      shared_.batches.sample(step, index, &tokens_[m][static_cast<std::size_t>(sample * (plan.seq_length + 1))]);
+      const auto index = static_cast<std::uint32_t>(m * plan.micro_batch_size + sample);
+      shared_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
     }
   }
+}
+
+void Trainer::end_step() {
+  for (const std::size_t m : owned_) shared_.losses[m] = losses()[m];
 }
 
 Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
@@ -44,7 +67,7 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
     return outgoing;
   }
   const std::size_t m = at(action.microbatch.value);
-  const Pass pass{step_, action.microbatch.value, tokens_[m].data(), &shared_.losses[m]};
+  const Pass pass{step_, action.microbatch.value, tokens(m), losses() + m};
   switch (action.kind) {
     case ActionKind::F:
       outgoing = stage.forward(pass, incoming, keep(action));
@@ -62,7 +85,6 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
       stage.backward_weight(pass);
       break;
   }
-  backend_.finish();
   return outgoing;
 }
 
@@ -76,7 +98,6 @@ StageWorker::Keep Trainer::keep(const Action& forward) const {
 void Trainer::update(Stage stage) {
   StageWorker& worker = *shared_.stages[at(stage.value)];
   worker.update(step_ + 1, [&](const Parameter& parameter) { return copies_of(parameter, stage); });
-  backend_.finish();
   worker.begin_step();
 }
 

@@ -13,11 +13,13 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
 #include "exec/rank_work.hpp"
+#include "exec/step_launcher.hpp"
 #include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
@@ -90,6 +92,10 @@ class Run {
     } else {
       open_devices(backends);
     }
+    if (options.graphs && !launched()) {
+      throw UsageError(
+          fmt::format("--graphs repeats launches on a GPU; the {} backend makes none", to_string(options.backend)));
+    }
     std::vector<Arena*> arenas;
     for (auto& arena : arenas_) arenas.push_back(arena.get());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
@@ -98,6 +104,62 @@ class Run {
   }
 
   RunResult execute() {
+    if (launched()) {
+      launch_steps();
+    } else {
+      thread_steps();
+    }
+    std::vector<Seconds> measured;
+    for (std::size_t i = at(options_.warmup_steps); i < result_.steps.size(); ++i) {
+      measured.push_back(result_.steps[i].time);
+    }
+    if (!measured.empty()) result_.step_time = median(measured);
+    if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
+    for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
+    for (const auto& backend : backends_) {
+      result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+      if (auto use = backend->device_use()) result_.devices.push_back(std::move(*use));
+    }
+    result_.trace.origin = TraceOrigin::measured;
+    result_.trace.ranks = program_.shape.ranks;
+    return std::move(result_);
+  }
+
+ private:
+  // Ranks whose backends only launch: one thread launches for all of them.
+  [[nodiscard]] bool launched() const { return !backends_.empty() && backends_.front()->queue() != nullptr; }
+
+  void launch_steps() {
+    result_.oversubscribed = false;  // one thread, whatever K is
+    std::vector<std::unique_ptr<RankWork>> works;
+    std::vector<LaunchedRank> ranks;
+    for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
+      works.push_back(prepare(rank));
+      Tensor scratch = arenas_[at(rank)]->allocate(backends_[at(rank)]->scratch_bytes());
+      backends_[at(rank)]->use_scratch(scratch);
+      ranks.push_back({backends_[at(rank)].get(), arenas_[at(rank)].get(), works.back().get()});
+    }
+    StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
+    blocks_ = blocks_taken();
+    std::vector<Seconds> launching;
+    for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
+      if (options_.graphs && step == 1) launcher.repeat();
+      const LaunchedStep done = launcher.run_step(static_cast<std::uint32_t>(step), clock_);
+      if (step >= options_.warmup_steps) launching.emplace_back(Nanoseconds(done.launching_ns));
+      end_step(step, done.start_ns, done.end_ns);
+    }
+    result_.host_per_action = median(launching) / compute_actions();
+  }
+
+  [[nodiscard]] double compute_actions() const {
+    double actions = 0;
+    for (const Lane& lane : program_.lanes) {
+      if (lane.kind == LaneKind::compute) actions += lane.last - lane.first;
+    }
+    return actions;
+  }
+
+  void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape.ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     std::vector<std::thread> workers;
@@ -105,24 +167,15 @@ class Run {
       workers.emplace_back([this, rank] { work(rank); });
     }
     barrier_->arrive_and_wait();  // every rank is prepared
+    blocks_ = blocks_taken();
     const int steps = failure_ ? 0 : options_.warmup_steps + options_.steps;
     for (int step = 0; step < steps && !failure_; ++step) run_step(step);
     finished_ = true;
     barrier_->arrive_and_wait();
     for (std::thread& worker : workers) worker.join();
     if (failure_) std::rethrow_exception(failure_);
-    std::vector<Seconds> measured;
-    for (int i = options_.warmup_steps; i < steps; ++i) measured.push_back(result_.steps[at(i)].time);
-    if (!measured.empty()) result_.step_time = median(measured);
-    if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
-    for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
-    for (const auto& backend : backends_) result_.scratch.push_back(Bytes(backend->scratch_bytes()));
-    result_.trace.origin = TraceOrigin::measured;
-    result_.trace.ranks = program_.shape.ranks;
-    return std::move(result_);
   }
 
- private:
   void open_devices(const Backends& backends) {
     const auto factory = backends.find(options_.backend);
     if (factory == backends.end()) {
@@ -145,7 +198,8 @@ class Run {
       throw InputError(loaded_.plan.model_path, "layers", "training needs an embedding first and a head last");
     }
     for (int rank = 0; rank < program_.shape.ranks; ++rank) {
-      backends_.push_back(factory->second({rank, program_.shape.ranks, loaded_.plan.dtype}));
+      backends_.push_back(factory->second(
+          {.rank = rank, .ranks = program_.shape.ranks, .dtype = loaded_.plan.dtype, .fastest = options_.fastest}));
       arenas_.push_back(std::make_unique<Arena>(*backends_.back()));
     }
     batches_ =
@@ -169,7 +223,7 @@ class Run {
     for (const Stage stage : stages) {
       shared_->stages[at(stage.value)] = std::make_unique<StageWorker>(loaded_, stage, backend, *arenas_[at(rank)]);
     }
-    return std::make_unique<Trainer>(*shared_, backend);
+    return std::make_unique<Trainer>(*shared_, backend, Rank{rank});
   }
 
   void work(std::int32_t rank) {
@@ -202,8 +256,12 @@ class Run {
     const std::int64_t start = arrived_ns_;
     barrier_->arrive_and_wait();
     const std::int64_t end = arrived_ns_;
-    if (failure_) return;
-    StepResult result{0, Seconds(Nanoseconds(end - start))};
+    if (!failure_) end_step(step, start, end);
+  }
+
+  void end_step(int step, std::int64_t start, std::int64_t end) {
+    const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
+    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (shared_) {
       for (const double loss : shared_->losses) result.loss += loss;
     }
@@ -213,6 +271,12 @@ class Run {
       append_step(result_.trace, program_, clock_, {Nanoseconds(start), Nanoseconds(end)}, origin_);
     }
     if (options_.progress) options_.progress(step + 1, options_.warmup_steps + options_.steps);
+  }
+
+  [[nodiscard]] std::int64_t blocks_taken() const {
+    std::int64_t blocks = 0;
+    for (const auto& arena : arenas_) blocks += arena->blocks();
+    return blocks;
   }
 
   // The first failure wins and wakes everybody who waits for a message.
@@ -250,6 +314,7 @@ class Run {
   int step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;
+  std::int64_t blocks_ = 0;  // taken by all arenas before this step
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
@@ -268,6 +333,16 @@ int available_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks) {
+  std::vector<Bytes> outside;
+  for (const DeviceUse& use : ranks) {
+    if (at(use.device) >= outside.size()) outside.resize(at(use.device) + 1);
+    outside[at(use.device)] = use.device_used;  // the latest reading stands for all
+  }
+  for (const DeviceUse& use : ranks) outside[at(use.device)] -= use.pool_reserved;
+  return outside;
 }
 
 RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends) {

@@ -42,6 +42,22 @@ TEST_F(Command, ContradictionsNameAllThree) {
               HasSubstr("--global-batch-size 8 contradicts --micro-batch-size 3 times --microbatches 4"));
 }
 
+// One option, three places: what a plan says, what a block keeps, what it is forecast to take.
+TEST_F(Command, FusedAttentionGoesFromTheOptionToThePlan) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  EXPECT_THAT(read("plan.json"), testing::Not(HasSubstr("attention")));
+  EXPECT_THAT(weir("plan tiny.json -K 2 -M 4 --attention flash -o fused.json").out, HasSubstr(" fused"));
+  EXPECT_THAT(read("fused.json"), HasSubstr("\"attention\": \"fused\""));
+  EXPECT_EQ(weir("simulate fused.json").code, 0);
+  EXPECT_THAT(weir("plan tiny.json --attention eager").out, HasSubstr("--attention eager: expected unfused or fused"));
+  EXPECT_EQ(weir("plan tiny.json --attention eager").code, 2);
+  const auto kept = [this](const std::string& more) {
+    return Json::parse(weir("model tiny.json --json " + more).out)["layers"][1]["activation_bytes"].get<int>();
+  };
+  // fp32, 8 tokens, 2 heads: probabilities 2 8 8 4 = 512 bytes, statistics 2 8 4 = 64.
+  EXPECT_EQ(kept("") - kept("--attention fused"), 512 - 64);
+}
+
 // zb-v needs three slots at K = 3, M = 4: the plan takes them, unless told how many, and then it says why not.
 TEST_F(Command, PlansTakeTheSlotsTheirScheduleNeeds) {
   write("chain.csv",
@@ -279,6 +295,19 @@ TEST_F(Command, EvaluatesItsOwnForecasts) {
   EXPECT_LT(json["memory_max_abs_error"].get<double>(), 0.2);  // a message is large beside this model's weights
   const Json predictions = Json::parse(read("out/predictions.json"));
   EXPECT_EQ(predictions["plans"].size(), 3U);
+  ASSERT_EQ(json["trials"].size(), 3U);
+  int inside = 0;
+  for (const Json& trial : json["trials"]) {
+    const double measured = trial["measured_step_time_s"];
+    EXPECT_EQ(trial["times_s"].size(), 1U);
+    EXPECT_LT(trial["step_time_interval_s"][0], trial["predicted_step_time_s"]);
+    inside += trial["step_time_interval_s"][0] <= measured && measured <= trial["step_time_interval_s"][1] ? 1 : 0;
+  }
+  EXPECT_EQ(json["coverage"]["hits"], inside);
+  EXPECT_THAT(read("out/report.html"), HasSubstr("Where the forecasts are weak"));
+  EXPECT_THAT(read("out/report.html"), HasSubstr("<svg"));
+  EXPECT_EQ(weir("evaluate tiny.json -K 99").code, 3);
+  EXPECT_EQ(weir("evaluate tiny.json --backend synthetic").code, 2);
   EXPECT_EQ(weir("evaluate tiny.json --global-batch-size 1 --held-out 5000").code, 2);
 }
 
