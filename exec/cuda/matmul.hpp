@@ -32,8 +32,8 @@ class Matmul {
  public:
   static constexpr std::int64_t kScratchBytes = kProductScratchBytes;
 
-  // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current context has. dtype: fp32,
-  // tf32 or bf16.
+  // Algorithms are chosen for so many multiprocessors, and may then use no more even where there are more; 0: for what
+  // the device or its current context has. dtype: fp32, tf32 or bf16.
   Matmul(Dtype dtype, int multiprocessors);
   ~Matmul();
   Matmul(const Matmul&) = delete;
