@@ -78,7 +78,7 @@ py::object search(const PlanOptions& common, const SweepArguments& a) {
   std::string json;
   {
     const py::gil_scoped_release others_may_run;
-    const Model model = load_model(common.model);
+    const Model model = load_model(common);
     const Cluster cluster = cluster_or_host(a.limits.cluster);
     SweepRequest request;
     request.base = base_plan(common, a.seed, model);
@@ -162,10 +162,14 @@ void bind_sweep(py::module_& m) {
          const std::optional<Numbers>& microbatches, const Numbers& micro_batch_size,
          std::optional<int> global_batch_size, const Words& schedule, const Words& recompute,
          const std::string& memory_limit, const OptionalPath& cluster, const CostsOrFile& costs,
-         std::optional<std::int64_t> seq_length, const std::string& dtype, const std::string& optimizer,
-         std::optional<int> slots, std::uint64_t seed, int threads) {
-        const PlanOptions common{
-            .model = model, .seq_length = seq_length, .dtype = dtype, .optimizer = optimizer, .slots = slots};
+         std::optional<std::int64_t> seq_length, const std::string& dtype, const std::string& attention,
+         const std::string& optimizer, std::optional<int> slots, std::uint64_t seed, int threads) {
+        const PlanOptions common{.model = model,
+                                 .seq_length = seq_length,
+                                 .dtype = dtype,
+                                 .attention = attention,
+                                 .optimizer = optimizer,
+                                 .slots = slots};
         return search(common, {pp,
                                vpp,
                                microbatches,
@@ -182,8 +186,8 @@ void bind_sweep(py::module_& m) {
       py::arg("microbatches") = py::none(), py::arg("micro_batch_size") = 1, py::arg("global_batch_size") = py::none(),
       py::arg("schedule") = std::vector<std::string>{"gpipe", "1f1b"}, py::arg("recompute") = "none",
       py::arg("memory_limit") = "", py::arg("cluster") = py::none(), py::arg("costs") = py::none(),
-      py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("optimizer") = "adamw",
-      py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("threads") = 0,
+      py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("attention") = "unfused",
+      py::arg("optimizer") = "adamw", py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("threads") = 0,
       "Searches K, M, partition, schedule and re-materialisation; each takes one value or several. weir.sweep/1, best "
       "first; Plan.from_dict makes a plan of a row's 'plan'.");
 }

@@ -169,6 +169,7 @@ LoadedPlan load_baseline(const std::filesystem::path& file) {
 void complete(SweepOptions& o, const Plan& baseline, const CLI::App& command) {
   if (command.count("--seq-length") == 0) o.common.seq_length = baseline.seq_length;
   if (command.count("--dtype") == 0) o.common.dtype = to_string(baseline.dtype);
+  if (command.count("--attention") == 0) o.common.attention = to_string(baseline.attention);
   if (command.count("--optimizer") == 0)
     o.common.optimizer = baseline.optimizer.kind == OptimizerKind::sgd ? "sgd" : "adamw";
   if (!o.global_batch_size) o.global_batch_size = static_cast<int>(baseline.global_batch_size());
@@ -202,7 +203,7 @@ Found search(SweepOptions& o, const CLI::App& command, const GlobalOptions& glob
     baseline = load_baseline(*o.baseline);
     complete(o, baseline->plan, command);
   }
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   const Plan base = base_plan(o.common, global.seed, model);
   Found found{.cluster = cluster_or_host(o.cluster)};
   SweepRequest request = request_for(o, base, found.cluster);
@@ -288,8 +289,8 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("--baseline", o->baseline,
-                      "The plan in use today, ranked among the results; sequence length, number format, optimizer and "
-                      "mini-batch are its own where no option says them");
+                      "The plan in use today, ranked among the results; sequence length, number format, attention, "
+                      "optimizer and mini-batch are its own where no option says them");
   command->add_option("--top", o->top, "Rows to print")->capture_default_str();
   command->add_option("--threads", o->threads, "Threads of the search (0: all cores)")->capture_default_str();
   command->add_flag("--run", o->run, "Execute each row");
