@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "plan/layer_tensors.hpp"
 #include "plan/model.hpp"
 #include "plan/plan.hpp"
+#include "plan/units.hpp"
 
 namespace weir {
 
@@ -59,6 +61,17 @@ struct UpdateCall {
   Optimizer optimizer;
 };
 
+// A rank's share of a GPU and what it holds there, as its driver counts. Nothing here enters a forecast: the arena's
+// peak is what the contract of plan/layer_tensors promises, this is what the machine gave.
+struct DeviceUse {
+  std::string sharing;      // "SM-partitioned: 2 groups of 64 of 132 multiprocessors"; the same for all ranks of a run
+  int device = 0;           // its number in the process
+  int multiprocessors = 0;  // the rank's share
+  Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
+  Bytes pool_reserved{0};   // what the pool holds now
+  Bytes device_used{0};     // in use on the whole device now, by anybody
+};
+
 // Memory of the host that lives as long as this does.
 using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
 
@@ -73,8 +86,9 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
 
-  // Before a step's first launch. Whatever depends on the step may be taken from here on from what this has put in
-  // place, so that a launch recorded in one step is right in every other.
+  // Before a step's first launch, when all that was launched before is finished. Whatever depends on the step may be
+  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right
+  // in every other: where steps are repeated, it learns the step's number here and nowhere else.
   virtual void begin_step(std::uint32_t) {}
 
   virtual void forward(const LayerCall& call) = 0;
@@ -83,25 +97,28 @@ class Backend : public BlockSource {
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
 
-  // Between steps, when all that was launched is finished: what `step` (from 0) changes for kernels, its number and the
-  // optimizer's bias corrections, is written where they read it. A step that is repeated by a StepRecorder learns its
-  // number here and nowhere else.
-  virtual void begin_step(std::uint32_t step) { static_cast<void>(step); }
-
   // For tokens and losses, which launches read and write when they run: a GPU reaches them without a copy in between.
   [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
     return {new std::byte[static_cast<std::size_t>(bytes)], [](std::byte* data) noexcept { delete[] data; }};
   }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
+
+  // For measurements: afterwards no cache holds a tensor that was used before. May return before it is done.
+  virtual void evict_caches() {}
+
+  // Nothing where a rank is a core.
+  [[nodiscard]] virtual std::optional<DeviceUse> device_use() const { return std::nullopt; }
 };
 
 struct BackendRequest {
   int rank = 0;
-  int ranks = 1;
+  int ranks = 1;  // that share this process's devices
   Dtype dtype = Dtype::fp32;
-  int multiprocessors = 0;  // cuda: of the smallest group that the run uses, which kernels are chosen for; 0: all
-  bool fastest = false;     // cuda: chosen for the rank's own group; gives up equal bits over K
+  // cuda: kernels are chosen for so many multiprocessors; 0: an eighth of the device, which is the smallest share of up
+  // to eight ranks. The same for every K, so that bits are.
+  int multiprocessors = 0;
+  bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;

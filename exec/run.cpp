@@ -13,12 +13,13 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
 #include "exec/interpreter.hpp"
-#include "exec/launcher.hpp"
 #include "exec/rank_work.hpp"
+#include "exec/step_launcher.hpp"
 #include "exec/trainable.hpp"
 #include "exec/transport.hpp"
 #include "plan/error.hpp"
@@ -115,7 +116,10 @@ class Run {
     if (!measured.empty()) result_.step_time = median(measured);
     if (shared_) result_.parameters_sha256 = hash_parameters(*shared_, backends_);
     for (const auto& arena : arenas_) result_.peak_memory.push_back(arena->peak());
-    for (const auto& backend : backends_) result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+    for (const auto& backend : backends_) {
+      result_.scratch.push_back(Bytes(backend->scratch_bytes()));
+      if (auto use = backend->device_use()) result_.devices.push_back(std::move(*use));
+    }
     result_.trace.origin = TraceOrigin::measured;
     result_.trace.ranks = program_.shape.ranks;
     return std::move(result_);
@@ -135,7 +139,8 @@ class Run {
       backends_[at(rank)]->use_scratch(scratch);
       ranks.push_back({backends_[at(rank)].get(), arenas_[at(rank)].get(), works.back().get()});
     }
-    Launcher launcher(program_, mail_, std::move(ranks), now_ns);
+    StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
+    blocks_ = blocks_taken();
     std::vector<Seconds> launching;
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
@@ -162,6 +167,7 @@ class Run {
       workers.emplace_back([this, rank] { work(rank); });
     }
     barrier_->arrive_and_wait();  // every rank is prepared
+    blocks_ = blocks_taken();
     const int steps = failure_ ? 0 : options_.warmup_steps + options_.steps;
     for (int step = 0; step < steps && !failure_; ++step) run_step(step);
     finished_ = true;
@@ -192,7 +198,8 @@ class Run {
       throw InputError(loaded_.plan.model_path, "layers", "training needs an embedding first and a head last");
     }
     for (int rank = 0; rank < program_.shape.ranks; ++rank) {
-      backends_.push_back(factory->second({rank, program_.shape.ranks, loaded_.plan.dtype}));
+      backends_.push_back(factory->second(
+          {.rank = rank, .ranks = program_.shape.ranks, .dtype = loaded_.plan.dtype, .fastest = options_.fastest}));
       arenas_.push_back(std::make_unique<Arena>(*backends_.back()));
     }
     batches_ =
@@ -253,7 +260,8 @@ class Run {
   }
 
   void end_step(int step, std::int64_t start, std::int64_t end) {
-    StepResult result{0, Seconds(Nanoseconds(end - start))};
+    const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
+    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (shared_) {
       for (const double loss : shared_->losses) result.loss += loss;
     }
@@ -263,6 +271,12 @@ class Run {
       append_step(result_.trace, program_, clock_, {Nanoseconds(start), Nanoseconds(end)}, origin_);
     }
     if (options_.progress) options_.progress(step + 1, options_.warmup_steps + options_.steps);
+  }
+
+  [[nodiscard]] std::int64_t blocks_taken() const {
+    std::int64_t blocks = 0;
+    for (const auto& arena : arenas_) blocks += arena->blocks();
+    return blocks;
   }
 
   // The first failure wins and wakes everybody who waits for a message.
@@ -300,6 +314,7 @@ class Run {
   int step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;
+  std::int64_t blocks_ = 0;  // taken by all arenas before this step
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
@@ -318,6 +333,16 @@ int available_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks) {
+  std::vector<Bytes> outside;
+  for (const DeviceUse& use : ranks) {
+    if (at(use.device) >= outside.size()) outside.resize(at(use.device) + 1);
+    outside[at(use.device)] = use.device_used;  // the latest reading stands for all
+  }
+  for (const DeviceUse& use : ranks) outside[at(use.device)] -= use.pool_reserved;
+  return outside;
 }
 
 RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends) {

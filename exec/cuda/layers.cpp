@@ -172,7 +172,7 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
     cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, products.row}, on.bring_tokens(call),
                      static_cast<float>(call.loss_scale), on.row_losses, loss, on.stream);
   });
-  // To pageable memory: returns when the number is there.
+  // Read by the host when the step has ended (Backend::host_memory).
   if (call.loss != nullptr) {
     CUDA_CHECK(cudaMemcpyAsync(call.loss, loss, sizeof(double), cudaMemcpyDeviceToHost, on.stream));
   }

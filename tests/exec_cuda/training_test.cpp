@@ -15,7 +15,7 @@ RunResult train(const TinyModel& model, const Plan& plan, BackendKind backend, i
   options.backend = backend;
   options.steps = steps;
   options.warmup_steps = 0;
-  return run(model.load(plan), options, {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, make_cuda_backend}});
+  return run(model.load(plan), options, {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, cuda_backends()}});
 }
 
 // The same bits for every partition, schedule and mode of re-materialisation. 20 tokens: a whole tile of our fused
@@ -89,6 +89,19 @@ TEST(CudaTraining, LossesAreTheCpus) {
 TEST(CudaTraining, LossesInBf16AreTheCpusInFp32) {
   WEIR_NEEDS_BF16();
   expect_the_cpus_losses(Dtype::bf16, 2e-2);
+}
+
+// What is not taken in the first steps is not taken later, and the driver's own mark agrees that the pools were used.
+TEST(CudaTraining, SteadyStateTakesNoMemory) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model;
+  const RunResult result = train(model, model.plan({3}, 4, "1f1b"), BackendKind::cuda, 6);
+  for (std::size_t step = 2; step < 6; ++step) EXPECT_EQ(result.steps[step].allocations, 0) << "step " << step;
+  ASSERT_EQ(result.devices.size(), 2U);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_GT(result.devices[rank].pool_peak, Bytes(0)) << result.devices[rank].sharing;
+    EXPECT_GT(result.devices[rank].multiprocessors, 0);
+  }
 }
 
 TEST(CudaTraining, LossesWithFusedAttentionAreTheCpus) {

@@ -40,14 +40,14 @@ struct LaunchedStep {
   std::int64_t launching_ns = 0;  // from the start until the host had launched everything
 };
 
-class Launcher {
+class StepLauncher {
  public:
   using Now = std::int64_t (*)();
   // `ranks`: all of the program's, by rank. Throws RunFailed when the program can deadlock.
-  Launcher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks, Now now);
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
-  ~Launcher();  // waits for what is launched
+  StepLauncher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks, Now now);
+  StepLauncher(const StepLauncher&) = delete;
+  StepLauncher& operator=(const StepLauncher&) = delete;
+  ~StepLauncher();  // waits for what is launched
 
   // One training step; writes every operation's start and end to the clock.
   [[nodiscard]] LaunchedStep run_step(std::uint32_t step, StepClock& clock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/launcher.hpp"
+#include "exec/step_launcher.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,8 @@ namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
-Launcher::Launcher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks, Now now)
+StepLauncher::StepLauncher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks,
+                           Now now)
     : program_(program),
       mail_(mail),
       ranks_(std::move(ranks)),
@@ -28,7 +29,7 @@ Launcher::Launcher(const Program& program, const std::vector<Mail>& mail, std::v
   make_marks();
 }
 
-void Launcher::make_marks() {
+void StepLauncher::make_marks() {
   LaunchQueue* origin = ranks_[0].backend->queue();
   fork_ = origin->make_mark();
   for (const Lane& lane : program_.lanes) {
@@ -48,7 +49,7 @@ void Launcher::make_marks() {
   }
 }
 
-Launcher::~Launcher() {
+StepLauncher::~StepLauncher() {
   for (const LaunchedRank& rank : ranks_) {
     try {
       rank.backend->finish();
@@ -57,7 +58,7 @@ Launcher::~Launcher() {
   }
 }
 
-LaunchedStep Launcher::run_step(std::uint32_t step, StepClock& clock) {
+LaunchedStep StepLauncher::run_step(std::uint32_t step, StepClock& clock) {
   for (const LaunchedRank& rank : ranks_) rank.work->begin_step(step);
   start_clocks();
   LaunchedStep window;
@@ -78,7 +79,7 @@ LaunchedStep Launcher::run_step(std::uint32_t step, StepClock& clock) {
   return window;
 }
 
-void Launcher::repeat() {
+void StepLauncher::repeat() {
   auto recorder = ranks_[0].backend->queue()->make_recorder();
   recorder->begin();
   launch_all();
@@ -87,7 +88,7 @@ void Launcher::repeat() {
   recorder_ = std::move(recorder);
 }
 
-void Launcher::launch_all() {
+void StepLauncher::launch_all() {
   LaunchQueue& origin = *ranks_[0].backend->queue();
   origin.record(fork_);
   for (const Mark& join : joins_) join.of->wait_for(fork_);
@@ -102,7 +103,7 @@ void Launcher::launch_all() {
   }
 }
 
-void Launcher::compute(OperationId id) {
+void StepLauncher::compute(OperationId id) {
   const LaunchedRank& rank = ranks_[at(program_.lane_of(id).rank.value)];
   LaunchQueue& queue = *rank.backend->queue();
   const Mail& mail = mail_[at(id)];
@@ -128,7 +129,7 @@ void Launcher::compute(OperationId id) {
   }
 }
 
-void Launcher::send(OperationId id) {
+void StepLauncher::send(OperationId id) {
   const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
   Tensor& message = messages_.at(id);
   LaunchQueue* lane = lanes_[at(program_.lane_of(id).edge)].get();
@@ -139,7 +140,7 @@ void Launcher::send(OperationId id) {
   }
 }
 
-void Launcher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
+void StepLauncher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
   const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
   const LaunchedRank& from = ranks_[at(edge.from.value)];
   const LaunchedRank& to = ranks_[at(edge.to.value)];
@@ -155,7 +156,7 @@ void Launcher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
   message = received;
 }
 
-void Launcher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
+void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
   std::set<OperationId> launched;
   add_launched_before(id, launched);
   for (const OperationId before : launched) {
@@ -164,9 +165,9 @@ void Launcher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
   }
 }
 
-// An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when what
-// it waits for has.
-void Launcher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
+// An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when
+// what it waits for has.
+void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
   for (const Dependency& dependency : program_.predecessors(id)) {
     if (end_[at(dependency.before)].of != nullptr) {
       launched.insert(dependency.before);
@@ -176,12 +177,12 @@ void Launcher::add_launched_before(OperationId id, std::set<OperationId>& launch
   }
 }
 
-void Launcher::finish() {
+void StepLauncher::finish() {
   for (const LaunchedRank& rank : ranks_) rank.backend->finish();
 }
 
 // Every device is idle, so its base mark is reached between the two readings of the host's clock.
-void Launcher::start_clocks() {
+void StepLauncher::start_clocks() {
   finish();
   for (auto& [device, clock] : clocks_) {
     const std::int64_t before = now_();
@@ -191,14 +192,14 @@ void Launcher::start_clocks() {
   }
 }
 
-std::int64_t Launcher::time_of(const Mark& mark) const {
+std::int64_t StepLauncher::time_of(const Mark& mark) const {
   const DeviceClock& clock = clocks_.at(mark.of->device());
   return clock.at_ns + mark.of->ns_between(clock.base, mark);
 }
 
 // The clocks of two devices and the host's agree to some microseconds: nothing begins before what it waited for has
 // ended, or lies outside the step.
-void Launcher::read_times(const LaunchedStep& window, StepClock& clock) const {
+void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) const {
   for (const OperationId id : order_) {
     const Lane& lane = program_.lane_of(id);
     std::int64_t ready = window.start_ns;

@@ -1,6 +1,6 @@
 // One thread launches for all ranks, and marks alone make order: the same parameters as when every rank waits, to the
 // last bit, however the queues dawdle. SPDX-License-Identifier: Apache-2.0
-#include "exec/launcher.hpp"
+#include "exec/step_launcher.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ std::vector<double> losses(const RunResult& result) {
 
 // K 1..4, split backwards, chunks, re-materialisation, 1, 2 and unlimited slots (those with which the plan cannot
 // deadlock); on one device, where messages are handed over, and with a device a rank, where they are copied.
-TEST(Launcher, ParametersAreThoseOfRanksThatWait) {
+TEST(StepLauncher, ParametersAreThoseOfRanksThatWait) {
   const TinyModel model;
   const Case cases[] = {{"gpipe", 1, {}},        {"gpipe", 1, {3}},    {"1f1b", 1, {1, 3}},
                         {"1f1b", 1, {1, 2, 4}},  {"zb-h1", 1, {2, 4}}, {"interleaved-1f1b", 2, {1, 3, 4}},
@@ -84,7 +84,7 @@ TEST(Launcher, ParametersAreThoseOfRanksThatWait) {
 }
 
 // Two copies of the weights on one pair of ranks: partial sums, but the same bits as ranks that wait.
-TEST(Launcher, BidirectionalPlansToo) {
+TEST(StepLauncher, BidirectionalPlansToo) {
   const TinyModel model;
   for (const char* schedule : {"dualpipe", "chimera"}) {
     Plan plan = model.plan({3}, 4, schedule);
@@ -102,7 +102,7 @@ TEST(Launcher, BidirectionalPlansToo) {
 // come out wrong; after two steps, since the copy of a tied weight that is wrong shows a step later. The first waits of
 // a step (queues begin together) and the last (it ends for all) order nothing here, because the host waits for every
 // step.
-TEST(Launcher, EveryWaitCounts) {
+TEST(StepLauncher, EveryWaitCounts) {
   const TinyModel model;
   const struct {
     const char* schedule;
@@ -134,7 +134,7 @@ TEST(Launcher, EveryWaitCounts) {
 }
 
 // A step recorded once and repeated: five steps have the bits of five launched ones, dropout and Adam included.
-TEST(Launcher, ARecordedStepRepeats) {
+TEST(StepLauncher, ARecordedStepRepeats) {
   const TinyModel model;
   for (const Case& c : {Case{"1f1b", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"interleaved-1f1b", 2, {1, 3, 4}}}) {
     const LoadedPlan loaded = model.load(plan_of(model, c, 4));
@@ -151,7 +151,7 @@ TEST(Launcher, ARecordedStepRepeats) {
 
 // Measured times are the queues': actions of a rank one after the other, each after all that it waited for, within the
 // step; recorded steps have times of their own. The host's share is given.
-TEST(Launcher, TheTraceIsTheQueues) {
+TEST(StepLauncher, TheTraceIsTheQueues) {
   const TinyModel model;
   Plan plan = model.plan({1, 3}, 4, "zb-h1");
   const LoadedPlan loaded = model.load(plan);
@@ -186,7 +186,7 @@ TEST(Launcher, TheTraceIsTheQueues) {
   }
 }
 
-TEST(Launcher, AFailedLaunchComesOut) {
+TEST(StepLauncher, AFailedLaunchComesOut) {
   class Failing : public AsyncBackend {
    public:
     using AsyncBackend::AsyncBackend;
@@ -201,7 +201,7 @@ TEST(Launcher, AFailedLaunchComesOut) {
   EXPECT_THROW(static_cast<void>(train(model.load(model.plan({3}, 4)), backends, 2)), RunFailed);
 }
 
-TEST(Launcher, OnlyLaunchesCanBeRepeated) {
+TEST(StepLauncher, OnlyLaunchesCanBeRepeated) {
   const TinyModel model;
   EXPECT_THROW(static_cast<void>(train(model.load(model.plan({}, 1)), cpu_only(), 2, true)), UsageError);
 }
