@@ -145,6 +145,7 @@ TEST(StepLauncher, ARecordedStepRepeats) {
       EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256) << c.schedule;
       EXPECT_EQ(losses(found), losses(expected)) << c.schedule;
       EXPECT_EQ(world->replays, 4);
+      for (std::size_t step = 1; step < 5; ++step) EXPECT_EQ(found.steps[step].allocations, 0) << c.schedule;
     }
   }
 }
