@@ -87,8 +87,8 @@ class Backend : public BlockSource {
   virtual void use_scratch(const Tensor& scratch) = 0;
 
   // Before a step's first launch, when all that was launched before is finished. Whatever depends on the step may be
-  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right in
-  // every other: where steps are repeated, it learns the step's number here and nowhere else.
+  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right
+  // in every other: where steps are repeated, it learns the step's number here and nowhere else.
   virtual void begin_step(std::uint32_t) {}
 
   virtual void forward(const LayerCall& call) = 0;
