@@ -1,5 +1,6 @@
-// A run: one worker thread a rank, a barrier at each end of a step, and the clocks of all operations turned into a
-// trace. What a rank does with an action is exec/rank_work's. SPDX-License-Identifier: Apache-2.0
+// A run: one worker thread a rank and a barrier at each end of a step, or, where devices only launch, one thread for
+// all ranks (exec/step_launcher); and the clocks of all operations turned into a trace. What a rank does with an action
+// is exec/rank_work's. SPDX-License-Identifier: Apache-2.0
 #include "exec/run.hpp"
 
 #include <fmt/format.h>
@@ -148,7 +149,7 @@ class Run {
       if (step >= options_.warmup_steps) launching.emplace_back(Nanoseconds(done.launching_ns));
       end_step(step, done.start_ns, done.end_ns);
     }
-    result_.host_per_action = median(launching) / compute_actions();
+    if (!launching.empty()) result_.host_per_action = median(launching) / compute_actions();
   }
 
   [[nodiscard]] double compute_actions() const {
