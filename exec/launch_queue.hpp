@@ -1,7 +1,7 @@
 // Order without waiting. A backend whose launches return before their work is done puts it on a queue: work of one
 // queue runs in the order in which it was launched, queues run beside each other, and marks alone order one behind
-// another. So one host thread can launch a whole step for all ranks (exec/step_launcher). A queue is a CUDA stream, or, in
-// the tests, a thread that works through closures. SPDX-License-Identifier: Apache-2.0
+// another. So one host thread can launch a whole step for all ranks (exec/step_launcher). A queue is a CUDA stream, or,
+// in the tests, a thread that works through closures. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
