@@ -71,6 +71,8 @@ class Backend : public BlockSource {
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
 
+  // Whether tensors may be read and written by the host where they are.
+  [[nodiscard]] virtual bool in_host_memory() const { return false; }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
 };
