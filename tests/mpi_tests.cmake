@@ -29,3 +29,8 @@ foreach(k RANGE 1 4)
   add_test(NAME mpi/processes_${k} COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_mpi_tests>)
   set_tests_properties(mpi/processes_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
 endforeach()
+
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_test(NAME mpi/command COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/exec_mpi/command_test.py
+  ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:weir>)
+set_tests_properties(mpi/command PROPERTIES RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
