@@ -7,7 +7,7 @@
 
 #include "exec/clock_offsets.hpp"
 #include "exec/gradient_copies.hpp"
-#include "exec/launcher.hpp"
+#include "exec/launched.hpp"
 #include "exec/process_record.hpp"
 #include "tests/exec/tiny.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "exec/launcher.hpp"
+#include "exec/launched.hpp"
 #include "plan/error.hpp"
 #ifdef WEIR_HAS_MPI
 #include "exec/mpi/mpi_transport.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/launcher.hpp"
+#include "exec/launched.hpp"
 
 #include <charconv>
 #include <cstring>
