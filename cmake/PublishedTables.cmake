@@ -1,5 +1,7 @@
-# The published tables of tools/examples/published, compiled in, so that `weir reproduce` needs no file beside it.
-file(GLOB published_tables CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv)
+# The published tables of tools/examples/published, and the machines of tools/examples/clusters that they were measured
+# on, compiled in, so that `weir reproduce` needs no file beside it.
+file(GLOB published_tables CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published_tables})
 set(PUBLISHED_ENTRIES "")
 foreach(table IN LISTS published_tables)

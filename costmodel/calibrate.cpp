@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "plan/program.hpp"
+#include "costmodel/observations.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -29,106 +29,6 @@ double huber_location(const std::vector<double>& values) {
   return location;
 }
 
-struct Observations {
-  std::map<std::pair<ActionKind, bool>, std::vector<double>> log_ratio;  // by kind and "alone" (K = 1)
-  std::vector<double> host_gap_s;
-  std::vector<double> step_gap_s;
-  std::map<ActionKind, std::vector<double>> scatter;  // duration / median of the same stage's actions of this kind
-  std::vector<std::pair<double, double>> overlapped;  // share of an action beside a transfer, and 1 - free / its time
-};
-
-// The share of an interval during which any transfer of its rank was under way; transfers ascend in start.
-double share_beside(const Span& span, const std::vector<std::pair<Nanoseconds, Nanoseconds>>& transfers) {
-  Nanoseconds covered{0}, until = span.start;
-  for (const auto& [start, end] : transfers) {
-    if (start >= span.end) break;
-    const Nanoseconds from = std::max(start, until), to = std::min(end, span.end);
-    if (to <= from) continue;
-    covered += to - from;
-    until = to;
-  }
-  return span.duration().count() > 0
-             ? static_cast<double>(covered.count()) / static_cast<double>(span.duration().count())
-             : 0;
-}
-
-Nanoseconds predicted(const StageCost& cost, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return cost.f;
-    case ActionKind::B:
-      return cost.b;
-    case ActionKind::I:
-      return cost.i;
-    case ActionKind::W:
-      return cost.w;
-    case ActionKind::R:
-      return cost.r;
-    case ActionKind::OPTIMIZER:
-      return cost.optimizer;
-    default:
-      return Nanoseconds(0);
-  }
-}
-
-void note_scatter(ActionKind kind, const std::vector<double>& durations, const std::vector<double>& beside,
-                  double middle, Observations& seen) {
-  constexpr double kHardly = 0.05;
-  std::vector<double> alone;
-  for (std::size_t i = 0; i < durations.size(); ++i) {
-    seen.scatter[kind].push_back(durations[i] / middle);
-    if (beside[i] < kHardly) alone.push_back(durations[i]);
-  }
-  if (alone.empty()) return;
-  const double free = median(std::move(alone));
-  for (std::size_t i = 0; i < durations.size(); ++i) {
-    if (beside[i] >= kHardly && durations[i] > 0) seen.overlapped.emplace_back(beside[i], 1 - free / durations[i]);
-  }
-}
-
-void observe(const CalibrationRun& run, const Costs& base, const Cluster& cluster, Observations& seen) {
-  const Program program = lower(*run.plan);
-  const CostTableResult table = cost_table(*run.plan, base, cluster);
-  const std::size_t count = program.operations.size();
-  std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations, beside;  // in the same order
-  for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
-    const std::span<const Span> spans(&run.measured->spans[step * count], count);
-    Nanoseconds last{0};
-    std::vector<std::vector<std::pair<Nanoseconds, Nanoseconds>>> transfers(
-        static_cast<std::size_t>(program.shape.ranks));
-    for (const Span& span : spans) {
-      if (span.lane == LaneKind::send || span.lane == LaneKind::receive)
-        transfers[static_cast<std::size_t>(span.rank.value)].emplace_back(span.start, span.end);
-    }
-    for (auto& of_rank : transfers) std::sort(of_rank.begin(), of_rank.end());
-    for (const Lane& lane : program.lanes) {
-      if (lane.kind != LaneKind::compute) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
-        const Span& span = spans[static_cast<std::size_t>(id)];
-        const std::pair key{span.action.stage.value, span.action.kind};
-        durations[key].push_back(to_seconds(span.duration()).count());
-        beside[key].push_back(share_beside(span, transfers[static_cast<std::size_t>(lane.rank.value)]));
-        last = std::max(last, span.end);
-        if (id == lane.first) continue;
-        Nanoseconds ready = spans[static_cast<std::size_t>(id) - 1].end;
-        for (const Dependency& d : program.predecessors(id)) {
-          ready = std::max(ready, spans[static_cast<std::size_t>(d.before)].end);
-        }
-        seen.host_gap_s.push_back(to_seconds(std::max(span.start - ready, Nanoseconds(0))).count());
-      }
-    }
-    seen.step_gap_s.push_back(to_seconds(run.measured->steps[step].end - last).count());
-  }
-  for (auto& [key, values] : durations) {
-    const double expected =
-        to_seconds(predicted(table.table.stages[static_cast<std::size_t>(key.first)], key.second)).count();
-    const double measured = median(values);
-    if (measured > 0) note_scatter(key.second, values, beside[key], measured, seen);
-    if (expected <= 0 || measured <= 0) continue;
-    seen.log_ratio[{key.second, run.plan->plan.pp == 1}].push_back(std::log(measured / expected));
-  }
-}
-
 double* factor_of(Correction& correction, ActionKind kind) {
   switch (kind) {
     case ActionKind::F:
@@ -148,25 +48,93 @@ double* factor_of(Correction& correction, ActionKind kind) {
   }
 }
 
-// Location of the log ratios of each kind, of runs with K = 1 (`alone`) or of the others. A kind that no run had takes
-// its nearest relative's: R that of F, and I and W that of B.
-std::map<ActionKind, double> fit(const Observations& seen, bool alone, std::vector<FitQuality>& quality) {
-  std::map<ActionKind, double> locations;
-  for (const auto& [key, ratios] : seen.log_ratio) {
-    if (key.second != alone) continue;
-    const double location = huber_location(ratios);
-    std::vector<double> residuals;
-    for (const double ratio : ratios) residuals.push_back(std::abs(ratio - location));
-    quality.push_back({std::string(to_string(key.first)) + (alone ? " alone" : ""), std::exp(location),
-                       static_cast<int>(ratios.size()), median(residuals)});
-    locations[key.first] = location;
+using KindKey = std::pair<ActionKind, bool>;  // and whether alone
+
+// Additive in logs: an observation is what its kind shows plus what its micro-batch size shows. The two are fitted in
+// turn (backfitting), each by a Huber location of what the other leaves,
+// until they stand still.
+struct Locations {
+  std::map<KindKey, double> kinds;
+  SizeCorrection sizes;  // logs; empty where all runs had one micro-batch size
+};
+
+// Few observations of a size say little about it: its location is drawn towards 0 as if so many more had shown nothing.
+constexpr double kShownNothing = 4;
+
+std::vector<double> left_of(const Observations& seen, const Locations& at, auto wanted, auto explained) {
+  std::vector<double> values;
+  for (const KindObservation& o : seen.kinds) {
+    if (wanted(o)) values.push_back(o.log_ratio - explained(o, at));
   }
+  return values;
+}
+
+double size_effect(const KindObservation& o, const Locations& at) {
+  if (o.kind == ActionKind::OPTIMIZER) return 0;
+  const auto found = at.sizes.find(o.micro_batch_size);
+  return found == at.sizes.end() ? 0 : found->second;
+}
+double kind_effect(const KindObservation& o, const Locations& at) { return at.kinds.at({o.kind, o.alone}); }
+
+std::vector<double> of_kind(const Observations& seen, const Locations& at, KindKey key) {
+  return left_of(
+      seen, at, [&](const KindObservation& o) { return KindKey(o.kind, o.alone) == key; }, size_effect);
+}
+std::vector<double> of_size(const Observations& seen, const Locations& at, int size) {
+  const auto wanted = [size](const KindObservation& o) {
+    return o.micro_batch_size == size && o.kind != ActionKind::OPTIMIZER;
+  };
+  return left_of(seen, at, wanted, kind_effect);
+}
+
+Locations fit_locations(const Observations& seen) {
+  Locations at;
+  for (const KindObservation& o : seen.kinds) {
+    at.kinds[{o.kind, o.alone}] = 0;
+    if (o.kind != ActionKind::OPTIMIZER) at.sizes[o.micro_batch_size] = 0;
+  }
+  if (at.sizes.size() < 2) at.sizes.clear();
+  for (int round = 0; round < 100; ++round) {
+    double moved = 0;
+    for (auto& [key, location] : at.kinds) {
+      const double next = huber_location(of_kind(seen, at, key));
+      moved = std::max(moved, std::abs(next - location));
+      location = next;
+    }
+    for (auto& [size, location] : at.sizes) {
+      const std::vector<double> values = of_size(seen, at, size);
+      const auto n = static_cast<double>(values.size());
+      const double next = huber_location(values) * n / (n + kShownNothing);
+      moved = std::max(moved, std::abs(next - location));
+      location = next;
+    }
+    if (moved < 1e-7) break;
+  }
+  return at;
+}
+
+// A kind that no run had takes its nearest relative's: R that of F, and I and W that of B.
+void lend_to_relatives(std::map<ActionKind, double>& locations) {
   const std::pair<ActionKind, ActionKind> relatives[] = {
       {ActionKind::R, ActionKind::F}, {ActionKind::I, ActionKind::B}, {ActionKind::W, ActionKind::B}};
   for (const auto& [kind, relative] : relatives) {
     if (const auto known = locations.find(relative); known != locations.end()) locations.emplace(kind, known->second);
   }
-  return locations;
+}
+
+std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at) {
+  std::vector<FitQuality> quality;
+  const auto add = [&quality](std::string name, double location, std::vector<double> values) {
+    for (double& value : values) value = std::abs(value - location);
+    quality.push_back({std::move(name), std::exp(location), static_cast<int>(values.size()), median(values)});
+  };
+  for (const auto& [key, location] : at.kinds) {
+    add(std::string(to_string(key.first)) + (key.second ? " alone" : ""), location, of_kind(seen, at, key));
+  }
+  for (const auto& [size, location] : at.sizes) {
+    add("b = " + std::to_string(size), location, of_size(seen, at, size));
+  }
+  return quality;
 }
 
 // Quantiles at 0, 5, ..., 100 %; nothing where there are too few observations to tell them apart.
@@ -198,18 +166,23 @@ double slowdown_of(const std::vector<std::pair<double, double>>& overlapped) {
 }  // namespace
 
 Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster) {
-  Observations seen;
-  for (const CalibrationRun& run : runs) observe(run, base, cluster, seen);
-  Calibration result{base, {}};
+  Observations seen = observe(base, runs, cluster);
+  const Locations at = fit_locations(seen);
+  Calibration result{base, quality_of(seen, at)};
   result.costs.basis = Basis::calibrated;
-  // K > 1 first: what is learnt there holds for all, and K = 1 differs from it by its own factor.
-  const auto busy = fit(seen, false, result.quality);
-  auto alone = fit(seen, true, result.quality);
+  // What is learnt with K > 1 holds for all, and K = 1 differs from it by its own factor.
+  std::map<ActionKind, double> busy, alone;
+  for (const auto& [key, location] : at.kinds) (key.second ? alone : busy)[key.first] = location;
+  lend_to_relatives(busy);
+  lend_to_relatives(alone);
   for (auto& [kind, location] : alone) {
     if (const auto found = busy.find(kind); found != busy.end()) location -= found->second;
   }
   for (const auto& [kind, location] : busy) *factor_of(result.costs.correction, kind) *= std::exp(location);
   for (const auto& [kind, location] : alone) *factor_of(result.costs.alone, kind) *= std::exp(location);
+  for (const auto& [size, location] : at.sizes) {
+    result.costs.by_size[size] = factor_at(base.by_size, size) * std::exp(location);
+  }
   result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();

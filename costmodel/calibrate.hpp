@@ -20,7 +20,7 @@ struct CalibrationRun {
 
 // How well one factor describes its observations: the residuals of log(measured / predicted) about it.
 struct FitQuality {
-  std::string kind;  // "F", "B", ..., "F alone" for K = 1
+  std::string kind;  // "F", "B", ..., "F alone" for K = 1, "b = 4" for a micro-batch size
   double factor = 1;
   int observations = 0;        // (plan, stage) pairs
   double median_residual = 0;  // median |log ratio - log factor|
@@ -32,8 +32,9 @@ struct Calibration {
 };
 
 // Huber location of the log ratios (Huber 1964; threshold 1.345 scaled by the median absolute deviation) per action
-// kind, for K = 1 apart from K > 1. `base` is what the runs' predictions are made from; its own corrections are kept as
-// the starting point and multiplied. Cold first steps are left out by the caller.
+// kind, for K = 1 apart from K > 1, and per micro-batch size where the runs had several. `base` is what the runs'
+// predictions are made from; its own corrections are kept as the starting point and multiplied. Cold first steps are
+// left out by the caller.
 [[nodiscard]] Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster);
 
 }  // namespace weir

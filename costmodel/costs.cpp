@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "costmodel/collectives.hpp"
 #include "costmodel/layer_math.hpp"
 #include "costmodel/parallel.hpp"
 #include "costmodel/stage_sums.hpp"
@@ -45,24 +44,6 @@ struct Key {
                        s.input, s.keeps_input ? " kept" : "", s.kept, s.output);
   }
 };
-
-// The tp devices of a stage hold the same output, unless sequence parallelism divides it: each sends its peer all of
-// it, or Megatron's scatter-gather its part, whichever arrives first. The gathering is the receivers' and takes
-// latency.
-MessageCost message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {
-  const auto occupied = [&](Bytes n) { return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0); };
-  if (plan.tp > 1 && !plan.sequence_parallel) {
-    const Link within = group_link(cluster, plan.tp, 1);
-    const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
-    if (parts < point_to_point(bytes, link)) {
-      const Seconds occupancy = occupied(bytes) / plan.tp;
-      return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
-    }
-  }
-  const LinkRegime regime = link.at(bytes);
-  const Seconds occupancy = regime.bandwidth.count() > 0 ? bytes / regime.bandwidth : Seconds(0);
-  return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
-}
 
 // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a reduction of its own.
 void add_tied_reductions(const LoadedPlan& loaded, const Cluster& cluster, CostTable& table) {
@@ -122,9 +103,7 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
       const std::int64_t sample =
           crossing_bytes(loaded.model, boundary_layer, plan.seq_length, plan.dtype, plan.split()).count();
       const Bytes bytes(sample * plan.micro_batch_size / shape.segments);
-      const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
-      return message(bytes, plan, measured ? costs.link : pipeline_link(plan, cluster, rank, shape.rank_of(to)),
-                     cluster);
+      return stage_message(bytes, plan, stage_link(costs, plan, cluster, rank, shape.rank_of(to)), cluster);
     };
     const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
     result.table.forward_messages.push_back(last ? MessageCost{} : edge(Stage{s + 1}, range.last - 1));

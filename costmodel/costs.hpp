@@ -40,12 +40,19 @@ struct Correction {
   double f = 1, b = 1, i = 1, w = 1, r = 1, optimizer = 1;
 };
 
-// A 90 % interval: log(measured / predicted) of held-out plans lies within [low, high] (split conformal).
+// The same for all passes of a micro-batch size: micro-batch size -> factor. A running pipeline treats small and large
+// micro-batches differently from the loop that measured their layers.
+using SizeCorrection = std::map<int, double>;
+// Between sizes interpolated, log factor over log size; beyond them that of the nearest; 1 where nothing was learnt.
+[[nodiscard]] double factor_at(const SizeCorrection& correction, int micro_batch_size);
+
+// How far forecasts may be off (costmodel/intervals): |log(measured / predicted)| of a plan is at most `quantile` times
+// the plan's scale, which joins what the model misses with what the plan's own jitter does to its step time.
 struct IntervalModel {
   double nominal = 0.9;
-  double log_low = 0;
-  double log_high = 0;
-  int calibration_plans = 0;
+  double quantile = 0;
+  double model_spread = 0;    // median |log(measured / predicted)| of the plans that were fitted
+  int calibration_plans = 0;  // that set the quantile
 };
 
 // What the runs behind a calibration covered; beyond it there is no interval. Micro-batch sizes are covered layer by
@@ -84,6 +91,7 @@ struct Costs {
   Seconds step_overhead{0};  // between the last operation and the end of the step (barrier)
   Correction alone;          // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
   Correction correction;     // learnt by calibrate
+  SizeCorrection by_size;    // learnt by calibrate, beside `correction`; not the optimizer's
   std::optional<IntervalModel> interval;
   std::optional<CalibratedRange> range;  // of calibrated costs
   Jitter jitter;                         // of calibrated costs

@@ -84,11 +84,15 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
   json["step_overhead_s"] = costs.step_overhead.count();
   json["alone"] = correction_json(costs.alone);
   json["correction"] = correction_json(costs.correction);
+  json["by_size"] = Json::array();
+  for (const auto& [size, factor] : costs.by_size) {
+    json["by_size"].push_back({{"micro_batch_size", size}, {"factor", factor}});
+  }
   json["interval"] = nullptr;
   if (costs.interval) {
     json["interval"] = {{"nominal", costs.interval->nominal},
-                        {"log_low", costs.interval->log_low},
-                        {"log_high", costs.interval->log_high},
+                        {"quantile", costs.interval->quantile},
+                        {"model_spread", costs.interval->model_spread},
                         {"calibration_plans", costs.interval->calibration_plans}};
   }
   json["range"] = nullptr;
@@ -154,12 +158,17 @@ Costs load_costs(const std::filesystem::path& file) {
   costs.step_overhead = Seconds(top.number("step_overhead_s", 0, 1e6));
   costs.alone = parse_correction(top.object("alone"));
   costs.correction = parse_correction(top.object("correction"));
+  for (JsonObject& at : top.objects("by_size")) {
+    const auto size = static_cast<int>(at.integer("micro_batch_size", 1, 1 << 20));
+    costs.by_size[size] = at.number("factor", 1e-6, 1e6);
+    at.finish();
+  }
   if (!top.at("interval").is_null()) {
     JsonObject interval = top.object("interval");
     IntervalModel model;
     model.nominal = interval.number("nominal", 0, 1);
-    model.log_low = interval.number("log_low", -100, 100);
-    model.log_high = interval.number("log_high", -100, 100);
+    model.quantile = interval.number("quantile", 0, 1e6);
+    model.model_spread = interval.number("model_spread", 0, 100);
     model.calibration_plans = static_cast<int>(interval.integer("calibration_plans"));
     interval.finish();
     costs.interval = model;

@@ -14,13 +14,25 @@ double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - s
 
 }  // namespace
 
-std::optional<IntervalModel> conformal_interval(std::vector<double> log_ratios, double nominal) {
-  const double rank = rank_of(static_cast<int>(log_ratios.size()), nominal);
-  if (log_ratios.empty() || rank > static_cast<double>(log_ratios.size())) return std::nullopt;
-  for (double& ratio : log_ratios) ratio = std::abs(ratio);
-  std::sort(log_ratios.begin(), log_ratios.end());
-  const double widest = log_ratios[static_cast<std::size_t>(rank) - 1];
-  return IntervalModel{nominal, -widest, widest, static_cast<int>(log_ratios.size())};
+double scale_of(double model_spread, double jitter_spread) {
+  constexpr double kLeast = 1e-3;  // no forecast is better than the clocks that judge it
+  return std::max(kLeast, std::hypot(model_spread, jitter_spread));
+}
+
+std::optional<IntervalModel> conformal_interval(const std::vector<Miss>& misses, double nominal, double model_spread) {
+  const double rank = rank_of(static_cast<int>(misses.size()), nominal);
+  if (misses.empty() || rank > static_cast<double>(misses.size())) return std::nullopt;
+  std::vector<double> scores;
+  for (const Miss& miss : misses) {
+    scores.push_back(std::abs(miss.log_ratio) / scale_of(model_spread, miss.jitter_spread));
+  }
+  std::sort(scores.begin(), scores.end());
+  return IntervalModel{nominal, scores[static_cast<std::size_t>(rank) - 1], model_spread,
+                       static_cast<int>(scores.size())};
+}
+
+double half_width(const IntervalModel& interval, double jitter_spread) {
+  return interval.quantile * scale_of(interval.model_spread, jitter_spread);
 }
 
 CoverageBand coverage_band(const IntervalModel& interval, int plans) {

@@ -32,6 +32,23 @@ struct Forward {
   }
 };
 
+// The first block of a T5 stack makes the bias of all its blocks' scores, and each hands it on with its output, the
+// mask added: for each sample heads x queries x keys (Hugging Face's T5Attention and T5Stack).
+Bytes position_bias(const Model& model, int layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
+  const auto block = [&](int l) {
+    return l < static_cast<int>(model.layers.size())
+               ? std::get_if<TransformerShape>(&model.layers[static_cast<std::size_t>(l)].shape)
+               : nullptr;
+  };
+  const TransformerShape* reader = block(layer + 1);
+  if (reader == nullptr || reader->relative_buckets > 0) return Bytes(0);
+  for (int l = layer; l >= 0 && block(l) != nullptr; --l) {
+    if (block(l)->relative_buckets == 0) continue;
+    return Bytes(reader->heads / split.tp * split.tokens(seq_length) * seq_length * bytes_per_element(dtype));
+  }
+  return Bytes(0);
+}
+
 }  // namespace
 
 Flops forward_flops(const Layer& layer, std::int64_t seq_length) {
@@ -63,7 +80,7 @@ Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dty
   const auto output = [&](std::int32_t l) {
     return boundary_bytes(model.layers[static_cast<std::size_t>(l)], seq_length, dtype, split);
   };
-  Bytes total = output(layer);
+  Bytes total = output(layer) + position_bias(model, layer, seq_length, dtype, split);
   std::set<std::int32_t> whole;
   for (const Skip& skip : model.skips) {
     if (skip.from >= layer || skip.to <= layer) continue;

@@ -26,7 +26,8 @@ namespace weir {
 // The layer's output, all of it, or a device's part of it.
 [[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split = {});
 // What a boundary placed after a layer must carry: its output, and what earlier layers send past it by skips, handed on
-// from stage to stage. Whole outputs that go to several layers cross once.
+// from stage to stage. Whole outputs that go to several layers cross once. Within a stack of T5's the bias of the
+// attention scores, which its first block makes, crosses too.
 [[nodiscard]] Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype,
                                    const Split& split = {});
 

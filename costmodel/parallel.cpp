@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "costmodel/collectives.hpp"
+#include "costmodel/costs.hpp"
 
 namespace weir {
 namespace {
@@ -64,6 +65,26 @@ ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
   const int each = plan.tp * plan.replicas();
   return cluster.link(Rank{from.value * each}, Rank{to.value * each});
+}
+
+Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
+  const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
+  return measured ? costs.link : pipeline_link(plan, cluster, from, to);
+}
+
+MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {
+  const auto occupied = [&](Bytes n) { return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0); };
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    const Link within = group_link(cluster, plan.tp, 1);
+    const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
+    if (parts < point_to_point(bytes, link)) {
+      const Seconds occupancy = occupied(bytes) / plan.tp;
+      return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
+    }
+  }
+  const LinkRegime regime = link.at(bytes);
+  const Seconds occupancy = regime.bandwidth.count() > 0 ? bytes / regime.bandwidth : Seconds(0);
+  return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
 LayerTraffic tensor_traffic(const Layer& layer, const Plan& plan, const Link& link) {

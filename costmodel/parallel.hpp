@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "costmodel/cost_table.hpp"
 #include "plan/cluster.hpp"
 #include "plan/plan.hpp"
 #include "plan/units.hpp"
 
 namespace weir {
+
+struct Costs;
 
 // The link that a ring over a group sees: `members` devices, `stride` apart. Within a node it is the node's own. Across
 // nodes every hop waits for the slower latency; as many rings as the group has members in a node run beside each other,
@@ -27,6 +30,13 @@ struct ParallelLinks {
 [[nodiscard]] ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster);
 // Between two ranks of the pipeline: the first device of each stands for all.
 [[nodiscard]] Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to);
+
+// What carries messages between two ranks of a pipeline: the link that was measured, where one was.
+[[nodiscard]] Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to);
+// A message of so many bytes between two stages, of one device of each. The tp devices of a stage hold the same output,
+// unless sequence parallelism divides it: each sends its peer all of it, or Megatron's scatter-gather its part
+// (costmodel/collectives), whichever arrives first. The gathering is the receivers' and takes latency.
+[[nodiscard]] MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster);
 
 // What a layer sends for one micro-batch, within F and within I (or B). Nothing of it is hidden behind products.
 struct LayerTraffic {

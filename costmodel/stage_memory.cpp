@@ -123,7 +123,10 @@ BytesByKind StageMemory::parameters() const {
       kinds[index(MemoryKind::gradients)] += round(share.gradients.count());
       if (!parameter.tied_with.empty() && !ties.insert(parameter.tied_with).second) continue;
       kinds[index(MemoryKind::weights)] += round(share.weights.count());
-      kinds[index(MemoryKind::optimizer_state)] += round(share.optimizer.count());
+      // Tensors of their own in fp32: the master weights, each moment.
+      const std::int64_t tensors = bytes.optimizer / 4;
+      if (tensors > 0)
+        kinds[index(MemoryKind::optimizer_state)] += tensors * round((share.optimizer.count() + tensors - 1) / tensors);
     }
   }
   return kinds;

@@ -89,14 +89,15 @@ StageCost StageSums::of(LayerRange range, CostTableResult& result) {
   for (int l = range.first; l < range.last; ++l) add_layer(sum, l, result);
   const Correction& c = costs_.correction;
   const Correction alone = plan.pp == 1 ? costs_.alone : Correction{};
+  const double size = factor_at(costs_.by_size, plan.micro_batch_size);
   const StepTraffic step = step_traffic(sum.parameters, plan, links_.replicas);
-  const Seconds b = sum.time.b * c.b * alone.b + sum.traffic.i;
+  const Seconds b = sum.time.b * (c.b * alone.b * size) + sum.traffic.i;
   StageCost cost;
-  cost.f = to_nanoseconds(sum.time.f * c.f * alone.f + sum.traffic.f);
-  cost.i = to_nanoseconds(sum.time.i * c.i * alone.i + sum.traffic.i);
-  cost.w = to_nanoseconds(sum.time.w * c.w * alone.w);
+  cost.f = to_nanoseconds(sum.time.f * (c.f * alone.f * size) + sum.traffic.f);
+  cost.i = to_nanoseconds(sum.time.i * (c.i * alone.i * size) + sum.traffic.i);
+  cost.w = to_nanoseconds(sum.time.w * (c.w * alone.w * size));
   cost.b = to_nanoseconds(b);
-  cost.r = to_nanoseconds(sum.r * c.r * alone.r + sum.traffic.f);
+  cost.r = to_nanoseconds(sum.r * (c.r * alone.r * size) + sum.traffic.f);
   cost.reduce = to_nanoseconds(plan.overlap_grad_reduce ? exposed_reduction(step.reduce, b, range.last - range.first)
                                                         : step.reduce);
   cost.optimizer = to_nanoseconds(sum.optimizer * c.optimizer * alone.optimizer + step.gather);

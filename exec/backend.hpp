@@ -1,6 +1,7 @@
 // A backend is one device as the interpreter sees it: memory, the kernels of each layer's F, I and W, the optimizer's
 // update, and order. The contract is asynchronous, as GPUs need: a launch may return before its work is done; `finish`
-// returns when all that was launched is. A backend that completes each launch before it returns (cpu) finishes at once.
+// returns when all that was launched is. A backend that completes each launch before it returns (cpu) finishes at once;
+// one that does not has a queue (exec/launch_queue), by which a whole step is launched without waiting.
 // What must be kept between the kernels of a layer is plan/layer_tensors' business; a backend gets the tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -48,7 +49,8 @@ struct LayerCall {
 };
 
 struct UpdateCall {
-  Tensor weight;
+  Tensor weight;                      // as the kernels read it
+  Tensor master;                      // fp32, where the weight is in fewer bits; else empty, and the weight is its own
   std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
   Tensor state1, state2;              // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;
@@ -57,13 +59,24 @@ struct UpdateCall {
   Optimizer optimizer;
 };
 
+// Memory of the host that lives as long as this does.
+using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
+
 class Backend : public BlockSource {
  public:
+  // Null: every launch is complete when it returns.
+  [[nodiscard]] virtual LaunchQueue* queue() { return nullptr; }
+
   // Called on the worker thread before anything else: pin, select the device, prepare for these layers.
   virtual void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) = 0;
   // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
+
+  // Before a step's first launch, when all that was launched before is finished. Whatever depends on the step may be
+  // taken from here on from what this has put in place, so that a launch recorded in one step (StepRecorder) is right
+  // in every other: where steps are repeated, it learns the step's number here and nowhere else.
+  virtual void begin_step(std::uint32_t) {}
 
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
@@ -71,6 +84,10 @@ class Backend : public BlockSource {
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
 
+  // For tokens and losses, which launches read and write when they run: a GPU reaches them without a copy in between.
+  [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
+    return {new std::byte[static_cast<std::size_t>(bytes)], [](std::byte* data) noexcept { delete[] data; }};
+  }
   // Whether tensors may be read and written by the host where they are.
   [[nodiscard]] virtual bool in_host_memory() const { return false; }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
@@ -81,6 +98,8 @@ struct BackendRequest {
   int rank = 0;
   int ranks = 1;
   Dtype dtype = Dtype::fp32;
+  int multiprocessors = 0;  // cuda: of the smallest group that the run uses, which kernels are chosen for; 0: all
+  bool fastest = false;     // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;

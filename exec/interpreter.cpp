@@ -52,6 +52,7 @@ void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t st
       if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
       context.clock.start_ns[at(id)] = context.now();
       const Tensor outgoing = work.act(id, action, incoming);
+      work.finish();
       context.clock.end_ns[at(id)] = context.now();
       context.gradients.ended(id, step);
       if (m.receive_edge >= 0) context.transport.consumed(m.receive_edge, m.receive_index);
@@ -59,6 +60,7 @@ void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t st
       if (m.feeds_local) kept[id] = outgoing;
     }
   }
+  work.end_step();
 }
 
 }  // namespace weir

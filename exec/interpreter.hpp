@@ -1,4 +1,5 @@
-// Walks one rank's compute lane, one action after the other, and moves the messages that its actions need and make.
+// Walks one rank's compute lane, one action after the other, each finished before the next begins, and moves the
+// messages that its actions need and make.
 // What an action does is a `RankWork`: real training on a backend, or timed waits. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +16,10 @@ class RankWork {
  public:
   virtual ~RankWork() = default;
   virtual void begin_step(std::uint32_t step) = 0;
-  // Does one compute action; `incoming` is the message it awaited, if any; returns the message to send on, if any.
+  // Launches one compute action; `incoming` is the message it awaited, if any; returns the message to send on, if any.
   [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
+  virtual void finish() = 0;    // returns when all that was launched is done
+  virtual void end_step() = 0;  // all is done: what the step computed for the host can be read
 };
 
 // Which messages belong to an operation of the compute lane; -1: none.

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "exec/stage.hpp"
+#include "exec/stored.hpp"
 #include "exec/thread_transport.hpp"
 #include "exec/trainable.hpp"
 #include "plan/error.hpp"
@@ -65,6 +66,7 @@ class LayerBench {
 
   void repeat(Times& times) {
     const Pass pass{0, 0, tokens_.data(), &loss_};
+    backend_.begin_step(static_cast<std::uint32_t>(step_));
     Tensor output, gradient;
     times.f.push_back(timed_pass(
         input_bytes_, [&](Tensor input) { output = worker_->forward(pass, input, StageWorker::Keep::everything); }));
@@ -106,10 +108,11 @@ class LayerBench {
   Tensor filled(std::int64_t bytes) {
     Tensor tensor = arena_.allocate(bytes);
     if (bytes == 0) return tensor;
-    std::vector<float> values(static_cast<std::size_t>(bytes) / 4);
+    std::vector<float> values(static_cast<std::size_t>(bytes / bytes_per_element(loaded_.plan.dtype)));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = 1e-3F * static_cast<float>(static_cast<int>(i % 13) - 6);
-    backend_.to_device(tensor, values.data(), bytes);
+    const std::vector<std::byte> held = stored(values, loaded_.plan.dtype);
+    backend_.to_device(tensor, held.data(), static_cast<std::int64_t>(held.size()));
     return tensor;
   }
 

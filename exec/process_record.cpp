@@ -19,6 +19,10 @@ void join_messages(const Program& program, StepClock& clock) {
     const OperationId receives = program.lanes[at(edge.receive_lane)].first;
     for (OperationId send = sends.first; send < sends.last; ++send) {
       const OperationId receive = receives + (send - sends.first);
+      clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.start_ns[at(receive)]);
+      if (send > sends.first) {  // on its way is one message after the other
+        clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.end_ns[at(send) - 1]);
+      }
       clock.start_ns[at(receive)] = clock.start_ns[at(send)];
       clock.end_ns[at(receive)] = std::max(clock.end_ns[at(receive)], clock.start_ns[at(send)]);
       clock.end_ns[at(send)] = std::clamp(clock.end_ns[at(send)], clock.start_ns[at(send)], clock.end_ns[at(receive)]);

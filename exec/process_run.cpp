@@ -8,6 +8,7 @@
 
 #include "exec/clock_offsets.hpp"
 #include "exec/interpreter.hpp"
+#include "exec/message_sizes.hpp"
 #include "exec/parameter_hash.hpp"
 #include "exec/process_gradients.hpp"
 #include "exec/process_record.hpp"
@@ -77,6 +78,7 @@ class ProcessRun {
       require_durations(program_, options_);
       return;
     }
+    if (options_.graphs) throw UsageError("--graphs repeats the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many);
     const int place = processes_.place(processes_.index()).local_index;
@@ -88,16 +90,18 @@ class ProcessRun {
   }
 
   void connect(const TransportFactory& open_transport) {
+    if (training_) message_bytes_ = message_bytes(loaded_, program_);
     Backend* backend = device_ ? &device_->backend() : nullptr;
     Arena* arena = device_ ? &device_->arena() : nullptr;
-    transport_ = open_transport({program_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
+    transport_ =
+        open_transport({program_, message_bytes_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
     gradients_ = std::make_unique<ProcessGradients>(
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{}, rank_, replica_,
                                 loaded_.plan.dp, backend, arena, now_ns},
         processes_);
     if (training_) {
-      work_ = std::make_unique<Trainer>(*training_, *backend, *gradients_);
+      work_ = std::make_unique<Trainer>(*training_, *backend, *gradients_, rank_);
     } else {
       work_ = std::make_unique<Waiter>(options_.synthetic_duration_ns);
     }
@@ -121,7 +125,7 @@ class ProcessRun {
   // Replica 0's parameters go to the leader one after the other, in the order of the hash.
   [[nodiscard]] std::string gather_hash() {
     const auto own = [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-      device_->backend().to_host(values.data(), training_->stages[at(stage.value)]->parameters()[parameter].weight,
+      device_->backend().to_host(values.data(), training_->stages[at(stage.value)]->parameters()[parameter].fp32(),
                                  static_cast<std::int64_t>(values.size()) * 4);
     };
     if (processes_.index() == 0) {
@@ -183,6 +187,7 @@ class ProcessRun {
   Processes& processes_;
   Program program_;
   std::vector<Mail> mail_;
+  std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
   Rank rank_;
   int replica_ = 0;

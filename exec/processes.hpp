@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exec/arena.hpp"
 #include "exec/backend.hpp"
@@ -41,6 +42,8 @@ class Processes {
   [[nodiscard]] virtual Ticket start_send(int to, int tag, std::span<const std::byte> data) = 0;
   [[nodiscard]] virtual Ticket start_receive(int from, int tag, std::span<std::byte> data) = 0;
   virtual void wait(Ticket ticket) = 0;
+  // Waits for something else, looking for failures meanwhile; `ready` must not call this object.
+  virtual void wait_until(const std::function<bool()>& ready) = 0;
   virtual void barrier() = 0;
 
   // A process calls this when it failed (`own`), or when it was stopped because another did (nothing): all others stop,
@@ -52,10 +55,11 @@ class Processes {
 // What a transport between processes is opened with.
 struct TransportRequest {
   const Program& program;
-  Rank rank;              // this process's
-  int first_process = 0;  // the one with rank 0 of this replica
-  Backend* backend;       // null for timed waits: messages are empty
-  Arena* arena;           // null for timed waits
+  const std::vector<std::int64_t>& message_bytes;  // by operation; empty for timed waits
+  Rank rank;                                       // this process's
+  int first_process = 0;                           // the one with rank 0 of this replica
+  Backend* backend;                                // null for timed waits: messages are empty
+  Arena* arena;                                    // null for timed waits
   Transport::Now now;
 };
 

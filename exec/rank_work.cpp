@@ -7,6 +7,9 @@
 namespace weir {
 namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+constexpr std::int64_t kLossBytes = sizeof(double);
+
 }  // namespace
 
 Tensor Waiter::act(OperationId id, const Action&, Tensor) {
@@ -16,23 +19,43 @@ Tensor Waiter::act(OperationId id, const Action&, Tensor) {
   return {};
 }
 
-Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients)
-    : training_(training), backend_(backend), gradients_(gradients) {
-  const Plan& plan = training.loaded.plan;
-  tokens_.resize(at(training.program.shape.microbatches));
-  for (auto& tokens : tokens_) tokens.resize(static_cast<std::size_t>(plan.micro_batch_size * (plan.seq_length + 1)));
+Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank)
+    : training_(training),
+      backend_(backend),
+      gradients_(gradients),
+      tokens_of_microbatch_(training.loaded.plan.micro_batch_size * (training.loaded.plan.seq_length + 1)),
+      host_(backend.host_memory(training.program.shape.microbatches *
+                                (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
+  for (const Operation& operation : training.program.operations) {
+    const Action& action = operation.action;
+    const ScheduleShape& shape = training.program.shape;
+    if (action.kind == ActionKind::F && shape.is_last(action.stage) && shape.rank_of(action.stage) == rank) {
+      owned_.push_back(at(action.microbatch.value));
+    }
+  }
+}
+
+double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
+
+std::int32_t* Trainer::tokens(std::size_t microbatch) const {
+  std::byte* first = host_.get() + training_.program.shape.microbatches * kLossBytes;
+  return reinterpret_cast<std::int32_t*>(first) + static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
 }
 
 void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
+  backend_.begin_step(step);
   const Plan& plan = training_.loaded.plan;
-  for (std::size_t m = 0; m < tokens_.size(); ++m) {
+  for (std::int32_t m = 0; m < training_.program.shape.microbatches; ++m) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
-      const auto microbatch = training_.first_microbatch + static_cast<std::int32_t>(m);
-      const auto index = static_cast<std::uint32_t>(microbatch * plan.micro_batch_size + sample);
-      training_.batches.sample(step, index, &tokens_[m][static_cast<std::size_t>(sample * (plan.seq_length + 1))]);
+      const auto index = static_cast<std::uint32_t>((training_.first_microbatch + m) * plan.micro_batch_size + sample);
+      training_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
     }
   }
+}
+
+void Trainer::end_step() {
+  for (const std::size_t m : owned_) training_.losses[m] = losses()[m];
 }
 
 Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
@@ -43,7 +66,7 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
     return outgoing;
   }
   const std::size_t m = at(action.microbatch.value);
-  const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens_[m].data(), &training_.losses[m]};
+  const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
   switch (action.kind) {
     case ActionKind::F:
       outgoing = stage.forward(pass, incoming, keep(action));
@@ -61,7 +84,6 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
       stage.backward_weight(pass);
       break;
   }
-  backend_.finish();
   return outgoing;
 }
 
@@ -75,7 +97,6 @@ StageWorker::Keep Trainer::keep(const Action& forward) const {
 void Trainer::update(Stage stage) {
   StageWorker& worker = *training_.stages[at(stage.value)];
   worker.update(step_ + 1, [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
-  backend_.finish();
   worker.begin_step();
 }
 

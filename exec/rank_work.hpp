@@ -18,6 +18,8 @@ class Waiter : public RankWork {
   explicit Waiter(const std::vector<std::int64_t>& durations_ns) : durations_(durations_ns) {}
   void begin_step(std::uint32_t) override {}
   Tensor act(OperationId id, const Action&, Tensor) override;
+  void finish() override {}
+  void end_step() override {}
 
  private:
   const std::vector<std::int64_t>& durations_;  // by operation
@@ -41,11 +43,15 @@ struct Training {
 
 class Trainer : public RankWork {
  public:
-  Trainer(Training& training, Backend& backend, GradientExchange& gradients);
+  Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank);
   void begin_step(std::uint32_t step) override;  // draws the step's tokens
   Tensor act(OperationId id, const Action& action, Tensor incoming) override;
+  void finish() override { backend_.finish(); }
+  void end_step() override;  // gathers the losses that this rank computed
 
  private:
+  [[nodiscard]] std::int32_t* tokens(std::size_t microbatch) const;
+  [[nodiscard]] double* losses() const;
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
   void update(Stage stage);
 
@@ -53,7 +59,9 @@ class Trainer : public RankWork {
   Backend& backend_;
   GradientExchange& gradients_;
   std::uint32_t step_ = 0;
-  std::vector<std::vector<std::int32_t>> tokens_;  // by micro-batch
+  std::int64_t tokens_of_microbatch_;
+  HostMemory host_;                 // losses, then tokens, by micro-batch
+  std::vector<std::size_t> owned_;  // micro-batches whose loss this rank computes
 };
 
 }  // namespace weir

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <barrier>
 #include <exception>
@@ -17,9 +19,12 @@
 #include "exec/rank_device.hpp"
 #include "exec/rank_work.hpp"
 #include "exec/run_parts.hpp"
+#include "exec/step_launcher.hpp"
 #include "exec/step_trace.hpp"
 #include "exec/thread_transport.hpp"
 #include "exec/trainable.hpp"
+#include "plan/error.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
@@ -48,6 +53,10 @@ class ThreadRun {
     } else {
       open_devices(backends);
     }
+    if (options.graphs && !launched()) {
+      throw UsageError(
+          fmt::format("--graphs repeats launches on a GPU; the {} backend makes none", to_string(options.backend)));
+    }
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
@@ -57,6 +66,54 @@ class ThreadRun {
   }
 
   RunResult execute() {
+    if (launched()) {
+      launch_steps();
+    } else {
+      thread_steps();
+    }
+    result_.step_time = median_step(result_.steps, options_.warmup_steps);
+    if (training_) result_.parameters_sha256 = hash();
+    for (const auto& device : devices_) {
+      result_.peak_memory.push_back(device->arena().peak());
+      result_.scratch.push_back(Bytes(device->backend().scratch_bytes()));
+    }
+    result_.trace.origin = TraceOrigin::measured;
+    result_.trace.ranks = program_.shape.ranks;
+    return std::move(result_);
+  }
+
+ private:
+  // Ranks whose backends only launch: one thread launches for all of them.
+  [[nodiscard]] bool launched() const { return !devices_.empty() && devices_.front()->backend().queue() != nullptr; }
+
+  void launch_steps() {
+    result_.oversubscribed = false;  // one thread, whatever K is
+    std::vector<std::unique_ptr<RankWork>> works;
+    std::vector<LaunchedRank> ranks;
+    for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
+      works.push_back(prepare(rank));
+      ranks.push_back({&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), works.back().get()});
+    }
+    StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
+    std::vector<double> launching;
+    for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
+      if (options_.graphs && step == 1) launcher.repeat();
+      const LaunchedStep done = launcher.run_step(static_cast<std::uint32_t>(step), clock_);
+      if (step >= options_.warmup_steps) launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
+      end_step(step, done.start_ns, done.end_ns);
+    }
+    result_.host_per_action = Seconds(median(launching) / compute_actions());
+  }
+
+  [[nodiscard]] double compute_actions() const {
+    double actions = 0;
+    for (const Lane& lane : program_.lanes) {
+      if (lane.kind == LaneKind::compute) actions += lane.last - lane.first;
+    }
+    return actions;
+  }
+
+  void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape.ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     std::vector<std::thread> workers;
@@ -70,18 +127,8 @@ class ThreadRun {
     barrier_->arrive_and_wait();
     for (std::thread& worker : workers) worker.join();
     if (failure_) std::rethrow_exception(failure_);
-    result_.step_time = median_step(result_.steps, options_.warmup_steps);
-    if (training_) result_.parameters_sha256 = hash();
-    for (const auto& device : devices_) {
-      result_.peak_memory.push_back(device->arena().peak());
-      result_.scratch.push_back(Bytes(device->backend().scratch_bytes()));
-    }
-    result_.trace.origin = TraceOrigin::measured;
-    result_.trace.ranks = program_.shape.ranks;
-    return std::move(result_);
   }
 
- private:
   void open_devices(const Backends& backends) {
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::one);
@@ -95,7 +142,7 @@ class ThreadRun {
   [[nodiscard]] std::unique_ptr<RankWork> prepare(std::int32_t rank) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
     devices_[at(rank)]->prepare(loaded_, Rank{rank}, training_->stages);
-    return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_);
+    return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_, Rank{rank});
   }
 
   void work(std::int32_t rank) {
@@ -114,7 +161,7 @@ class ThreadRun {
 
   [[nodiscard]] std::string hash() {
     return hash_parameters(loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-      const Tensor& weight = training_->stages[at(stage.value)]->parameters()[parameter].weight;
+      const Tensor& weight = training_->stages[at(stage.value)]->parameters()[parameter].fp32();
       devices_[at(program_.shape.rank_of(stage).value)]->backend().to_host(
           values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
     });
@@ -128,7 +175,10 @@ class ThreadRun {
     const std::int64_t start = arrived_ns_;
     barrier_->arrive_and_wait();
     const std::int64_t end = arrived_ns_;
-    if (failure_) return;
+    if (!failure_) end_step(step, start, end);
+  }
+
+  void end_step(int step, std::int64_t start, std::int64_t end) {
     StepResult result{0, Seconds(Nanoseconds(end - start))};
     if (training_) {
       for (const double loss : training_->losses) result.loss += loss;

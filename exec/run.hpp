@@ -22,6 +22,7 @@ struct RunOptions {
   int warmup_steps = 1;                             // run and trained, but not in step_time or the trace
   std::optional<std::filesystem::path> data;        // any file, as bytes; absent: seeded synthetic tokens
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
+  bool graphs = false;                              // launch the step as one CUDA graph, from the second on
   bool trace = true;                                // false: to measure the tracer's own cost
   std::function<void(int step, int of)> progress;   // called after each step
 };
@@ -38,14 +39,16 @@ struct RunResult {
   std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic
   std::vector<Bytes> scratch;      // per rank: library scratch memory in that peak
   bool oversubscribed = false;     // more ranks than cores: never compared
-  Trace trace;                     // measured steps
+  // Median time the host took to launch a step, over its compute actions; none where launching is running.
+  std::optional<Seconds> host_per_action;
+  Trace trace;  // measured steps
 };
 
 // Cores this process may use.
 [[nodiscard]] int available_cores();
 
 // Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file, a model that cannot
-// train).
+// train), UsageError (graphs where nothing is launched).
 [[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends);
 
 }  // namespace weir

@@ -5,8 +5,17 @@
 #include <utility>
 
 #include "exec/parameters.hpp"
+#include "exec/stored.hpp"
 
 namespace weir {
+namespace {
+
+void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtype dtype) {
+  const std::vector<std::byte> bytes = stored(values, dtype);
+  backend.to_device(to, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+}
+
+}  // namespace
 
 StageWorker::StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend, Arena& arena)
     : plan_(loaded.plan),
@@ -26,7 +35,7 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
   const int index = first_layer_ + static_cast<int>(layer);
   std::vector<Tensor> weights, gradients;
   for (std::size_t i = 0; i < tensors_[layer].parameters.size(); ++i) {
-    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}};
+    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
     made.gradient = arena_.allocate(elements * 4);
     const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
@@ -39,13 +48,16 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
     }
     if (same != nullptr) {
       made.weight = same->weight;
+      made.master = same->master;
     } else {
-      made.weight = arena_.allocate(elements * 4);
+      made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
+      if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
       const bool head_of_tie = !made.description.tied_with.empty() && index > 0;  // the embedding, layer 0, owns it
       const auto values =
           initial_values(loaded.model, made.description, head_of_tie ? 0 : static_cast<std::uint32_t>(index),
                          head_of_tie ? 0 : static_cast<std::uint32_t>(i), plan_.seed);
-      backend_.to_device(made.weight, values.data(), elements * 4);
+      put(backend_, made.weight, values, plan_.dtype);
+      if (made.master) put(backend_, made.master, values, Dtype::fp32);
       const bool momentum = plan_.optimizer.kind == OptimizerKind::adamw || plan_.optimizer.momentum > 0;
       if (momentum) {
         made.state1 = arena_.allocate(elements * 4);

@@ -30,7 +30,10 @@ struct Parameter {
   ParameterTensor description;
   int layer = 0;   // index in the model
   int tensor = 0;  // index in the layer
-  Tensor weight, gradient, state1, state2;
+  Tensor weight;   // in the plan's dtype
+  Tensor master;   // its fp32 original where the dtype has fewer bits; else empty
+  Tensor gradient, state1, state2;
+  [[nodiscard]] const Tensor& fp32() const { return master ? master : weight; }
 };
 
 class StageWorker {
@@ -92,6 +95,7 @@ void StageWorker::update(std::int64_t step, Copies copies) {
     const std::vector<Tensor> gradients = copies(i);
     if (gradients.empty()) continue;  // a second use of a weight of this stage: updated with the first
     backend_.update({.weight = parameter.weight,
+                     .master = parameter.master,
                      .gradients = gradients,
                      .state1 = parameter.state1,
                      .state2 = parameter.state2,

@@ -146,9 +146,11 @@ std::string to_json(const Cluster& cluster) {
   return json.dump(2) + "\n";
 }
 
-Cluster load_cluster(const std::filesystem::path& file) {
-  const Json json = parse_json(read_text_file(file), file.string());
-  JsonObject top(json, file.string(), "");
+Cluster load_cluster(const std::filesystem::path& file) { return parse_cluster(read_text_file(file), file.string()); }
+
+Cluster parse_cluster(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
   top.expect_schema("weir.cluster/1");
   Cluster cluster;
   cluster.name = top.text("name");

@@ -80,6 +80,7 @@ struct Cluster {
 
 // Schema weir.cluster/1; quantities are texts with units ("80 GiB", "900 GB/s", "5 us"). Throws InputError.
 [[nodiscard]] Cluster load_cluster(const std::filesystem::path& file);
+[[nodiscard]] Cluster parse_cluster(const std::string& text, const std::string& file);
 
 // The file's text, quantities to six digits.
 [[nodiscard]] std::string to_json(const Cluster& cluster);

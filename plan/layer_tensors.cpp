@@ -98,7 +98,7 @@ struct Builder {
     if (head.bias) t.parameters.push_back({"bias", {head.vocabulary}, Init::zeros, false, ""});
     t.saves_input = true;
     t.input_until = KeptUntil::W;
-    t.saved.push_back({"logits", positions * head.vocabulary * element, KeptUntil::W});
+    t.saved.push_back({"logits", positions * logits_row(head.vocabulary, element) * element, KeptUntil::W});
     if (rows < s && !head.pooled) {
       t.workspace_f_bytes_per_sample = t.workspace_i_bytes_per_sample = t.workspace_w_bytes_per_sample =
           s * head.hidden * element;

@@ -29,6 +29,12 @@ inline constexpr std::int64_t kTensorAlignment = 64;
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
+// Elements from one row of logits to the next. In 16 bits a row is padded to 16 bytes: a vocabulary such as GPT-2's
+// 50257 would else leave every product that reads or writes them without aligned accesses. fp32 rows are packed.
+[[nodiscard]] constexpr std::int64_t logits_row(std::int64_t vocabulary, std::int64_t bytes_per_element) {
+  return bytes_per_element == 2 ? (vocabulary + 7) / 8 * 8 : vocabulary;
+}
+
 struct ParameterTensor {
   std::string name;                 // "mlp.up.weight"
   std::vector<std::int64_t> shape;  // row-major; [out, in] for matrices

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "costmodel/intervals.hpp"
 #include "costmodel/layer_math.hpp"
 #include "plan/deadlock.hpp"
 #include "plan/error.hpp"
@@ -88,8 +89,24 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;
-  f.interval =
-      StepInterval{f.step_time * std::exp(costs.interval->log_low), f.step_time * std::exp(costs.interval->log_high)};
+  const double h = half_width(*costs.interval, f.jitter_spread);
+  f.interval = StepInterval{f.step_time * std::exp(-h), f.step_time * std::exp(h)};
+}
+
+StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
+                                 const Contention& contention, const Costs& costs, const JitterRequest& request) {
+  StepDistribution d = step_distribution(program, operation_costs, contention, costs.jitter, request);
+  for (Seconds* time : {&d.mean, &d.low, &d.median, &d.high}) *time += costs.step_overhead;
+  return d;
+}
+
+// What the interval needs; the same for everybody who asks for this plan. A ranking without intervals goes without.
+double jitter_spread(const Program& program, const OperationCosts& operation_costs, const Contention& contention,
+                     const Costs& costs, ForecastDetail detail) {
+  constexpr JitterRequest kEnough{.samples = 100, .seed = 1};
+  const bool wanted = costs.basis == Basis::calibrated && (costs.interval || detail == ForecastDetail::full);
+  if (!wanted || costs.jitter.empty()) return 0;
+  return distribution_of(program, operation_costs, contention, costs, kEnough).spread_of_median;
 }
 
 }  // namespace
@@ -118,11 +135,10 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   f.step_time = to_seconds(f.metrics.step_time);
   f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
   f.warnings = table.warnings;
+  f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
   if (options.jitter && !costs.jitter.empty()) {
-    f.distribution = step_distribution(program, operation_costs, contention, costs.jitter, *options.jitter);
-    for (Seconds* time : {&f.distribution->mean, &f.distribution->low, &f.distribution->median, &f.distribution->high})
-      *time += costs.step_overhead;
+    f.distribution = distribution_of(program, operation_costs, contention, costs, *options.jitter);
   } else if (options.jitter) {
     f.warnings.emplace_back(
         "no distribution: these costs do not say how durations scatter; weir calibrate measures it");

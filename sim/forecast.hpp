@@ -44,6 +44,7 @@ struct Forecast {
   std::optional<double> mfu;
   std::optional<Bytes> memory_limit;
   std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
+  double jitter_spread = 0;                      // its spread_of_median, for the interval; 0: jitter is not known
   std::optional<Seconds> without_barrier;        // mean time of many steps that overlap
   std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;

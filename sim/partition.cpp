@@ -15,9 +15,14 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// best[s][l]: layers [0, l) in s + 1 stages; from[s][l]: where its last stage begins.
+std::int64_t cut_time(const CutTimes& cuts, int stage, int first) {
+  return cuts.empty() ? 0 : cuts[static_cast<std::size_t>(stage) - 1][static_cast<std::size_t>(first)];
+}
+
+// best[s][l]: layers [0, l) in s + 1 stages; from[s][l]: where its last stage begins. `better` adds a stage and the
+// boundary before it to what was best of the stages before.
 template <class Better>
-std::vector<int> solve(std::span<const std::int64_t> times, int stages, Better better) {
+std::vector<int> solve(std::span<const std::int64_t> times, int stages, const CutTimes& cuts, Better better) {
   const auto layers = static_cast<int>(times.size());
   std::vector<std::int64_t> sum(times.size() + 1, 0);
   for (std::size_t l = 0; l < times.size(); ++l) sum[l + 1] = sum[l] + times[l];
@@ -28,14 +33,14 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, Better b
     return sum[static_cast<std::size_t>(last)] - sum[static_cast<std::size_t>(first)];
   };
   for (int l = 1; l <= layers; ++l) {
-    best[0][static_cast<std::size_t>(l)] = better(Value{0, 0}, stage_time(0, l));
+    best[0][static_cast<std::size_t>(l)] = better(Value{0, 0}, stage_time(0, l), 0);
   }
   for (int s = 1; s < stages; ++s) {
     for (int l = s + 1; l <= layers; ++l) {
       auto& target = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
       for (int first = s; first < l; ++first) {
         const Value& before = best[static_cast<std::size_t>(s) - 1][static_cast<std::size_t>(first)];
-        const Value value = better(before, stage_time(first, l));
+        const Value value = better(before, stage_time(first, l), cut_time(cuts, s, first));
         if (value < target) {
           target = value;
           from[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)] = first;
@@ -54,8 +59,9 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, Better b
 
 }  // namespace
 
-std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages) {
+std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages, const CutTimes& cuts) {
   assert(stages >= 1 && stages <= static_cast<int>(times.size()));
+  assert(cuts.empty() || static_cast<int>(cuts.size()) == stages - 1);
   // Two passes, because (slowest, squares) does not decompose stage by stage: first the least possible slowest time,
   // then the least squares among partitions that keep to it.
   const auto slowest_of = [&](const std::vector<int>& boundaries) {
@@ -65,18 +71,19 @@ std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages
       const int last = s == boundaries.size() ? static_cast<int>(times.size()) : boundaries[s];
       std::int64_t sum = 0;
       for (int l = first; l < last; ++l) sum += times[static_cast<std::size_t>(l)];
-      slowest = std::max(slowest, sum);
+      slowest = std::max({slowest, sum, s == 0 ? 0 : cut_time(cuts, static_cast<int>(s), first)});
     }
     return slowest;
   };
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-  const auto narrow = solve(times, stages, [](const Value& before, std::int64_t time) {
-    return before.slowest == kNever ? Value{} : Value{std::max(before.slowest, time), 0};
+  const auto narrow = solve(times, stages, cuts, [](const Value& before, std::int64_t time, std::int64_t cut) {
+    return before.slowest == kNever ? Value{} : Value{std::max({before.slowest, time, cut}), 0};
   });
   const std::int64_t limit = slowest_of(narrow);
-  return solve(times, stages, [limit](const Value& before, std::int64_t time) {
-    if (before.slowest == kNever || time > limit) return Value{};
-    return Value{0, before.squares + static_cast<double>(time) * static_cast<double>(time)};
+  return solve(times, stages, cuts, [limit](const Value& before, std::int64_t time, std::int64_t cut) {
+    if (before.slowest == kNever || time > limit || cut > limit) return Value{};
+    const auto stage = static_cast<double>(time), boundary = static_cast<double>(cut);
+    return Value{0, before.squares + stage * stage + boundary * boundary};
   });
 }
 

@@ -7,12 +7,8 @@
 #include <bit>
 #include <cstdint>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define WEIR_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WEIR_MULTIVERSION
-#endif
+#include "plan/multiversion.hpp"
+
 #define WEIR_INLINE inline __attribute__((always_inline))
 
 namespace weir {

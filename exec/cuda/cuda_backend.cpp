@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <stdexcept>
-
+#include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
-#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
@@ -21,17 +19,32 @@ constexpr int kDevice = 0;
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Dtype dtype) : pool_(kDevice), stream_(make_stream()), matmul_(dtype == Dtype::tf32) {
-    on_.stream = stream_.get();
+  explicit CudaBackend(const BackendRequest& request)
+      : pool_(kDevice),
+        allocations_(make_stream()),
+        queue_(kDevice, make_stream(), make_stream),
+        matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
+    on_.stream = queue_.stream();
     on_.matmul = &matmul_;
   }
 
+  LaunchQueue* queue() override { return &queue_; }
+
+  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and nothing that is already
+  // launched is waited for.
   void* allocate(std::int64_t bytes) override {
-    void* block = pool_.allocate(bytes, stream_.get());
-    finish();  // another rank's stream may be the next to use it
+    if (queue_.capturing()) throw RunFailed("a repeated step asks for device memory that the first step did not need");
+    void* block = pool_.allocate(bytes, allocations_.get());
+    CUDA_CHECK(cudaStreamSynchronize(allocations_.get()));
     return block;
   }
-  void release(void* block, std::int64_t) noexcept override { pool_.release(block, stream_.get()); }
+  void release(void* block, std::int64_t) noexcept override { pool_.release(block, queue_.stream()); }
+
+  HostMemory host_memory(std::int64_t bytes) override {
+    void* data = nullptr;
+    CUDA_CHECK(cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
+    return {static_cast<std::byte*>(data), [](std::byte* block) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeHost(block)); }};
+  }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(kDevice));
@@ -43,6 +56,7 @@ class CudaBackend : public Backend {
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
+  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, queue_.stream()); }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -53,7 +67,7 @@ class CudaBackend : public Backend {
     std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
   }
   void update(const UpdateCall& call) override;
-  void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.get())); }
+  void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -63,12 +77,13 @@ class CudaBackend : public Backend {
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
-    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.get()));
+    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, queue_.stream()));
     finish();
   }
 
   MemoryPool pool_;
-  Stream stream_;
+  Stream allocations_;
+  CudaQueue queue_;
   cuda::Matmul matmul_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
@@ -84,29 +99,35 @@ void CudaBackend::update(const UpdateCall& call) {
   const Optimizer& o = call.optimizer;
   const auto rate = static_cast<float>(o.learning_rate);
   const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const auto step = static_cast<double>(call.step);
+  const cuda::Weights weights = call.master
+                                    ? cuda::Weights{call.master.floats(), cuda::elements<cuda::Bf16>(call.weight)}
+                                    : cuda::Weights{call.weight.floats(), nullptr};
   if (o.kind == OptimizerKind::adamw) {
-    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.beta1), static_cast<float>(o.beta2),
-                 static_cast<float>(o.epsilon), static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
-                 static_cast<float>(1 / (1 - std::pow(o.beta2, step)))},
-                gradients, call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats(),
-                stream_.get());
+    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
+                weights, call.state1.floats(), call.state2.floats(), on_.numbers, queue_.stream());
   } else {
-    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, call.weight.floats(),
-              call.state1.floats(), stream_.get());
+    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
+              queue_.stream());
   }
 }
 
 }  // namespace
 
+void require_format(Dtype dtype, const CudaDevice& device) {
+  if (dtype == Dtype::bf16 && device.major < 8) {
+    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32", device.name, device.major,
+                                 device.minor));
+  }
+}
+
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
-  if (request.dtype != Dtype::fp32 && request.dtype != Dtype::tf32) {
-    throw UsageError(
-        fmt::format("the cuda backend computes in fp32 or tf32, the plan asks for {}", to_string(request.dtype)));
+  if (request.dtype == Dtype::fp16) {
+    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
-  return std::make_unique<CudaBackend>(request.dtype);
+  require_format(request.dtype, *facts.device);
+  return std::make_unique<CudaBackend>(request);
 }
 
 }  // namespace weir

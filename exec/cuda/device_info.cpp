@@ -33,8 +33,9 @@ CudaFacts cuda_facts() {
   const CudaDevice device{properties.name, properties.major, properties.minor, properties.multiProcessorCount,
                           Bytes(static_cast<std::int64_t>(properties.totalGlobalMem))};
   return {device,
-          fmt::format("{}, capability {}.{}, {} multiprocessors, {}; fp32 and tf32; the ranks share it by streams",
-                      device.name, device.major, device.minor, device.multiprocessors, format_bytes(device.memory))};
+          fmt::format("{}, capability {}.{}, {} multiprocessors, {}; fp32, tf32{}; the ranks share it by streams",
+                      device.name, device.major, device.minor, device.multiprocessors, format_bytes(device.memory),
+                      device.major >= 8 ? ", bf16" : "")};
 }
 
 }  // namespace weir

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "exec/cuda/kernels/cross_entropy.hpp"
+#include "exec/cuda/kernels/embedding.hpp"
+#include "exec/cuda/kernels/norms.hpp"
+#include "exec/cuda/kernels/sums.hpp"
 #include "plan/layer_tensors.hpp"
 
 namespace weir::cuda {
@@ -14,29 +18,41 @@ namespace {
 
 Into into(const LayerCall& call) { return call.accumulate ? Into::add : Into::overwrite; }
 
-// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x.
+// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x. Logits may have longer rows than V
+// (plan/layer_tensors). No head with a bias comes here (exec/trainable).
 struct HeadProducts {
+  std::int64_t row;
   Product forward, input, weight;
 };
-HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate) {
-  const std::int64_t v = s.vocabulary, h = s.hidden;
-  return {{.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = v, .bias = s.bias},
-          {.m = rows, .n = h, .k = v, .a_row = v, .b_row = h, .c_row = h},
-          {.m = v, .n = h, .k = rows, .a_row = 1, .a_column = v, .b_row = h, .c_row = h, .accumulate = accumulate}};
+HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate, Element element) {
+  const std::int64_t v = s.vocabulary, h = s.hidden, row = logits_row(v, bytes_of(element));
+  return {row,
+          {.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = row},
+          {.m = rows, .n = h, .k = v, .a_row = row, .b_row = h, .c_row = h},
+          {.m = v,
+           .n = h,
+           .k = rows,
+           .a_row = 1,
+           .a_column = row,
+           .b_row = h,
+           .c_row = h,
+           .accumulate = accumulate,
+           .fp32_result = true}};
 }
 
 }  // namespace
 
 std::int64_t ScratchNeeds::bytes() const {
-  return Matmul::kScratchBytes + aligned_bytes(tokens * 4) + aligned_bytes((row_losses + 1) * 8) +
-         aligned_bytes(partials * 4) + aligned_bytes(attention * 4);
+  return Matmul::kScratchBytes + aligned_bytes(sizeof(StepNumbers)) + aligned_bytes(tokens * 4) +
+         aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) + aligned_bytes(row_sums * 4) +
+         aligned_bytes(scores * 4) + aligned_bytes(masked_bytes);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
-  tokens = std::max(tokens, other.tokens);
-  row_losses = std::max(row_losses, other.row_losses);
-  partials = std::max(partials, other.partials);
-  attention = std::max(attention, other.attention);
+  for (const auto need : {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
+                          &ScratchNeeds::row_sums, &ScratchNeeds::scores, &ScratchNeeds::masked_bytes}) {
+    this->*need = std::max(this->*need, other.*need);
+  }
 }
 
 void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
@@ -46,14 +62,17 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
     return static_cast<void*>(place);
   };
   products = take(Matmul::kScratchBytes);
+  numbers = static_cast<StepNumbers*>(take(sizeof(StepNumbers)));
   tokens = static_cast<std::int32_t*>(take(needs.tokens * 4));
   row_losses = static_cast<double*>(take((needs.row_losses + 1) * 8));
   partials = static_cast<float*>(take(needs.partials * 4));
-  attention = static_cast<float*>(take(needs.attention * 4));
+  row_sums = static_cast<float*>(take(needs.row_sums * 4));
+  scores = static_cast<float*>(take(needs.scores * 4));
+  masked = take(needs.masked_bytes);
 }
 
-void Workbench::multiply(const Product& product, const float* a, const float* b, const float* bias, float* c) const {
-  matmul->run(product, a, b, bias, c, products, stream);
+void Workbench::multiply(const Product& product, const Operands& operands) const {
+  matmul->run(product, operands, products, stream);
 }
 
 Tokens Workbench::bring_tokens(const LayerCall& call) const {
@@ -62,13 +81,22 @@ Tokens Workbench::bring_tokens(const LayerCall& call) const {
   return {tokens, call.batch, call.seq_length};
 }
 
+StepMask Workbench::mask(const LayerCall& call, double probability, DropoutSite site) const {
+  const DropoutPlace& p = call.dropout;
+  return {dropout_mask(probability, p.seed, 0, p.microbatch, p.layer, site), numbers};
+}
+
 ScratchNeeds prepare(const EmbeddingShape&, std::int64_t batch, std::int64_t seq_length, Matmul&) {
   return {.tokens = batch * (seq_length + 1)};
 }
 
 void forward(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on) {
-  embed(on.bring_tokens(call), call.weights[0].floats(), shape.positions > 0 ? call.weights[1].floats() : nullptr,
-        shape.hidden, mask_of(call, shape.dropout, DropoutSite::embedding), call.output.floats(), on.stream);
+  on.in_elements([&](auto element) {
+    using E = decltype(element);
+    const E* position = shape.positions > 0 ? elements<E>(call.weights[1]) : nullptr;
+    embed<E>(on.bring_tokens(call), elements<E>(call.weights[0]), position, shape.hidden,
+             on.mask(call, shape.dropout, DropoutSite::embedding), elements<E>(call.output), on.stream);
+  });
 }
 
 void backward_input(const EmbeddingShape&, const LayerCall&, const Workbench&) {}  // tokens have no gradient
@@ -81,9 +109,12 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const W
     clear(call.gradients[0], shape.vocabulary);
     if (shape.positions > 0) clear(call.gradients[1], shape.positions);
   }
-  embed_gradient(on.bring_tokens(call), call.output_gradient.floats(), shape.hidden,
-                 mask_of(call, shape.dropout, DropoutSite::embedding), call.gradients[0].floats(),
-                 shape.positions > 0 ? call.gradients[1].floats() : nullptr, on.stream);
+  on.in_elements([&](auto element) {
+    using E = decltype(element);
+    embed_gradient<E>(on.bring_tokens(call), elements<E>(call.output_gradient), shape.hidden,
+                      on.mask(call, shape.dropout, DropoutSite::embedding), call.gradients[0].floats(),
+                      shape.positions > 0 ? call.gradients[1].floats() : nullptr, on.stream);
+  });
 }
 
 ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul&) {
@@ -91,65 +122,68 @@ ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t se
 }
 
 void forward(const NormShape& shape, const LayerCall& call, const Workbench& on) {
-  layer_norm(call.input.floats(), call.weights[0].floats(), call.weights[1].floats(),
-             {call.batch * call.seq_length, shape.hidden}, static_cast<float>(shape.epsilon), call.output.floats(),
-             call.saved[0].floats(), on.stream);
+  on.in_elements([&](auto element) {
+    using E = decltype(element);
+    const Norm<E> norm{elements<E>(call.weights[0]), elements<E>(call.weights[1]), static_cast<float>(shape.epsilon),
+                       elements<E>(call.output), call.saved[0].floats()};
+    layer_norm<E>(elements<E>(call.input), norm, {call.batch * call.seq_length, shape.hidden}, on.stream);
+  });
 }
 
 void backward_input(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   float* carried = call.carried[0].floats();
-  layer_norm_gradient(
-      {call.input.floats(), call.saved[0].floats(), call.weights[0].floats(), call.output_gradient.floats(),
-       call.input_gradient.floats(), carried, carried + shape.hidden, on.partials},
-      {call.batch * call.seq_length, shape.hidden}, Into::overwrite, on.stream);
+  on.in_elements([&](auto element) {
+    using E = decltype(element);
+    const NormGradient<E> gradient{.x = elements<E>(call.input),
+                                   .statistics = call.saved[0].floats(),
+                                   .gain = elements<E>(call.weights[0]),
+                                   .dy = elements<E>(call.output_gradient),
+                                   .dx = elements<E>(call.input_gradient),
+                                   .gain_gradient = carried,
+                                   .shift_gradient = carried + shape.hidden,
+                                   .partials = on.partials};
+    layer_norm_gradient<E>(gradient, {call.batch * call.seq_length, shape.hidden}, on.stream);
+  });
 }
 
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on) {
-  const float* carried = call.carried[0].floats();
-  for (std::size_t i = 0; i < 2; ++i) {
-    column_sum(carried + static_cast<std::int64_t>(i) * shape.hidden, {1, shape.hidden}, into(call), on.partials,
-               call.gradients[i].floats(), on.stream);
-  }
+  accumulate(call.carried[0].floats(), shape.hidden, into(call),
+             {{call.gradients[0].floats(), call.gradients[1].floats()}, 2}, on.stream);
 }
 
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
   for (const bool accumulate : {false, true}) {
-    const HeadProducts p = head_products(shape, rows, accumulate);
+    const HeadProducts p = head_products(shape, rows, accumulate, matmul.element());
     for (const Product& product : {p.forward, p.input, p.weight}) matmul.prepare(product);
   }
-  return {.tokens = batch * (seq_length + 1),
-          .row_losses = rows,
-          .partials = shape.bias ? shape.vocabulary * partials_of(rows) : 0};
+  return {.tokens = batch * (seq_length + 1), .row_losses = rows};
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
-  float* logits = call.saved[0].floats();
-  on.multiply(head_products(shape, rows, true).forward, call.input.floats(), call.weights[0].floats(),
-              shape.bias ? call.weights[1].floats() : nullptr, logits);
+  const HeadProducts products = head_products(shape, rows, true, on.matmul->element());
+  on.multiply(products.forward, {call.input.data, call.weights[0].data, call.saved[0].data});
   double* loss = on.row_losses + rows;
-  cross_entropy(logits, on.bring_tokens(call), shape.vocabulary, static_cast<float>(call.loss_scale), on.row_losses,
-                loss, on.stream);
-  // To pageable memory: returns when the number is there.
+  on.in_elements([&](auto element) {
+    using E = decltype(element);
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, products.row}, on.bring_tokens(call),
+                     static_cast<float>(call.loss_scale), on.row_losses, loss, on.stream);
+  });
+  // Read by the host when the step has ended (Backend::host_memory).
   if (call.loss != nullptr) {
     CUDA_CHECK(cudaMemcpyAsync(call.loss, loss, sizeof(double), cudaMemcpyDeviceToHost, on.stream));
   }
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  on.multiply(head_products(shape, call.batch * call.seq_length, true).input, call.saved[0].floats(),
-              call.weights[0].floats(), nullptr, call.input_gradient.floats());
+  on.multiply(head_products(shape, call.batch * call.seq_length, true, on.matmul->element()).input,
+              {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  const std::int64_t rows = call.batch * call.seq_length;
-  on.multiply(head_products(shape, rows, call.accumulate).weight, call.saved[0].floats(), call.input.floats(), nullptr,
-              call.gradients[0].floats());
-  if (shape.bias) {
-    column_sum(call.saved[0].floats(), {rows, shape.vocabulary}, into(call), on.partials, call.gradients[1].floats(),
-               on.stream);
-  }
+  on.multiply(head_products(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element()).weight,
+              {call.saved[0].data, call.input.data, call.gradients[0].data});
 }
 
 ScratchNeeds prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "exec/backend.hpp"
-#include "exec/cuda/kernels.hpp"
+#include "exec/cuda/kernels/types.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "plan/model.hpp"
 
@@ -13,34 +13,51 @@ namespace weir::cuda {
 
 // Scratch memory beside the tensors of the contract, in elements; the most that any prepared layer asks for.
 struct ScratchNeeds {
-  std::int64_t tokens = 0;      // int32: the micro-batch's tokens on the device
-  std::int64_t row_losses = 0;  // double, and one more for the sum
-  std::int64_t partials = 0;    // float: sums over rows
-  std::int64_t attention = 0;   // float: two sets of a sample's s x s matrices
+  std::int64_t tokens = 0;        // int32: the micro-batch's tokens on the device
+  std::int64_t row_losses = 0;    // double, and one more for the sum
+  std::int64_t partials = 0;      // float: sums over rows
+  std::int64_t row_sums = 0;      // float: a bias' gradient before it is added
+  std::int64_t scores = 0;        // float: a sample's s x s matrices, unrounded
+  std::int64_t masked_bytes = 0;  // the same in the working format
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
+
+// A tensor's elements.
+template <class E>
+[[nodiscard]] E* elements(const Tensor& tensor) {
+  return reinterpret_cast<E*>(tensor.data);
+}
 
 // What a pass works with: the rank's stream and matrix products, and where its scratch memory lies.
 struct Workbench {
   cudaStream_t stream = nullptr;
   Matmul* matmul = nullptr;
+  StepNumbers* numbers = nullptr;
   void* products = nullptr;
   std::int32_t* tokens = nullptr;
   double* row_losses = nullptr;
   float* partials = nullptr;
-  float* attention = nullptr;
+  float* row_sums = nullptr;
+  float* scores = nullptr;
+  void* masked = nullptr;
 
   void use(std::byte* scratch, const ScratchNeeds& needs);
-  void multiply(const Product& product, const float* a, const float* b, const float* bias, float* c) const;
+  void multiply(const Product& product, const Operands& operands) const;
   // The micro-batch's tokens, brought to the device.
   [[nodiscard]] Tokens bring_tokens(const LayerCall& call) const;
+  // The mask of a place in the layer, at the step that the device knows.
+  [[nodiscard]] StepMask mask(const LayerCall& call, double probability, DropoutSite site) const;
+  // pass(E{}) with E the type of activations and working weights: Bf16 or float.
+  template <class Pass>
+  void in_elements(Pass pass) const {
+    if (matmul->element() == Element::bf16) {
+      pass(Bf16{});
+    } else {
+      pass(float{});
+    }
+  }
 };
-
-[[nodiscard]] inline DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
-  const DropoutPlace& p = call.dropout;
-  return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
-}
 
 // Makes the products of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);

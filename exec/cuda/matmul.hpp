@@ -1,60 +1,65 @@
 // Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, without split-K, and then fixed, so that
-// the same product has the same bits every time. Accumulation is fp32; inputs are rounded to tf32 where asked.
+// the same product has the same bits every time. Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/product.hpp"
+#include "plan/dtype.hpp"
 
 namespace weir::cuda {
 
-// c[m, n] (+)= a[m, k] b[k, n] + bias[n], row-major; strides in elements, one of each operand's two is 1, so a
-// transposed operand is one with its strides exchanged. A batch repeats the product at steps a_step, b_step, c_step.
-struct Product {
-  std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t a_row = 0, a_column = 1;
-  std::int64_t b_row = 0, b_column = 1;
-  std::int64_t c_row = 0;
-  std::int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
-  bool bias = false;
-  bool accumulate = false;
-  auto operator<=>(const Product&) const = default;
+// Device memory of one product. Elements are of the format it computes in; c of fp32_result and row sums are fp32.
+struct Operands {
+  const void *a, *b;
+  void* c;
+  void* bias = nullptr;  // read by bias and bias_gelu; written by row_sums_of_a
+  void* aux = nullptr;   // written by bias_gelu; read by gelu_gradient
 };
 
-// What each matrix of a product looks like to cuBLASLt, which stores columns one after the other: c' = b' a'.
-struct ColumnMajor {
-  std::int64_t rows = 0, columns = 0, leading = 0;
-  bool transposed = false;
-  auto operator<=>(const ColumnMajor&) const = default;
+// What was chosen for a product, in cuBLASLt's numbers.
+struct ProductChoice {
+  Product product;
+  int algorithm = 0, tile = 0, stages = 0;
+  std::int64_t scratch_bytes = 0;
+  float waves = 0;  // the algorithm's own estimate of how often it fills the device
 };
-struct ColumnMajorProduct {
-  ColumnMajor first, second, result;  // result = first * second
-};
-// Throws std::logic_error when neither stride of an operand is 1.
-[[nodiscard]] ColumnMajorProduct column_major(const Product& product);
 
 class Matmul {
  public:
   // The scratch memory that an algorithm may ask for; the same on every device, since the choice may depend on it.
   static constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
 
-  explicit Matmul(bool tf32);
+  // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current context has. dtype: fp32,
+  // tf32 or bf16.
+  Matmul(Dtype dtype, int multiprocessors);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  void prepare(const Product& product);  // on the device that will run it
-  void run(const Product& product, const float* a, const float* b, const float* bias, float* c, void* scratch,
-           cudaStream_t stream);
+  [[nodiscard]] Element element() const { return dtype_ == Dtype::bf16 ? Element::bf16 : Element::fp32; }
+
+  // On the device that will run it. Throws RunFailed when cuBLASLt has no algorithm without split-K.
+  void prepare(const Product& product);
+  // The same where the library may have none for this epilogue: then the product is not ready and nothing is thrown.
+  void try_prepare(const Product& product);
+  [[nodiscard]] bool ready(const Product& product) const { return kernels_.contains(product); }
+  // Precondition: ready; the matrices begin on 16 bytes or where a row or a step of theirs does.
+  void run(const Product& product, const Operands& operands, void* scratch, cudaStream_t stream);
+
+  // Of all prepared products, in their order.
+  [[nodiscard]] std::vector<ProductChoice> choices() const;
 
  private:
   struct Kernel;
   struct Library;
-  bool tf32_;
+  Dtype dtype_;
+  int multiprocessors_;
   std::unique_ptr<Library> library_;
   std::map<Product, std::unique_ptr<Kernel>> kernels_;
 };

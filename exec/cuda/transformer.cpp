@@ -9,7 +9,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/cuda/kernels/activation.hpp"
+#include "exec/cuda/kernels/dropout.hpp"
+#include "exec/cuda/kernels/norms.hpp"
+#include "exec/cuda/kernels/softmax.hpp"
+#include "exec/cuda/kernels/sums.hpp"
 #include "exec/cuda/layers.hpp"
+#include "exec/cuda/linear.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -48,20 +54,16 @@ struct Sizes {
   Sizes(const TransformerShape& shape, std::int64_t b, std::int64_t seq)
       : rows(b * seq), batch(b), s(seq), h(shape.hidden), f(shape.ffn), heads(shape.heads), d(shape.head_dim) {}
   [[nodiscard]] std::int64_t matrices() const { return heads * s * s; }  // elements of one sample's
+  [[nodiscard]] std::int64_t elements() const { return rows * h; }       // of the residual stream
+  [[nodiscard]] Rows residual() const { return {rows, h}; }
+  [[nodiscard]] Linear qkv() const { return {rows, h, 3 * h}; }
+  [[nodiscard]] Linear out() const { return {rows, h, h}; }
+  [[nodiscard]] Linear up() const { return {rows, h, f}; }
+  [[nodiscard]] Linear down() const { return {rows, f, h}; }
 };
 
-Product times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  return {.m = rows, .n = out, .k = in, .a_row = in, .b_row = 1, .b_column = in, .c_row = out, .bias = true};
-}
-Product gradient_times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  return {.m = rows, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in};
-}
-Product weight_gradient(std::int64_t rows, std::int64_t in, std::int64_t out, bool accumulate) {
-  return {
-      .m = out, .n = in, .k = rows, .a_row = 1, .a_column = out, .b_row = in, .c_row = in, .accumulate = accumulate};
-}
-
-// All heads of one sample, on views of qkv (row stride 3h) and of the context (row stride h).
+// All heads of one sample, on views of qkv (row stride 3h) and of the context (row stride h). What a softmax reads, or
+// its gradient, is not rounded.
 struct HeadsProducts {
   Product scores, mix, d_probabilities, d_value, d_query, d_key;
   explicit HeadsProducts(const Sizes& z) {
@@ -82,52 +84,49 @@ struct HeadsProducts {
     steps(mix, ss, d, d);
     steps(d_probabilities, d, d, ss);
     for (Product* p : {&d_value, &d_query, &d_key}) steps(*p, ss, d, d);
+    scores.fp32_result = d_probabilities.fp32_result = true;
   }
 };
 
 float score_scale(const Sizes& z) { return static_cast<float>(1 / std::sqrt(static_cast<double>(z.d))); }
 
+template <class E>
 void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Workbench& on) {
   const HeadsProducts products(z);
-  const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
+  const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
+  E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
   for (std::int64_t b = 0; b < z.batch; ++b) {
-    const float* q = call.saved[qkv].floats() + b * z.s * 3 * z.h;
-    float* p = call.saved[probabilities].floats() + b * z.matrices();
-    on.multiply(products.scores, q, q + z.h, nullptr, p);
-    causal_softmax(score_scale(z), z.heads, z.s, p, on.stream);
-    const float* mixed = p;
-    if (mask.active()) {
-      dropout(mask, static_cast<std::uint64_t>(b * z.matrices()), p, z.matrices(), on.attention, on.stream);
-      mixed = on.attention;
-    }
-    on.multiply(products.mix, mixed, q + 2 * z.h, nullptr, call.saved[context].floats() + b * z.s * z.h);
+    const E* q = elements<E>(call.saved[qkv]) + b * z.s * 3 * z.h;
+    E* p = elements<E>(call.saved[probabilities]) + b * z.matrices();
+    on.multiply(products.scores, {q, q + z.h, on.scores});
+    causal_softmax<E>(score_scale(z), on.scores, {z.heads, z.s, b * z.matrices()}, mask, p, masked, on.stream);
+    on.multiply(products.mix,
+                {masked != nullptr ? masked : p, q + 2 * z.h, elements<E>(call.saved[context]) + b * z.s * z.h});
   }
 }
 
 // From the context's gradient to qkv's.
-void attend_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const float* d_context,
+template <class E>
+void attend_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const E* d_context,
                      const Workbench& on) {
   const HeadsProducts products(z);
-  const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
-  float* ds = on.attention;
-  float* masked = on.attention + z.matrices();
+  const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
+  E* scratch = static_cast<E*>(on.masked);  // the masked probabilities, and when they are used up the scores' gradient
   for (std::int64_t b = 0; b < z.batch; ++b) {
-    const float* q = call.saved[qkv].floats() + b * z.s * 3 * z.h;
-    float* dq = call.carried[qkv_gradient].floats() + b * z.s * 3 * z.h;
-    const float* dc = d_context + b * z.s * z.h;
-    const float* p = call.saved[probabilities].floats() + b * z.matrices();
-    const auto first = static_cast<std::uint64_t>(b * z.matrices());
-    const float* mixed = p;
-    if (mask.active()) {
-      dropout(mask, first, p, z.matrices(), masked, on.stream);
-      mixed = masked;
+    const E* q = elements<E>(call.saved[qkv]) + b * z.s * 3 * z.h;
+    E* dq = elements<E>(call.carried[qkv_gradient]) + b * z.s * 3 * z.h;
+    const E* dc = d_context + b * z.s * z.h;
+    const E* p = elements<E>(call.saved[probabilities]) + b * z.matrices();
+    const E* mixed = p;
+    if (mask.mask.active()) {
+      dropout<E>(mask, static_cast<std::uint64_t>(b * z.matrices()), p, z.matrices(), scratch, on.stream);
+      mixed = scratch;
     }
-    on.multiply(products.d_value, mixed, dc, nullptr, dq + 2 * z.h);
-    on.multiply(products.d_probabilities, dc, q + 2 * z.h, nullptr, ds);
-    if (mask.active()) dropout(mask, first, ds, z.matrices(), ds, on.stream);
-    softmax_gradient(p, score_scale(z), z.heads, z.s, ds, on.stream);
-    on.multiply(products.d_query, ds, q + z.h, nullptr, dq);
-    on.multiply(products.d_key, ds, q, nullptr, dq + z.h);
+    on.multiply(products.d_value, {mixed, dc, dq + 2 * z.h});
+    on.multiply(products.d_probabilities, {dc, q + 2 * z.h, on.scores});
+    softmax_gradient<E>(score_scale(z), p, on.scores, {z.heads, z.s, b * z.matrices()}, mask, scratch, on.stream);
+    on.multiply(products.d_query, {scratch, q + z.h, dq});
+    on.multiply(products.d_key, {scratch, q, dq + z.h});
   }
 }
 
@@ -137,98 +136,179 @@ static_assert(static_cast<int>(Activation::gelu) == static_cast<int>(Curve::gelu
               static_cast<int>(Activation::silu) == static_cast<int>(Curve::silu));
 Curve curve_of(Activation activation) { return static_cast<Curve>(activation); }
 
+// u = n2 Wup + b and g = gelu(u).
+template <class E>
+void up_and_activate(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Workbench& on) {
+  const void *x = call.saved[normed2].data, *w = call.weights[up_w].data;
+  void *bias = call.weights[up_b].data, *u = call.saved[up].data, *g = call.saved[activated].data;
+  const Product fused = z.up().forward(Epilogue::bias_gelu);
+  if (on.matmul->ready(fused)) {
+    on.multiply(fused, {x, w, g, bias, u});
+    return;
+  }
+  on.multiply(z.up().forward(Epilogue::bias), {x, w, u, bias});
+  activate<E>(curve_of(shape.activation), static_cast<const E*>(u), z.rows * z.f, static_cast<E*>(g), on.stream);
+}
+
+// u's gradient from that of the product down, before its dropout.
+template <class E>
+void activate_and_up_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const E* d_down,
+                              const Workbench& on) {
+  const Product fused = z.down().input(Epilogue::gelu_gradient);
+  const void* w = call.weights[down_w].data;
+  void *u = call.saved[up].data, *du = call.carried[up_gradient].data;
+  if (on.matmul->ready(fused)) {
+    on.multiply(fused, {d_down, w, du, nullptr, u});
+    return;
+  }
+  on.multiply(z.down().input(Epilogue::none), {d_down, w, du});
+  activate_gradient<E>(curve_of(shape.activation), static_cast<const E*>(u), z.rows * z.f, static_cast<E*>(du),
+                       on.stream);
+}
+
+// x * mask, in `place`; without an active mask x itself.
+template <class E>
+const E* dropped(const StepMask& mask, const E* x, std::int64_t n, E* place, cudaStream_t stream) {
+  if (!mask.mask.active()) return x;
+  dropout<E>(mask, 0, x, n, place, stream);
+  return place;
+}
+
+template <class E>
+void run_forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
+  const Sizes z(shape, call.batch, call.seq_length);
+  const auto w = [&call](Weight which) { return elements<E>(call.weights[which]); };
+  const auto saved = [&call](Saved which) { return elements<E>(call.saved[which]); };
+  const auto epsilon = static_cast<float>(shape.norm_epsilon);
+  const E* x = elements<E>(call.input);
+  const Norm<E> norm1{w(norm1_gain), w(norm1_shift), epsilon, saved(normed1), call.saved[statistics1].floats()};
+  const Norm<E> norm2{w(norm2_gain), w(norm2_shift), epsilon, saved(normed2), call.saved[statistics2].floats()};
+
+  layer_norm<E>(x, norm1, z.residual(), on.stream);
+  on.multiply(z.qkv().forward(Epilogue::bias), {saved(normed1), w(qkv_w), saved(qkv), w(qkv_b)});
+  attend<E>(shape, call, z, on);
+  on.multiply(z.out().forward(Epilogue::bias), {saved(context), w(out_w), saved(mlp_input), w(out_b)});
+  residual_layer_norm<E>(x, on.mask(call, shape.residual_dropout, DropoutSite::attention_output), saved(mlp_input),
+                         norm2, z.residual(), on.stream);
+  up_and_activate<E>(shape, call, z, on);
+  on.multiply(z.down().forward(Epilogue::bias), {saved(activated), w(down_w), call.output.data, w(down_b)});
+  dropout_add<E>(on.mask(call, shape.residual_dropout, DropoutSite::mlp_output), saved(mlp_input), z.elements(),
+                 elements<E>(call.output), on.stream);
+}
+
+template <class E>
+void run_backward_input(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
+  const Sizes z(shape, call.batch, call.seq_length);
+  const auto w = [&call](Weight which) { return elements<E>(call.weights[which]); };
+  const E* dy = elements<E>(call.output_gradient);
+  E* dx = elements<E>(call.input_gradient);
+  E* a = elements<E>(call.workspace);
+  E* b = a + z.elements();
+  E* d_out = elements<E>(call.carried[out_gradient]);
+  float* norm1 = call.carried[norm_gradients].floats();
+  float* norm2 = norm1 + 2 * z.h;
+
+  const StepMask mlp_mask = on.mask(call, shape.residual_dropout, DropoutSite::mlp_output);
+  activate_and_up_gradient<E>(shape, call, z, dropped<E>(mlp_mask, dy, z.elements(), a, on.stream), on);
+  on.multiply(z.up().input(Epilogue::none), {call.carried[up_gradient].data, w(up_w), b});
+  // dx holds y1's gradient from here on.
+  layer_norm_gradient<E>({.x = elements<E>(call.saved[mlp_input]),
+                          .statistics = call.saved[statistics2].floats(),
+                          .gain = w(norm2_gain),
+                          .dy = b,
+                          .dx = dx,
+                          .gain_gradient = norm2,
+                          .shift_gradient = norm2 + z.h,
+                          .partials = on.partials,
+                          .residual = dy,
+                          .dropped = d_out,
+                          .mask = on.mask(call, shape.residual_dropout, DropoutSite::attention_output)},
+                         z.residual(), on.stream);
+  on.multiply(z.out().input(Epilogue::none), {d_out, w(out_w), a});
+  attend_gradient<E>(shape, call, z, a, on);
+  on.multiply(z.qkv().input(Epilogue::none), {call.carried[qkv_gradient].data, w(qkv_w), b});
+  layer_norm_gradient<E>({.x = elements<E>(call.input),
+                          .statistics = call.saved[statistics1].floats(),
+                          .gain = w(norm1_gain),
+                          .dy = b,
+                          .dx = dx,
+                          .gain_gradient = norm1,
+                          .shift_gradient = norm1 + z.h,
+                          .partials = on.partials,
+                          .residual = dx},
+                         z.residual(), on.stream);
+}
+
+// dw (+)= dy' x and db (+)= dy summed over its rows.
+template <class E>
+void linear_gradient(const Linear& linear, const E* dy, const Tensor& x, const LayerCall& call, Weight weight,
+                     Weight bias, const Workbench& on) {
+  float *dw = call.gradients[weight].floats(), *db = call.gradients[bias].floats();
+  const Product fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
+  if (!on.matmul->ready(fused)) {
+    on.multiply(linear.weight(call.accumulate, Epilogue::none), {dy, x.data, dw});
+    column_sum<E>(dy, {linear.rows, linear.out}, call.accumulate ? Into::add : Into::overwrite, on.partials, db,
+                  on.stream);
+  } else if (!call.accumulate) {
+    on.multiply(fused, {dy, x.data, dw, db});
+  } else {
+    on.multiply(fused, {dy, x.data, dw, on.row_sums});
+    accumulate(on.row_sums, linear.out, Into::add, {{db}, 1}, on.stream);
+  }
+}
+
+template <class E>
+void run_backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
+  const Sizes z(shape, call.batch, call.seq_length);
+  const auto carried = [&call](Carried which) { return elements<E>(call.carried[which]); };
+  const auto gradient = [&call](Weight which) { return call.gradients[which].floats(); };
+  const E* d_down = dropped<E>(on.mask(call, shape.residual_dropout, DropoutSite::mlp_output),
+                               elements<E>(call.output_gradient), z.elements(), elements<E>(call.workspace), on.stream);
+  linear_gradient<E>(z.down(), d_down, call.saved[activated], call, down_w, down_b, on);
+  linear_gradient<E>(z.up(), carried(up_gradient), call.saved[normed2], call, up_w, up_b, on);
+  linear_gradient<E>(z.out(), carried(out_gradient), call.saved[context], call, out_w, out_b, on);
+  linear_gradient<E>(z.qkv(), carried(qkv_gradient), call.saved[normed1], call, qkv_w, qkv_b, on);
+  accumulate(call.carried[norm_gradients].floats(), z.h, call.accumulate ? Into::add : Into::overwrite,
+             {{gradient(norm1_gain), gradient(norm1_shift), gradient(norm2_gain), gradient(norm2_shift)}, 4},
+             on.stream);
+}
+
 }  // namespace
 
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   const Sizes z(shape, batch, seq_length);
-  const std::int64_t matrices[][2] = {{z.h, 3 * z.h}, {z.h, z.h}, {z.h, z.f}, {z.f, z.h}};
-  for (const auto& [in, out] : matrices) {
-    matmul.prepare(times_weight(z.rows, in, out));
-    matmul.prepare(gradient_times_weight(z.rows, in, out));
-    for (const bool accumulate : {false, true}) matmul.prepare(weight_gradient(z.rows, in, out, accumulate));
+  const BlockEpilogues epilogues = block_epilogues(shape, matmul.element());
+  for (const Linear& linear : {z.qkv(), z.out(), z.up(), z.down()}) {
+    matmul.prepare(linear.forward(Epilogue::bias));
+    matmul.prepare(linear.input(Epilogue::none));
+    for (const bool accumulate : {false, true}) {
+      matmul.prepare(linear.weight(accumulate, Epilogue::none));
+      if (epilogues.bias_gradient) matmul.try_prepare(linear.weight(accumulate, Epilogue::row_sums_of_a));
+    }
+  }
+  if (epilogues.gelu) {
+    matmul.try_prepare(z.up().forward(Epilogue::bias_gelu));
+    matmul.try_prepare(z.down().input(Epilogue::gelu_gradient));
   }
   const HeadsProducts p(z);
   for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
     matmul.prepare(product);
   }
-  return {.partials = std::max(3 * z.h, z.f) * partials_of(z.rows), .attention = 2 * z.matrices()};
+  const std::int64_t widest = std::max(3 * z.h, z.f);
+  return {.partials = widest * partials_of(z.rows),
+          .row_sums = widest,
+          .scores = z.matrices(),
+          .masked_bytes = z.matrices() * bytes_of(matmul.element())};
 }
 
 void forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
-  const Sizes z(shape, call.batch, call.seq_length);
-  const auto w = [&call](Weight which) { return call.weights[which].floats(); };
-  const auto saved = [&call](Saved which) { return call.saved[which].floats(); };
-  const auto epsilon = static_cast<float>(shape.norm_epsilon);
-  const float* x = call.input.floats();
-  const Rows size{z.rows, z.h};
-  layer_norm(x, w(norm1_gain), w(norm1_shift), size, epsilon, saved(normed1), saved(statistics1), on.stream);
-  on.multiply(times_weight(z.rows, z.h, 3 * z.h), saved(normed1), w(qkv_w), w(qkv_b), saved(qkv));
-  attend(shape, call, z, on);
-  on.multiply(times_weight(z.rows, z.h, z.h), saved(context), w(out_w), w(out_b), saved(mlp_input));
-  dropout_add(mask_of(call, shape.residual_dropout, DropoutSite::attention_output), x, z.rows * z.h, saved(mlp_input),
-              on.stream);
-  layer_norm(saved(mlp_input), w(norm2_gain), w(norm2_shift), size, epsilon, saved(normed2), saved(statistics2),
-             on.stream);
-  on.multiply(times_weight(z.rows, z.h, z.f), saved(normed2), w(up_w), w(up_b), saved(up));
-  activate(curve_of(shape.activation), saved(up), z.rows * z.f, saved(activated), on.stream);
-  on.multiply(times_weight(z.rows, z.f, z.h), saved(activated), w(down_w), w(down_b), call.output.floats());
-  dropout_add(mask_of(call, shape.residual_dropout, DropoutSite::mlp_output), saved(mlp_input), z.rows * z.h,
-              call.output.floats(), on.stream);
+  on.in_elements([&](auto element) { run_forward<decltype(element)>(shape, call, on); });
 }
-
 void backward_input(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
-  const Sizes z(shape, call.batch, call.seq_length);
-  const auto w = [&call](Weight which) { return call.weights[which].floats(); };
-  const auto saved = [&call](Saved which) { return call.saved[which].floats(); };
-  const auto carried = [&call](Carried which) { return call.carried[which].floats(); };
-  const std::int64_t n = z.rows * z.h;
-  const Rows size{z.rows, z.h};
-  const float* dy = call.output_gradient.floats();
-  float* dx = call.input_gradient.floats();
-  float* a = call.workspace.floats();
-  float* b = a + n;
-  float* norm1 = carried(norm_gradients);
-  float* norm2 = norm1 + 2 * z.h;
-
-  dropout(mask_of(call, shape.residual_dropout, DropoutSite::mlp_output), 0, dy, n, a, on.stream);
-  on.multiply(gradient_times_weight(z.rows, z.f, z.h), a, w(down_w), nullptr, carried(up_gradient));
-  activate_gradient(curve_of(shape.activation), saved(up), z.rows * z.f, carried(up_gradient), on.stream);
-  on.multiply(gradient_times_weight(z.rows, z.h, z.f), carried(up_gradient), w(up_w), nullptr, b);
-  // dx holds y1's gradient from here on.
-  CUDA_CHECK(cudaMemcpyAsync(dx, dy, static_cast<std::size_t>(n) * 4, cudaMemcpyDeviceToDevice, on.stream));
-  layer_norm_gradient({saved(mlp_input), saved(statistics2), w(norm2_gain), b, dx, norm2, norm2 + z.h, on.partials},
-                      size, Into::add, on.stream);
-  dropout(mask_of(call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n, carried(out_gradient),
-          on.stream);
-  on.multiply(gradient_times_weight(z.rows, z.h, z.h), carried(out_gradient), w(out_w), nullptr, a);
-  attend_gradient(shape, call, z, a, on);
-  on.multiply(gradient_times_weight(z.rows, z.h, 3 * z.h), carried(qkv_gradient), w(qkv_w), nullptr, b);
-  layer_norm_gradient({call.input.floats(), saved(statistics1), w(norm1_gain), b, dx, norm1, norm1 + z.h, on.partials},
-                      size, Into::add, on.stream);
+  on.in_elements([&](auto element) { run_backward_input<decltype(element)>(shape, call, on); });
 }
-
 void backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
-  const Sizes z(shape, call.batch, call.seq_length);
-  const auto saved = [&call](Saved which) { return call.saved[which].floats(); };
-  const auto carried = [&call](Carried which) { return call.carried[which].floats(); };
-  const Into into = call.accumulate ? Into::add : Into::overwrite;
-  const auto linear = [&](const float* dy, const float* x, std::int64_t in, std::int64_t out, Weight weight,
-                          Weight bias) {
-    on.multiply(weight_gradient(z.rows, in, out, call.accumulate), dy, x, nullptr, call.gradients[weight].floats());
-    column_sum(dy, {z.rows, out}, into, on.partials, call.gradients[bias].floats(), on.stream);
-  };
-  float* masked = call.workspace.floats();
-  dropout(mask_of(call, shape.residual_dropout, DropoutSite::mlp_output), 0, call.output_gradient.floats(),
-          z.rows * z.h, masked, on.stream);
-  linear(masked, saved(activated), z.f, z.h, down_w, down_b);
-  linear(carried(up_gradient), saved(normed2), z.h, z.f, up_w, up_b);
-  linear(carried(out_gradient), saved(context), z.h, z.h, out_w, out_b);
-  linear(carried(qkv_gradient), saved(normed1), z.h, 3 * z.h, qkv_w, qkv_b);
-  const float* norm1 = carried(norm_gradients);
-  const Weight norms[] = {norm1_gain, norm1_shift, norm2_gain, norm2_shift};
-  for (std::int64_t i = 0; i < 4; ++i) {
-    column_sum(norm1 + i * z.h, {1, z.h}, into, on.partials, call.gradients[norms[i]].floats(), on.stream);
-  }
+  on.in_elements([&](auto element) { run_backward_weight<decltype(element)>(shape, call, on); });
 }
 
 }  // namespace weir::cuda

@@ -42,6 +42,7 @@ class MpiProcesses : public Processes {
   [[nodiscard]] Ticket start_send(int to, int tag, std::span<const std::byte> data) override;
   [[nodiscard]] Ticket start_receive(int from, int tag, std::span<std::byte> data) override;
   void wait(Ticket ticket) override;
+  void wait_until(const std::function<bool()>& ready) override;  // calls `ready` with the lock held
   void barrier() override;
   // Speaks on the leader, waits until all have stopped, and leaves MPI, so that memory given to messages may go. Where
   // a process is gone, or does not stop in time, this ends the program (MPI_Abort).
@@ -52,8 +53,6 @@ class MpiProcesses : public Processes {
   [[nodiscard]] MPI_Comm edges() const { return edges_; }
   [[nodiscard]] MPI_Comm credits() const { return credits_; }
   void on_poll(std::function<void()> progress);  // called with the lock held; empty: no more
-  // With the lock held when `ready` is called. Throws Transport::Stopped.
-  void wait_until(const std::function<bool()>& ready);
 
  private:
   struct Failure {

@@ -139,6 +139,11 @@ void MpiTransport::take_messages() {
     assert(e.next < e.count && "no more messages than the program has");
     int lines = 0;
     WEIR_MPI_CHECK(MPI_Get_count(&status, line_, &lines));
+    if (!request_.message_bytes.empty() &&
+        std::int64_t{lines} * kLine != request_.message_bytes[at(e.first + e.next)]) {
+      throw RunFailed(fmt::format("a message of {} bytes came where the plan has one of {}",
+                                  std::int64_t{lines} * kLine, request_.message_bytes[at(e.first + e.next)]));
+    }
     Tensor& tensor = e.messages[at(e.next)];
     tensor = postbox_.allocate(std::int64_t{lines} * kLine);
     if (request_.arena != nullptr && !staged()) postbox_.hand_over(tensor, *request_.arena);
@@ -154,7 +159,8 @@ void MpiTransport::finish_receives() {
       WEIR_MPI_CHECK(MPI_Test(&e.under_way.front().request, &done, MPI_STATUS_IGNORE));
       if (done == 0) break;
       const OperationId id = e.first + e.under_way.front().index;
-      clock_->start_ns[at(id)] = clock_->end_ns[at(id)] = request_.now();  // its start is its sender's to say
+      clock_->start_ns[at(id)] = 0;  // for the sender to say
+      clock_->end_ns[at(id)] = request_.now();
       e.under_way.pop_front();
       ++e.done;
     }

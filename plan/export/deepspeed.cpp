@@ -129,6 +129,7 @@ ExportedJob export_deepspeed(const LoadedPlan& loaded, const ExportOptions& opti
   if (plan.dtype == Dtype::tf32)
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
   job.not_carried.push_back({"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
+  remark_sharing(plan, "DeepSpeed", job.not_carried);
   remark_ours(plan, "DeepSpeed", job.not_carried);
   return job;
 }

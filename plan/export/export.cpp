@@ -60,6 +60,17 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
   }
 }
 
+void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  const auto users = [&](std::string name, std::string_view what) {
+    remarks.push_back(
+        {std::move(name), fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
+  };
+  if (plan.sequence_parallel) users("sequence_parallel", "true");
+  if (plan.zero > 0) users("zero", std::to_string(plan.zero));
+  if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
+  if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");
+}
+
 std::string python_number(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".en") == std::string::npos) text += ".0";

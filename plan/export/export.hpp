@@ -52,6 +52,10 @@ enum class Placement : std::uint8_t { looped, v_shaped, other };
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but ours has them.
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 
+// Sequence parallelism, ZeRO, reduction beside the backward, selective re-materialisation: for tools that leave all of
+// it to the user's own code.
+void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
+
 // "1e-05" as Python reads it.
 [[nodiscard]] std::string python_number(double value);
 

@@ -102,6 +102,18 @@ void add_stages(Script& s, const Plan& plan, const std::vector<int>& blocks, boo
   }
 }
 
+// What the devices of a stage and its replicas share.
+void add_sharing(Script& s, const Plan& plan) {
+  if (plan.sequence_parallel) s.add("sequence-parallel");
+  if (plan.zero == 1) s.add("use-distributed-optimizer");
+  if (plan.zero > 1) {
+    s.add("use-megatron-fsdp");
+    s.add("use-distributed-optimizer");
+    s.add("data-parallel-sharding-strategy", plan.zero == 2 ? "optim_grads" : "optim_grads_params");
+  }
+  if (plan.overlap_grad_reduce) s.add("overlap-grad-reduce");
+}
+
 // True where the schedule needs stages in a V.
 bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
   const std::string& name = plan.schedule;
@@ -137,7 +149,9 @@ void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks, s
     s.add("recompute-method", "uniform");
     s.add("recompute-num-layers", std::max(1, *std::ranges::max_element(blocks)));
   }
+  if (plan.recompute.mode == RecomputeMode::selective) s.add("recompute-activations");
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
+  if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
   if (plan.dtype == Dtype::tf32) remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
   const Optimizer& o = plan.optimizer;
   s.add("lr", python_number(o.learning_rate));
@@ -164,6 +178,7 @@ ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& optio
   add_model(s, loaded, *as_decoder(loaded.model), job.not_carried);
   const bool v_shaped = add_schedule(s, plan, job.not_carried);
   add_stages(s, plan, blocks, v_shaped, job.not_carried);
+  add_sharing(s, plan);
   add_training(s, plan, blocks, job.not_carried);
   remark_ours(plan, "Megatron-LM", job.not_carried);
   job.not_carried.push_back(

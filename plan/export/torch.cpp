@@ -153,6 +153,7 @@ ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options)
   if (!lowering_options(loaded).tied.empty()) {
     job.not_carried.push_back({"model", "the tied weight: gradients of its two copies must be summed by the user"});
   }
+  remark_sharing(plan, "PyTorch", job.not_carried);
   remark_ours(plan, "PyTorch", job.not_carried);
   return job;
 }

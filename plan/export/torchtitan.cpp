@@ -104,6 +104,32 @@ std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
       local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed);
 }
 
+// Degrees, and what replicas share: FSDP's stages as plan/import/torchtitan reads them.
+std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
+  const auto instead = [&remarks](std::string name, std::string what) {
+    remarks.push_back({std::move(name), std::move(what)});
+  };
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    instead("sequence_parallel", "torchtitan's tensor parallelism always divides by tokens what it leaves whole");
+  }
+  if (plan.replicas() > 1 && !plan.overlap_grad_reduce) {
+    instead("overlap_grad_reduce", "torchtitan always reduces beside the backward");
+  }
+  if (plan.zero == 0 && plan.cp > 1) instead("zero", "0: torchtitan always shards among context-parallel devices");
+  const int reached = plan.zero == 3 ? 3 : plan.pp > 1 ? 1 : 2;
+  if (plan.zero > 0 && plan.zero != reached) {
+    instead("zero", fmt::format("{}: torchtitan reduces {}, as stage {}", plan.zero,
+                                plan.pp > 1 ? "once a step" : "with each micro-batch", reached));
+  }
+  const bool sharded = plan.zero > 0;
+  std::string text = fmt::format(
+      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
+      "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
+      sharded ? 1 : plan.dp, sharded ? plan.dp : 1, plan.tp, plan.cp, plan.pp);
+  if (sharded) text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
+  return text;
+}
+
 }  // namespace
 
 ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& options) {
@@ -112,10 +138,7 @@ ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& opt
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
   std::string text = "# Written by weir export.\n\n" + model_table(loaded, job.not_carried) +
                      optimizer_table(plan, job.not_carried) + training_table(plan, job.not_carried);
-  text += fmt::format(
-      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = 1\n"
-      "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
-      plan.dp, plan.tp, plan.cp, plan.pp);
+  text += parallelism_table(plan, job.not_carried);
   if (plan.pp > 1) {
     const Order order = order_of(loaded, job.not_carried);
     text += fmt::format("pipeline_parallel_microbatch_size = {}\npipeline_parallel_schedule = \"{}\"\n",
@@ -132,6 +155,10 @@ ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& opt
                       plan.recompute.mode == RecomputeMode::full ? "full" : "none");
   if (plan.recompute.mode == RecomputeMode::full) {
     job.not_carried.push_back({"recompute", "full keeps each block's input there, each stage's in the plan"});
+  }
+  if (plan.recompute.mode == RecomputeMode::selective) {
+    job.not_carried.push_back(
+        {"recompute", "selective: rebuilding the attention core alone has no word there, none in the file"});
   }
   remark_ours(plan, "torchtitan", job.not_carried);
   job.not_carried.push_back({"data", "a plan has none: give --training.dataset and --training.steps"});

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "plan/error.hpp"
 #include "plan/import/megatron_layout.hpp"
@@ -144,10 +145,11 @@ void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Rema
   }
   const bool selective = a.flag("recompute-activations") || (granularity && *granularity == "selective");
   if (selective) {
-    remarks.push_back(
-        {"recompute-granularity",
-         fmt::format("selective{}: not in the plan, which keeps everything",
-                     a.values("recompute-modules").empty() ? "" : " (" + a.values("recompute-modules") + ")")});
+    plan.recompute.mode = RecomputeMode::selective;
+    const std::string modules = a.values("recompute-modules");
+    if (!modules.empty() && modules != "core_attn") {
+      remarks.push_back({"recompute-modules", modules + ": the plan rebuilds the attention core, core_attn, alone"});
+    }
     return;
   }
   if (!old && !granularity && method.empty()) return;
@@ -160,6 +162,39 @@ void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Rema
     remarks.push_back(
         {"recompute-num-layers",
          fmt::format("{}: an input is kept every so many layers, in the plan only each stage's", layers)});
+  }
+}
+
+// ZeRO's stage: Megatron-DeepSpeed's own, the distributed optimizer, Megatron's FSDP by its strategy, or PyTorch's.
+int zero_stage(Arguments& a) {
+  constexpr std::array<std::string_view, 4> kStrategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
+  int stage = static_cast<int>(a.integer_or("zero-stage", 0, 0, 3));
+  if (a.flag("use-distributed-optimizer")) stage = std::max(stage, 1);
+  const std::string strategy = a.text_or("data-parallel-sharding-strategy", std::string(kStrategies[0]));
+  const bool keeps_weights = a.flag("torch-fsdp2-no-reshard-after-forward");
+  const bool custom = a.flag("use-custom-fsdp");  // an earlier name
+  if (a.flag("use-megatron-fsdp") || custom) {
+    const auto found = std::ranges::find(kStrategies, strategy);
+    if (found == kStrategies.end()) {
+      a.fail("data-parallel-sharding-strategy", "expected no_shard, optim, optim_grads or optim_grads_params");
+    }
+    stage = static_cast<int>(found - kStrategies.begin());
+  }
+  if (a.flag("use-torch-fsdp2")) stage = keeps_weights ? 2 : 3;
+  return stage;
+}
+
+// What the devices of a stage and its replicas share. Megatron itself switches sequence parallelism off without tensor
+// parallelism; one replica has nobody to share with or to reduce for.
+void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+  const bool sequence = a.flag("sequence-parallel"), overlap = a.flag("overlap-grad-reduce");
+  const bool sums_in_fp32 = a.flag("accumulate-allreduce-grads-in-fp32");  // with bf16 it always does
+  const int zero = zero_stage(a);
+  plan.sequence_parallel = sequence && plan.tp > 1;
+  plan.zero = plan.replicas() > 1 ? zero : 0;
+  plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {
+    remarks.push_back({"accumulate-allreduce-grads-in-fp32", "not given: gradients are summed in fp16, here in fp32"});
   }
 }
 
@@ -232,6 +267,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
   plan.dp = replicas_of(options, devices(a), plan, file, job.remarks);
+  set_sharing(a, plan, job.remarks);
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file, job.remarks);
   set_schedule(a, plan, job.remarks);
@@ -242,7 +278,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   static_cast<void>(a.flag("deepspeed"));
   for (const std::string& name : a.unread()) {
     const std::string_view why = why_it_matters(name);
-    const bool off = (name == "zero-stage" || name == "clip-grad") && a.number_or(name, 1, 0, 1e9) == 0;
+    const bool off = name == "clip-grad" && a.number_or(name, 1, 0, 1e9) == 0;
     if (!why.empty() && !off) job.remarks.push_back({name, std::string(why)});
   }
   for (const std::string& name : a.ambiguous()) {

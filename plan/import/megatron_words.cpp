@@ -71,12 +71,7 @@ struct Matter {
 constexpr std::string_view kKernels = "another kernel, not modelled: the costs in use decide";
 constexpr std::string_view kOverlap = "hides or moves communication, not modelled";
 constexpr Matter kMatters[] = {
-    {"sequence-parallel", "saves activations of tensor parallelism; not in the plan"},
-    {"use-distributed-optimizer", "shares the optimizer's state among replicas; not in the plan"},
-    {"zero-stage", "shares state among replicas from stage 1 on; not in the plan"},
-    {"use-torch-fsdp", "shares weights among replicas; not in the plan"},
-    {"use-megatron-fsdp", "shares weights among replicas; not in the plan"},
-    {"data-parallel-sharding-strategy", "shares weights among replicas; not in the plan"},
+    {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
     {"overlap-", kOverlap},
     {"no-overlap-", kOverlap},
     {"tp-comm-", kOverlap},
@@ -86,7 +81,6 @@ constexpr Matter kMatters[] = {
     {"no-async-tensor-model-parallel", kOverlap},
     {"ddp-", "how gradients are summed over replicas, not modelled"},
     {"grad-reduce-in-", "gradients' format when they are summed; the plan says fp32"},
-    {"accumulate-allreduce-grads-in-fp32", "gradients' format when they are summed; the plan says fp32 already"},
     {"main-", "format of the optimizer's state, not in the plan"},
     {"exp-avg-", "format of the optimizer's state, not in the plan"},
     {"use-precision-aware-optimizer", "format of the optimizer's state, not in the plan"},

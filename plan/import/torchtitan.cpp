@@ -45,10 +45,10 @@ bool harmless(std::string_view path) {
   constexpr std::array<std::string_view, 9> kTables{"job.",        "profiling.",    "metrics.",
                                                     "checkpoint.", "comm.",         "lr_scheduler.",
                                                     "validation.", "experimental.", "debug."};
-  constexpr std::array<std::string_view, 11> kKeys{
+  constexpr std::array<std::string_view, 10> kKeys{
       "training.steps",     "training.dataset",     "training.dataset_path", "training.gc_freq",
       "training.gc_debug",  "model.tokenizer_path", "model.hf_assets_path",  "model.print_after_conversion",
-      "float8.filter_fqns", "compile.components",   "training.max_norm"};
+      "float8.filter_fqns", "compile.components"};
   return std::ranges::find(kKeys, path) != kKeys.end() ||
          std::ranges::any_of(kTables, [&](std::string_view table) { return path.starts_with(table); });
 }
@@ -178,6 +178,31 @@ void set_batch(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
                                                                passes)});
 }
 
+// FSDP as ZeRO's stages; it shards among the context-parallel devices too. A pipeline keeps the gathered weights unless
+// told otherwise, and sums its gradients before it reduces them once: stage 1. Without one each accumulated micro-batch
+// is reduced: stage 2, or 3 where weights are let go after each forward, as they are unless told otherwise.
+void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t shards, std::vector<Remark>& remarks) {
+  const std::string_view key = "parallelism.fsdp_reshard_after_forward";
+  const std::string reshard = t.text_or(key, "default");
+  if (reshard != "default" && reshard != "always" && reshard != "never") {
+    t.fail(key, "expected default, always or never");
+  }
+  plan.sequence_parallel = plan.tp > 1;  // always, of the models that are known here
+  plan.overlap_grad_reduce = plan.replicas() > 1;
+  const bool sharded = plan.cp > 1 || (shards != 1 && plan.dp > copies);
+  if (!sharded) return;
+  const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
+  plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
+  if (copies > 1) {
+    remarks.push_back({"parallelism.data_parallel_replicate_degree",
+                       fmt::format("{} copies, each sharded: the plan shares among all of them", copies)});
+  }
+  if (plan.zero == 3 && plan.pp > 1) {
+    remarks.push_back(
+        {std::string(key), "always: gradients are reduced once a step, in the plan with each micro-batch"});
+  }
+}
+
 void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                   std::vector<Remark>& remarks) {
   const std::int64_t copies = t.integer_or("parallelism.data_parallel_replicate_degree", 1, 1, kMostRanks);
@@ -187,11 +212,7 @@ void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std
   } else {
     plan.dp = replicas_of(options, std::nullopt, plan, file, remarks);
   }
-  if (plan.dp > 1 && shards != 1) {
-    remarks.push_back({"parallelism.data_parallel_shard_degree",
-                       "weights, gradients and optimizer state are sharded among replicas; not in the plan"});
-  }
-  static_cast<void>(t.text_or("parallelism.fsdp_reshard_after_forward", "default"));
+  set_sharing(t, plan, copies, shards, remarks);
 }
 
 void set_recompute(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
@@ -199,15 +220,19 @@ void set_recompute(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   const std::string option = t.text_or("activation_checkpoint.selective_ac_option", "op");
   if (mode == "full") {
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  } else if (mode == "selective" && option == "1") {  // every layer
+    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
   } else if (mode == "selective") {
-    remarks.push_back(
-        {"activation_checkpoint.mode", fmt::format("selective ({}): not in the plan, which keeps everything", option)});
+    remarks.push_back({"activation_checkpoint.mode",
+                       fmt::format("selective ({}): rebuilds other things than the attention core, which a plan's "
+                                   "selective means; the plan keeps everything",
+                                   option == "op" ? "by operation" : "every " + option + " layers")});
   } else if (mode != "none") {
     t.fail("activation_checkpoint.mode", "expected none, selective or full");
   }
 }
 
-void set_optimizer(TomlTable& t, Plan& plan) {
+void set_optimizer(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   const std::string name = t.text_or("optimizer.name", "AdamW");
   Optimizer& o = plan.optimizer;
   if (name != "AdamW" && name != "Adam")
@@ -217,13 +242,23 @@ void set_optimizer(TomlTable& t, Plan& plan) {
   o.beta2 = t.number_or("optimizer.beta2", 0.95, 0, 1);
   o.epsilon = t.number_or("optimizer.eps", 1e-8, 0, 1);
   o.weight_decay = t.number_or("optimizer.weight_decay", 0.1, 0, 1e3);
-  static_cast<void>(t.text_or("optimizer.implementation", "fused"));
+  const std::string kernels = t.text_or("optimizer.implementation", "fused");
+  if (kernels != "fused") {
+    remarks.push_back(
+        {"optimizer.implementation", kernels + ": updates in other kernels than the fused one, not modelled"});
+  }
 }
 
-Dtype dtype_of(TomlTable& t) {
+Dtype dtype_of(TomlTable& t, std::vector<Remark>& remarks) {
   const std::string stored = t.text_or("training.dtype", "float32");
   const std::string name = t.text_or("training.mixed_precision_param", "bfloat16");
-  static_cast<void>(t.text_or("training.mixed_precision_reduce", "float32"));
+  const std::string reduce = t.text_or("training.mixed_precision_reduce", "float32");
+  if (reduce != "float32") {
+    remarks.push_back({"training.mixed_precision_reduce", reduce + ": gradients are reduced in fp32 in the plan"});
+  }
+  if (stored != "float32") {
+    remarks.push_back({"training.dtype", stored + ": the plan's master weights and moments are fp32"});
+  }
   if (name == "bfloat16" || stored == "bfloat16") return Dtype::bf16;
   if (name != "float32") t.fail("training.mixed_precision_param", "expected bfloat16 or float32");
   return Dtype::fp32;
@@ -295,7 +330,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file, const 
   Plan& plan = job.plan;
   plan.seq_length = t.integer_or("training.seq_len", 2048, 1, kLargestSize);
   job.model = model_of(t, options, plan.seq_length);
-  plan.dtype = dtype_of(t);
+  plan.dtype = dtype_of(t, job.remarks);
   plan.pp = static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
   plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
   plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
@@ -307,7 +342,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file, const 
   set_batch(t, plan, job.remarks);
   set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3, job.remarks);
   set_recompute(t, plan, job.remarks);
-  set_optimizer(t, plan);
+  set_optimizer(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0, std::int64_t{1} << 53));
   for (const TomlTable::Leaf& leaf : t.unread()) {

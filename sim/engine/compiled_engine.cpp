@@ -4,17 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/multiversion.hpp"
+
 namespace weir {
 namespace {
-
-// Chosen at run time among the vector widths of the machine, so that the binary can be carried. Sanitizers are not yet
-// there when the choice is made.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define WEIR_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WEIR_MULTIVERSION
-#endif
 
 using Eight = std::int64_t __attribute__((vector_size(64)));  // aliases its elements
 static_assert(sizeof(Eight) == CompiledEngine::kLanes * sizeof(std::int64_t));

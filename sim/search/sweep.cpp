@@ -20,7 +20,8 @@
 #include "plan/model_import.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "sim/forecast_json.hpp"
-#include "sim/partition.hpp"
+#include "sim/search/balance.hpp"
+#include "sim/search/baseline.hpp"
 #include "sim/search/refine.hpp"
 
 namespace weir {
@@ -94,7 +95,7 @@ class Candidates {
       refuse(refused_, misfit->key + ": " + misfit->reason);
       return;
     }
-    times_.clear();
+    Balance balance(model_, base, costs_, cluster_);
     const auto layers = static_cast<int>(model_.layers.size());
     for (const auto& [m, b] : batches(request_, base.dp, refused_)) {
       for (const int k : request_.pp) {
@@ -109,7 +110,7 @@ class Candidates {
           plan.vpp = v;
           plan.microbatches = m;
           plan.micro_batch_size = b;
-          add_schedules(plan);
+          add_schedules(plan, balance);
         }
       }
     }
@@ -117,7 +118,7 @@ class Candidates {
   std::vector<Plan> plans;
 
  private:
-  void add_schedules(Plan plan) {
+  void add_schedules(Plan plan, Balance& balance) {
     for (const std::string& schedule : request_.schedules) {
       plan.schedule = schedule;
       plan.slots = request_.base.slots;
@@ -127,9 +128,7 @@ class Candidates {
         continue;
       }
       plan.slots = std::get<int>(slots);
-      auto& times = times_[plan.micro_batch_size];
-      if (times.empty()) times = layer_times(model_, plan, costs_, cluster_);
-      plan.boundaries = best_boundaries(times, plan.stages());
+      plan.boundaries = balance.boundaries(plan);
       for (const Recompute& recompute : request_.recompute) {
         if (recompute.except_last && plan.microbatches == 1) continue;  // nothing would be left to re-materialise
         Plan candidate = plan;
@@ -161,7 +160,6 @@ class Candidates {
   const Costs& costs_;
   const Cluster& cluster_;
   std::vector<std::string>& refused_;
-  std::map<int, std::vector<std::int64_t>> times_;  // by micro-batch size, of the present degrees
   std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
 };
 
@@ -192,9 +190,16 @@ std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, cons
   return times;
 }
 
+bool goes_before(const Forecast& a, const Forecast& b) {
+  if (a.step_time != b.step_time) return a.step_time < b.step_time;
+  return a.peak_memory() < b.peak_memory();
+}
+
 std::vector<Split> splits(const SweepRequest& request, const Model& model) {
   std::vector<Split> found;
-  for (const Plan& plan : with_degrees(request)) {
+  std::vector<Plan> plans = with_degrees(request);
+  if (request.baseline) plans.push_back(request.baseline->plan);
+  for (const Plan& plan : plans) {
     const Split split = plan.split();
     const bool known = std::find(found.begin(), found.end(), split) != found.end();
     if (!known && !cannot_split(model, plan.seq_length, split)) found.push_back(split);
@@ -312,28 +317,39 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
   for (auto& ranked : found) {
     if (fits(ranked)) result.plans.push_back(std::move(*ranked));
   }
-  std::stable_sort(result.plans.begin(), result.plans.end(), [](const Ranked& a, const Ranked& b) {
-    if (a.forecast.step_time != b.forecast.step_time) return a.forecast.step_time < b.forecast.step_time;
-    return a.forecast.peak_memory() < b.forecast.peak_memory();
-  });
+  std::stable_sort(result.plans.begin(), result.plans.end(),
+                   [](const Ranked& a, const Ranked& b) { return goes_before(a.forecast, b.forecast); });
   mark_pareto(result.plans);
+  if (request.baseline && !result.plans.empty()) result.baseline = placed(request, result.plans, costs, cluster);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ranked_json(const Ranked& ranked) {
+  return {{"plan", Json::parse(to_json(ranked.plan))},
+          {"forecast", Json::parse(to_json(ranked.forecast))},
+          {"gap", ranked.gap},
+          {"pareto", ranked.pareto}};
+}
+
+}  // namespace
+
 std::string to_json(const SweepResult& result) {
-  using Json = nlohmann::ordered_json;
   Json json;
   json["schema"] = "weir.sweep/1";
   json["candidates"] = result.candidates;
   json["feasible"] = result.feasible;
   json["seconds"] = result.seconds;
   json["plans"] = Json::array();
-  for (const Ranked& ranked : result.plans) {
-    json["plans"].push_back({{"plan", Json::parse(to_json(ranked.plan))},
-                             {"forecast", Json::parse(to_json(ranked.forecast))},
-                             {"gap", ranked.gap},
-                             {"pareto", ranked.pareto}});
+  for (const Ranked& ranked : result.plans) json["plans"].push_back(ranked_json(ranked));
+  if (result.baseline) {
+    json["baseline"] = ranked_json(result.baseline->ranked);
+    json["baseline"]["place"] = result.baseline->place ? Json(*result.baseline->place) : Json(nullptr);
+    json["baseline"]["ratio_to_best"] = result.baseline->ratio;
   }
   json["refused"] = result.refused;
   return json.dump(2);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/lower.hpp"
+#include "plan/multiversion.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/engine/event_engine.hpp"
@@ -120,12 +121,6 @@ struct ByHand {
 };
 
 using Eight = std::int64_t __attribute__((vector_size(64)));
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define WEIR_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WEIR_MULTIVERSION
-#endif
 
 WEIR_MULTIVERSION void run_eight(const ByHand* hand, std::int64_t* cell, std::int64_t* rank_free,
                                  std::int64_t* edge_free, const std::int64_t* cost, const std::int64_t* occupancy,

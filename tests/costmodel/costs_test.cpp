@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <random>
 
 #include "costmodel/calibrate.hpp"
 #include "costmodel/intervals.hpp"
@@ -91,8 +92,9 @@ TEST(CostTable, UnknownLayersAreNamed) {
 TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   const auto folder = std::filesystem::temp_directory_path() / ("weir-costs-" + std::to_string(::getpid()));
   Costs costs = costs_of(block(), 4);
-  costs.interval = IntervalModel{0.9, -0.1, 0.1, 20};
+  costs.interval = IntervalModel{0.9, 2.5, 0.04, 20};
   costs.correction.f = 1.25;
+  costs.by_size = {{1, 1.04}, {8, 0.97}};
   costs.range = CalibratedRange{1, 2, 4, 8, {"1f1b", "gpipe"}};
   save_costs(costs, folder / "a.json");
   save_costs(load_costs(folder / "a.json"), folder / "b.json");
@@ -110,26 +112,71 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   std::filesystem::remove_all(folder);
 }
 
-// n = 9 at 90 %: the 9th smallest of |r| = 0.01 ... 0.09, so 0.09; eight plans cannot promise it.
+// n = 9 at 90 %: the 9th smallest of |r| = 0.01 ... 0.09 over the scale 0.03, so 3; eight plans cannot promise it.
 TEST(Interval, SplitConformalNeedsNinePlans) {
-  std::vector<double> ratios;
-  for (int i = 1; i <= 8; ++i) ratios.push_back((i % 2 == 0 ? 1 : -1) * 0.01 * i);
-  EXPECT_FALSE(conformal_interval(ratios, 0.9));
-  ratios.push_back(-0.09);
-  const auto interval = conformal_interval(ratios, 0.9);
+  std::vector<Miss> misses;
+  for (int i = 1; i <= 8; ++i) misses.push_back({(i % 2 == 0 ? 1 : -1) * 0.01 * i, 0});
+  EXPECT_FALSE(conformal_interval(misses, 0.9, 0.03));
+  misses.push_back({-0.09, 0});
+  const auto interval = conformal_interval(misses, 0.9, 0.03);
   ASSERT_TRUE(interval);
-  EXPECT_DOUBLE_EQ(interval->log_high, 0.09);
-  EXPECT_DOUBLE_EQ(interval->log_low, -0.09);
+  EXPECT_DOUBLE_EQ(interval->quantile, 3);
+  EXPECT_DOUBLE_EQ(half_width(*interval, 0), 0.09);
   EXPECT_EQ(interval->calibration_plans, 9);
+}
+
+// Model spread 0.03 and jitter 0.04 make a scale of 0.05 (3-4-5): a miss of 0.1 is two scales, and a plan without
+// jitter then gets 2 * 0.03, one with as much jitter 2 * 0.05. Without any spread the scale stays at a thousandth.
+TEST(Interval, JitterWidensThePlansThatHaveIt) {
+  const auto interval = conformal_interval(std::vector<Miss>(9, Miss{-0.1, 0.04}), 0.9, 0.03);
+  ASSERT_TRUE(interval);
+  EXPECT_DOUBLE_EQ(interval->quantile, 2);
+  EXPECT_DOUBLE_EQ(half_width(*interval, 0), 0.06);
+  EXPECT_DOUBLE_EQ(half_width(*interval, 0.04), 0.1);
+  EXPECT_DOUBLE_EQ(scale_of(0, 0), 1e-3);
+}
+
+// 400 plans whose misses are normal with a standard deviation of their own, a tenth of them ten times noisier. 200 set
+// the interval; of the other 200 it covers as many as its band promises, and it does so among the noisy ones too, where
+// one width for all would cover far fewer.
+TEST(Interval, CoversQuietAndNoisyPlansAlike) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  const auto draw = [&](int i) {
+    const double spread = i % 10 == 0 ? 0.2 : 0.02;
+    return Miss{normal(random) * spread, spread};
+  };
+  std::vector<Miss> setting, held_out;
+  for (int i = 0; i < 200; ++i) setting.push_back(draw(i));
+  for (int i = 0; i < 200; ++i) held_out.push_back(draw(i));
+  const auto joined = conformal_interval(setting, 0.9, 0.0);
+  ASSERT_TRUE(joined);
+  int hits = 0, noisy_hits = 0, noisy_hits_of_one_width = 0;
+  std::vector<Miss> blind = setting;
+  for (Miss& miss : blind) miss.jitter_spread = 0;
+  const auto one_width = conformal_interval(blind, 0.9, 0.02);
+  for (int i = 0; i < 200; ++i) {
+    const Miss& miss = held_out[static_cast<std::size_t>(i)];
+    const bool hit = std::abs(miss.log_ratio) <= half_width(*joined, miss.jitter_spread);
+    hits += hit ? 1 : 0;
+    if (i % 10 != 0) continue;
+    noisy_hits += hit ? 1 : 0;
+    noisy_hits_of_one_width += std::abs(miss.log_ratio) <= half_width(*one_width, 0) ? 1 : 0;
+  }
+  const CoverageBand band = coverage_band(*joined, 200);
+  EXPECT_GE(hits, band.low);
+  EXPECT_LE(hits, band.high);
+  EXPECT_GE(noisy_hits, 15);  // of 20; P(fewer) of Binomial(20, 0.9) is 0.0113
+  EXPECT_LE(noisy_hits_of_one_width, 10);
 }
 
 // Nine plans at 90 %: k = 9, so coverage ~ Beta(9, 1), and of one held-out plan P(hit) = 9 / 10: both outcomes lie in
 // the central 95 %. Of 19 held out by 19 (k = 18, Beta(18, 2)) P(12 or fewer) = 0.0211 and P(13 or fewer) = 0.0448.
 TEST(Interval, TheBandIsTheBetaBinomials) {
-  const CoverageBand one = coverage_band({0.9, -0.1, 0.1, 9}, 1);
+  const CoverageBand one = coverage_band({0.9, 1, 0.1, 9}, 1);
   EXPECT_EQ(one.low, 0);
   EXPECT_EQ(one.high, 1);
-  const CoverageBand many = coverage_band({0.9, -0.1, 0.1, 19}, 19);
+  const CoverageBand many = coverage_band({0.9, 1, 0.1, 19}, 19);
   EXPECT_EQ(many.low, 13);
   EXPECT_EQ(many.high, 19);
 }
@@ -194,6 +241,31 @@ TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
   EXPECT_EQ(fit.costs.basis, Basis::calibrated);
   ASSERT_TRUE(fit.costs.range);
   EXPECT_EQ(fit.costs.range->pp_high, 2);
+}
+
+// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long besides, of four 1 /
+// 1.1. Forty plans of each: the sizes' factors come out but for the pull towards 1 (n = 160 observations: 160 / 164 of
+// the log), and halfway in the log of the size (b = 2) there is none.
+TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
+  const LoadedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
+  const Costs base = costs_of(block(), 4);
+  const Trace of_small = scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
+  const Trace of_large = scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
+  std::vector<CalibrationRun> runs;
+  for (int i = 0; i < 40; ++i) {
+    runs.push_back({&small, &of_small});
+    runs.push_back({&large, &of_large});
+  }
+  const Calibration fit = calibrate(base, runs, {});
+  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-4);
+  EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-4);
+  EXPECT_NEAR(std::log(fit.costs.by_size.at(1)), std::log(1.1) * 160 / 164, 1e-4);
+  EXPECT_NEAR(std::log(fit.costs.by_size.at(4)), -std::log(1.1) * 160 / 164, 1e-4);
+  EXPECT_NEAR(factor_at(fit.costs.by_size, 2), 1, 1e-4);
+  EXPECT_EQ(factor_at(fit.costs.by_size, 8), fit.costs.by_size.at(4));
+  EXPECT_EQ(factor_at({}, 3), 1);
+  const StageCost after = cost_table(small, fit.costs, {}).table.stages[0];
+  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * 160 / 164), 200);
 }
 
 // Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never run there (split

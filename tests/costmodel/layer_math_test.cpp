@@ -112,5 +112,29 @@ TEST(LayerMath, SkipsCrossTheBoundariesBetween) {
   EXPECT_EQ(crossing(4), 96);
 }
 
+// A stack of three blocks, the first with the table of relative positions, and its norm: 5 tokens of width 8 in fp32
+// are 160 bytes, the bias of 4 heads 4 5 5 4 = 400. It is made by the first block and read by the last: it crosses the
+// two boundaries between blocks, and no other. Two devices of tp have two heads each; two of cp half of the queries, 3
+// of 6.
+TEST(LayerMath, PositionBiasCrossesWithinItsStack) {
+  TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+  Model model;
+  model.layers.push_back({"embedding", EmbeddingShape{.vocabulary = 4, .hidden = 8}, ""});
+  for (const int buckets : {32, 0, 0}) {
+    block.relative_buckets = buckets;
+    model.layers.push_back({"block", block, ""});
+  }
+  model.layers.push_back({"norm", NormShape{.hidden = 8}, ""});
+  const auto crossing = [&](int layer) { return crossing_bytes(model, layer, 5, Dtype::fp32).count(); };
+  EXPECT_EQ(crossing(0), 160);
+  EXPECT_EQ(crossing(1), 160 + 400);
+  EXPECT_EQ(crossing(2), 160 + 400);
+  EXPECT_EQ(crossing(3), 160);
+  EXPECT_EQ(crossing_bytes(model, 1, 5, Dtype::bf16, {.tp = 2}).count(), 80 + 100);
+  EXPECT_EQ(crossing_bytes(model, 1, 6, Dtype::bf16, {.cp = 2}).count(), 3 * 8 * 2 + 4 * 3 * 6 * 2);
+  std::get<TransformerShape>(model.layers[1].shape).relative_buckets = 0;
+  EXPECT_EQ(crossing(1), 160);
+}
+
 }  // namespace
 }  // namespace weir

@@ -43,6 +43,19 @@ TEST(Memory, ZeroDividesTheState) {
   EXPECT_EQ(bytes(3), 9 * parameters / 2);
 }
 
+// Five numbers: the weight 10 or 20 bytes, its gradient, the master copy and two moments 20 each, every one of them a
+// tensor that takes 64. bf16: 5 tensors, fp32: 4, and without moments 2.
+TEST(Memory, EveryTensorOfTheStateIsRoundedUp) {
+  LoadedPlan loaded = one_block();
+  loaded.model.layers = {{"five", TimedShape{.parameters = 5}, ""}};
+  const auto bytes = [&] { return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters()); };
+  EXPECT_EQ(bytes(), 5 * 64);
+  loaded.plan.dtype = Dtype::fp32;
+  EXPECT_EQ(bytes(), 4 * 64);
+  loaded.plan.optimizer = {.kind = OptimizerKind::sgd};
+  EXPECT_EQ(bytes(), 2 * 64);
+}
+
 // F leaves the probabilities, 4 heads x 8 x 8 x 2 bytes x 2 samples = 1024, behind unless it is selective; the backward
 // then has them again, so its worst moment loses nothing.
 TEST(Memory, SelectiveDropsTheAttentionCore) {

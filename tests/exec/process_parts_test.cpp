@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "exec/clock_offsets.hpp"
+#include "exec/edge_rounds.hpp"
 #include "exec/gradient_copies.hpp"
 #include "exec/launched.hpp"
+#include "exec/message_sizes.hpp"
 #include "exec/process_record.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -30,8 +33,8 @@ TEST(Clocks, DriftIsAStraightLine) {
   EXPECT_EQ(line.uncertainty_ns(), 7);
 }
 
-// Stages [embedding, block] and [block, block, norm, head]: the head's table is the embedding's, so both sum the embedding's
-// gradient first. Nothing else has a second use.
+// Stages [embedding, block] and [block, block, norm, head]: the head's table is the embedding's, so both sum the
+// embedding's gradient first. Nothing else has a second use.
 TEST(GradientCopies, ATiedTableIsSummedInLayerOrderOnBothStages) {
   const TinyModel model;
   const LoadedPlan loaded = model.load(model.plan({2}, 4));
@@ -104,6 +107,35 @@ TEST(Records, AMessageEndsWithItsArrival) {
   EXPECT_EQ(clock.end_ns[send], 60);
   EXPECT_EQ(clock.start_ns[receive], 10);
   EXPECT_EQ(clock.end_ns[receive], 60);
+}
+
+// 4 ranks in a ring both ways: 8 edges, 4 at each rank, so at least 4 rounds; the greedy colouring stays below 2 * 4
+// - 1. In no round has a rank two edges.
+TEST(Connecting, NoRankHasTwoEdgesInARound) {
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  for (std::int32_t rank = 0; rank < 4; ++rank) {
+    edges.emplace_back(rank, (rank + 1) % 4);
+    edges.emplace_back((rank + 1) % 4, rank);
+  }
+  const std::vector<int> rounds = connection_rounds(edges);
+  std::set<std::pair<int, std::int32_t>> busy;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    EXPECT_LT(rounds[i], 7);
+    EXPECT_TRUE(busy.insert({rounds[i], edges[i].first}).second);
+    EXPECT_TRUE(busy.insert({rounds[i], edges[i].second}).second);
+  }
+}
+
+// Width 16, sequence 8, 2 samples a micro-batch, fp32: 16 * 8 * 2 * 4 = 1024 bytes, either way.
+TEST(MessageSizes, AreTheBoundarysOutput) {
+  const TinyModel model;
+  const LoadedPlan loaded = model.load(model.plan({2}, 3));
+  const Program program = lower(loaded);
+  const std::vector<std::int64_t> bytes = message_bytes(loaded, program);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const LaneKind kind = program.lane_of(static_cast<OperationId>(i)).kind;
+    EXPECT_EQ(bytes[i], kind == LaneKind::send || kind == LaneKind::receive ? 1024 : 0);
+  }
 }
 
 TEST(Launcher, SeveralProcessesAreToldFromOne) {

@@ -11,6 +11,7 @@
 
 #include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/kernels/types.hpp"
 
 namespace weir {
 
@@ -18,6 +19,13 @@ namespace weir {
   if (const CudaFacts facts = cuda_facts(); !facts.device) { \
     GTEST_SKIP() << facts.why;                               \
   }                                                          \
+  static_assert(true)
+
+#define WEIR_NEEDS_BF16()                                                    \
+  WEIR_NEEDS_DEVICE();                                                       \
+  if (const CudaFacts facts = cuda_facts(); facts.device->major < 8) {       \
+    GTEST_SKIP() << "no bf16 products before capability 8.0: " << facts.why; \
+  }                                                                          \
   static_assert(true)
 
 // Device memory for a test; what no kernel wrote is NaN (all bits one).
@@ -48,6 +56,14 @@ class DeviceArray {
 };
 using DeviceFloats = DeviceArray<float>;
 
+template <class E>
+std::vector<float> host_floats(const DeviceArray<E>& array) {
+  const std::vector<E> values = array.host();
+  std::vector<float> floats;
+  for (const E value : values) floats.push_back(static_cast<float>(value));
+  return floats;
+}
+
 inline std::vector<float> random_floats(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal;
@@ -55,6 +71,57 @@ inline std::vector<float> random_floats(std::size_t count, unsigned seed) {
   for (float& value : values) value = normal(engine);
   return values;
 }
+
+inline std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+// The types of activations and working weights, for typed tests.
+using ElementTypes = ::testing::Types<float, cuda::Bf16>;
+
+template <class E>
+std::vector<E> to_elements(const std::vector<float>& values) {
+  return std::vector<E>(values.begin(), values.end());
+}
+// What the device holds of these numbers: a reference begins from it.
+template <class E>
+std::vector<float> held(const std::vector<float>& values) {
+  std::vector<float> floats;
+  for (const float value : values) floats.push_back(static_cast<float>(static_cast<E>(value)));
+  return floats;
+}
+template <class E>
+std::vector<float> random_held(std::int64_t count, unsigned seed) {
+  return held<E>(random_floats(size(count), seed));
+}
+
+// fp32 rounds by 6e-8 of a number; a sum of n terms of size 1 errs by at most n * 6e-8, in trees by far less: 1e-4
+// covers the sums of these tests (at most 1000 terms), 1e-5 what has no sum. A result in bf16 is rounded once more, by
+// 2^-9 of it; twice that is asked, since the sum before it may decide which neighbour is the nearest.
+template <class E>
+constexpr double kElement = sizeof(E) == 4 ? 1e-5 : 4e-3;
+template <class E>
+constexpr double kSum = sizeof(E) == 4 ? 1e-4 : 4e-3;
+
+// Masks of a test: their step lies on the device, as in training.
+class StepOnDevice {
+ public:
+  explicit StepOnDevice(std::uint32_t step) : step_(step), numbers_(1) {
+    cuda::begin_step(step, numbers_.get(), nullptr);
+  }
+  [[nodiscard]] const cuda::StepNumbers* get() const { return numbers_.get(); }
+  // What the kernel takes, with a step that must not be looked at; and what the host draws.
+  [[nodiscard]] cuda::StepMask on_device(const DropoutMask& mask) const {
+    DropoutMask other = mask;
+    other.step = mask.step + 77;
+    return {other, numbers_.get()};
+  }
+  [[nodiscard]] DropoutMask mask(double probability, DropoutSite site) const {
+    return dropout_mask(probability, 7, step_, 5, 1, site);
+  }
+
+ private:
+  std::uint32_t step_;
+  DeviceArray<cuda::StepNumbers> numbers_;
+};
 
 // `tolerance` is relative to the larger of 1 and the expected value.
 inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double tolerance) {

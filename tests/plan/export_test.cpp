@@ -84,6 +84,22 @@ TEST(MegatronExport, ReadsBackAsTheSamePlan) {
   EXPECT_TRUE(read.remarks.empty()) << read.remarks.front().name;
 }
 
+// Every way in which devices share, and selective re-materialisation.
+TEST(MegatronExport, SharingReadsBack) {
+  for (const int zero : {1, 2, 3}) {
+    Plan p = example();
+    p.sequence_parallel = p.overlap_grad_reduce = true;
+    p.zero = zero;
+    p.dtype = zero == 2 ? Dtype::fp16 : Dtype::bf16;
+    p.recompute = {RecomputeMode::selective};
+    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ExportedJob job = export_megatron(plan, {});
+    EXPECT_THAT(names(job.not_carried), ElementsAre("data")) << zero;
+    EXPECT_EQ(back(plan, job).plan, p) << zero;
+    EXPECT_TRUE(back(plan, job).remarks.empty()) << zero;
+  }
+}
+
 TEST(MegatronExport, EvenStagesNeedNoLayout) {
   Plan even = example();
   even.boundaries = {3, 5, 7};
@@ -126,6 +142,8 @@ TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
     Plan p = example();
     p.schedule = schedule;
     p.vpp = 2;
+    p.sequence_parallel = p.overlap_grad_reduce = true;  // always, there
+    p.zero = schedule[0] == 'i' ? 1 : 3;
     const LoadedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_torchtitan(plan, {});
     Job read = back(plan, job);
@@ -135,9 +153,19 @@ TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
       read.plan.schedule = schedule;
     }
     EXPECT_EQ(read.plan, p) << schedule;
-    EXPECT_TRUE(read.remarks.empty());
+    EXPECT_EQ(names(read.remarks).size(), p.zero == 3 ? 1U : 0U);  // gradients, once a step
     EXPECT_THAT(names(job.not_carried), ElementsAre("model", "recompute", "data"));
   }
+}
+
+TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
+  Plan p = example();
+  p.zero = 2;
+  p.recompute = {RecomputeMode::selective};
+  EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "sequence_parallel", "overlap_grad_reduce", "zero", "recompute", "data"));
+  EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried),
+              testing::IsSupersetOf({"zero", "recompute"}));
 }
 
 TEST(TorchtitanExport, KnowsItsFlavours) {
@@ -145,6 +173,7 @@ TEST(TorchtitanExport, KnowsItsFlavours) {
   p.vpp = 1;
   p.schedule = "1f1b";
   p.boundaries = {17};
+  p.sequence_parallel = p.overlap_grad_reduce = true;
   const LoadedPlan plan = loaded(p, decoder_model(*torchtitan_llama3("8B"), 8192));
   const ExportedJob job = export_torchtitan(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("flavor = \"8B\""));
@@ -158,6 +187,8 @@ TEST(TorchtitanExport, OneRankAccumulates) {
   p.pp = p.vpp = 1;
   p.boundaries.clear();
   p.schedule = "1f1b";
+  p.sequence_parallel = p.overlap_grad_reduce = true;
+  p.zero = 2;
   const LoadedPlan plan = loaded(p, llama_like(2));
   EXPECT_EQ(back(plan, export_torchtitan(plan, {})).plan, p);
 }

@@ -143,8 +143,51 @@ TEST(MegatronJob, DevicesOnlyWhereTheFileCountsThem) {
 TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
   const Job job = megatron(kSmall +
                            "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
-                           "hybrid --save-interval 10 --zero-stage 0");
-  EXPECT_EQ(names(job), "recompute-granularity fp8-format sequence-parallel use-distributed-optimizer ");
+                           "hybrid --save-interval 10 --zero-stage 0 --overlap-param-gather --cp-comm-type p2p");
+  EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-param-gather ");
+}
+
+// One replica has nobody to share with, and Megatron drops sequence parallelism without tensor parallelism.
+TEST(MegatronJob, WhatDevicesShareIsInThePlan) {
+  const auto plan = [](const std::string& more, int dp) {
+    const Job job = megatron(kSmall + "--bf16 " + more, {.dp = dp});
+    EXPECT_EQ(names(job), "") << more;
+    return job.plan;
+  };
+  const std::string all = "--tensor-model-parallel-size 2 --sequence-parallel --overlap-grad-reduce ";
+  EXPECT_EQ(plan(all, 1).split(), (Split{2, 1, true}));
+  EXPECT_FALSE(plan(all, 1).overlap_grad_reduce);
+  EXPECT_TRUE(plan(all, 4).overlap_grad_reduce);
+  EXPECT_FALSE(plan("--sequence-parallel", 4).sequence_parallel);
+  EXPECT_EQ(plan("--use-distributed-optimizer", 1).zero, 0);
+  EXPECT_EQ(plan("--use-distributed-optimizer", 4).zero, 1);
+  EXPECT_EQ(plan("--use-distributed-optimizer --context-parallel-size 2", 1).zero, 1);
+  EXPECT_EQ(plan("--zero-stage 2", 4).zero, 2);
+  EXPECT_EQ(plan("--use-torch-fsdp2", 4).zero, 3);
+  EXPECT_EQ(plan("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", 4).zero, 2);
+  const std::string fsdp = "--use-distributed-optimizer --use-megatron-fsdp ";
+  EXPECT_EQ(plan(fsdp, 4).zero, 0);
+  EXPECT_EQ(plan(fsdp + "--data-parallel-sharding-strategy optim_grads_params", 4).zero, 3);
+  EXPECT_EQ(complaint([&] { static_cast<void>(megatron(kSmall + fsdp + "--data-parallel-sharding-strategy all")); }),
+            "job.args: --data-parallel-sharding-strategy: expected no_shard, optim, optim_grads or optim_grads_params");
+}
+
+TEST(MegatronJob, SelectiveIsTheAttentionCore) {
+  for (const char* words :
+       {"--recompute-activations", "--recompute-granularity selective --recompute-modules core_attn"}) {
+    const Job job = megatron(kSmall + words);
+    EXPECT_EQ(job.plan.recompute, (Recompute{RecomputeMode::selective})) << words;
+    EXPECT_EQ(names(job), "") << words;
+  }
+  EXPECT_EQ(names(megatron(kSmall + "--recompute-activations --recompute-modules core_attn mlp")),
+            "recompute-modules ");
+}
+
+// Gradients in fp16 are half the bytes of those in a plan; bf16 jobs sum in fp32 by themselves.
+TEST(MegatronJob, Fp16SumsInFp16UnlessToldOtherwise) {
+  EXPECT_EQ(names(megatron(kSmall + "--fp16")), "accumulate-allreduce-grads-in-fp32 ");
+  EXPECT_EQ(names(megatron(kSmall + "--fp16 --accumulate-allreduce-grads-in-fp32")), "");
+  EXPECT_EQ(names(megatron(kSmall + "--bf16")), "");
 }
 
 TEST(MegatronJob, SupposedIsSaid) {
@@ -238,6 +281,58 @@ TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
             "data parallelism training.global_batch_size activation_checkpoint.mode compile.enable model.converters ");
 }
 
+// FSDP as ZeRO's stages, among dp and cp; a pipeline reduces once a step. Tensor parallelism is always with sequence
+// parallelism there.
+TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
+  const auto read = [](const std::string& parallelism) {
+    return titan(
+        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 4\n[activation_checkpoint]\nmode = 'none'\n"
+        "[parallelism]\n" +
+            parallelism,
+        {});
+  };
+  const auto zero = [&](const std::string& parallelism) {
+    const Job job = read(parallelism);
+    EXPECT_EQ(names(job), "") << parallelism;
+    return job.plan.zero;
+  };
+  const std::string eight = "data_parallel_shard_degree = 8\n", pipeline = eight + "pipeline_parallel_degree = 2\n";
+  const std::string always = "fsdp_reshard_after_forward = 'always'\n",
+                    never = "fsdp_reshard_after_forward = 'never'\n";
+  EXPECT_EQ(zero(eight), 3);
+  EXPECT_EQ(zero(eight + always), 3);
+  EXPECT_EQ(zero(eight + never), 2);
+  EXPECT_EQ(zero(pipeline), 1);
+  EXPECT_EQ(zero(pipeline + never), 1);
+  EXPECT_EQ(zero("data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 8\n"), 0);
+  EXPECT_EQ(zero("data_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n"), 3);
+  EXPECT_EQ(names(read(pipeline + always)), "parallelism.fsdp_reshard_after_forward ");
+  EXPECT_EQ(names(read(eight + "data_parallel_replicate_degree = 2\n")), "parallelism.data_parallel_replicate_degree ");
+  const Plan plan = read(eight + "tensor_parallel_degree = 4\n").plan;
+  EXPECT_EQ(plan.split(), (Split{4, 1, true}));
+  EXPECT_TRUE(plan.overlap_grad_reduce);
+  EXPECT_FALSE(read("data_parallel_shard_degree = 1\n").plan.overlap_grad_reduce);
+}
+
+TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
+  const auto read = [](const std::string& checkpoint) {
+    return titan("[model]\nflavor = '8B'\n[training]\nseq_len = 8\n[activation_checkpoint]\nmode = 'selective'\n" +
+                 checkpoint);
+  };
+  EXPECT_EQ(read("selective_ac_option = '1'\n").plan.recompute.mode, RecomputeMode::full);  // every layer
+  EXPECT_EQ(names(read("selective_ac_option = '1'\n")), "");
+  EXPECT_EQ(read("selective_ac_option = '2'\n").plan.recompute.mode, RecomputeMode::none);
+  EXPECT_EQ(names(read("selective_ac_option = '2'\n")), "activation_checkpoint.mode ");
+  EXPECT_EQ(names(read("")), "activation_checkpoint.mode ");
+}
+
+TEST(TorchtitanJob, FormatsOfGradientsAndStateAreListed) {
+  EXPECT_EQ(names(titan("[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n"
+                        "[optimizer]\nimplementation = 'foreach'\n[training]\nmax_norm = 1.0\ndtype = 'bfloat16'\n"
+                        "mixed_precision_reduce = 'bfloat16'\n")),
+            "training.mixed_precision_reduce training.dtype optimizer.implementation training.max_norm ");
+}
+
 TEST(TorchtitanJob, RefusesInOneLine) {
   const auto line = [](const std::string& text) { return complaint([&] { static_cast<void>(titan(text)); }); };
   EXPECT_THAT(line("[training\n"), HasSubstr("job.toml: line 1: no valid TOML: "));
@@ -258,6 +353,13 @@ TEST(MegatronSamples, AreRead) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const Job job = read_megatron_job(read_text_file(entry.path()), entry.path().filename().string(), {});
     EXPECT_FALSE(job.remarks.empty()) << entry.path();
+    for (const Remark& remark : job.remarks) {
+      EXPECT_THAT(remark.text, testing::Not(HasSubstr("not in the plan"))) << entry.path() << ", " << remark.name;
+    }
+    if (entry.path().stem() == "llama3_8b_h100_fp8") {
+      EXPECT_EQ(job.plan.zero, job.plan.dp > 1 ? 1 : 0);
+      EXPECT_EQ(job.plan.sequence_parallel, job.plan.tp > 1);
+    }
     if (entry.path().stem() == "bloom_176b_tr11") {
       EXPECT_EQ(parameter_count(job.model), 176'247'271'424);
       EXPECT_EQ(job.plan.boundaries.front(), 6);

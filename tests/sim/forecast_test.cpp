@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "plan/error.hpp"
 #include "plan/schedules/schedules.hpp"
 
@@ -34,7 +36,7 @@ LoadedPlan chain(int k, int m, const char* schedule = "1f1b") {
 Costs calibrated() {
   Costs costs;
   costs.basis = Basis::calibrated;
-  costs.interval = IntervalModel{0.9, -0.05, 0.05, 20};
+  costs.interval = IntervalModel{0.9, 2.5, 0.02, 20};
   CalibratedRange range;
   for (int k = 1; k <= 2; ++k) range = widened(range, chain(k, 4 * k).plan);
   costs.range = range;
@@ -47,7 +49,7 @@ Cluster two_cores() {
   return cluster;
 }
 
-// Two stages of 2 ms F and 4 ms B: (4 + 1) * 6 = 30 ms, and e^(+-0.05) of it.
+// Two stages of 2 ms F and 4 ms B: (4 + 1) * 6 = 30 ms, and e^(+-0.05) of it, 2.5 times the model's spread of 0.02.
 TEST(Forecast, AnIntervalInsideWhatWasRun) {
   const Forecast f = forecast(chain(2, 4), calibrated(), two_cores()).forecast;
   EXPECT_DOUBLE_EQ(f.step_time.count(), 0.030);
@@ -55,6 +57,23 @@ TEST(Forecast, AnIntervalInsideWhatWasRun) {
   EXPECT_NEAR(f.interval->low.count(), 0.030 * std::exp(-0.05), 1e-12);
   EXPECT_NEAR(f.interval->high.count(), 0.030 * std::exp(0.05), 1e-12);
   EXPECT_EQ(f.peak_in_flight, (std::vector<std::int32_t>{2, 1}));
+}
+
+// One stage, one micro-batch: F of 4 ms and B of 8 ms. F takes between 1 and 3 times as long, so steps lie evenly
+// between 12 and 20 ms. Nine tenths of the medians of five lie between 12 + 8 * 0.1893 = 13.51 and 18.49 ms: a jitter
+// of log(18.49 / 13.51) / 2 = 0.157, and the interval is 2.5 sqrt(0.02^2 + 0.157^2) = 0.395 to either side.
+TEST(Forecast, JitterWidensTheInterval) {
+  Costs costs = calibrated();
+  costs.jitter[ActionKind::F] = {1, 3};
+  LoadedPlan one = chain(1, 4);
+  one.plan.microbatches = 1;
+  one.schedule = std::get<Schedule>(make_schedule("1f1b", {1, 1, 1}));
+  costs.range = widened(*costs.range, one.plan);
+  const Forecast g = forecast(one, costs, two_cores()).forecast;
+  EXPECT_NEAR(g.jitter_spread, std::log(18.49 / 13.51) / 2, 0.03);
+  ASSERT_TRUE(g.interval);
+  EXPECT_NEAR(std::log(g.interval->high / g.step_time), 2.5 * std::hypot(0.02, g.jitter_spread), 1e-12);
+  EXPECT_NEAR(std::log(g.step_time / g.interval->low), 2.5 * std::hypot(0.02, g.jitter_spread), 1e-12);
 }
 
 TEST(Forecast, NoneOutsideAndItSaysWhatToRun) {

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <random>
+
+#include "costmodel/stage_memory.hpp"
+#include "plan/schedules/schedules.hpp"
+#include "sim/search/balance.hpp"
 
 namespace weir {
 namespace {
@@ -23,6 +28,18 @@ std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, co
       ++next;
     }
     if (l < times.size()) sum += times[l];
+  }
+  return {slowest, squares};
+}
+
+// The same with boundaries that take time.
+std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, const std::vector<int>& boundaries,
+                                      const CutTimes& cuts) {
+  auto [slowest, squares] = value(times, boundaries);
+  for (std::size_t s = 0; s < boundaries.size(); ++s) {
+    const std::int64_t cut = cuts[s][static_cast<std::size_t>(boundaries[s])];
+    slowest = std::max(slowest, cut);
+    squares += static_cast<double>(cut) * static_cast<double>(cut);
   }
   return {slowest, squares};
 }
@@ -61,6 +78,119 @@ TEST(Partition, EqualsBruteForce) {
     std::pair best{std::numeric_limits<std::int64_t>::max(), 0.0};
     for (const auto& candidate : all) best = std::min(best, value(times, candidate));
     EXPECT_EQ(value(times, best_boundaries(times, stages)), best) << "seed 7, trial " << trial;
+  }
+}
+
+// Five layers of 3 in two stages: 9 is the slowest stage with 2 or 3 layers in the first. A cut before layer 2 that
+// takes 10 limits the pipeline more than that; one of 13 at both places more than a stage of four layers, 12.
+TEST(Partition, AvoidsACutThatTakesLongerThanAStage) {
+  const std::vector<std::int64_t> times{3, 3, 3, 3, 3};
+  EXPECT_EQ(best_boundaries(times, 2, {{0, 1, 1, 1, 1}}), (std::vector<int>{2}));
+  EXPECT_EQ(best_boundaries(times, 2, {{0, 1, 10, 1, 1}}), (std::vector<int>{3}));
+  EXPECT_EQ(best_boundaries(times, 2, {{0, 20, 13, 13, 1}}), (std::vector<int>{4}));
+}
+
+TEST(Partition, WithCutsEqualsBruteForce) {
+  std::mt19937_64 random(8);
+  const auto pick = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random); };
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<std::int64_t> times(static_cast<std::size_t>(1 + pick(7)));
+    for (auto& time : times) time = pick(20);
+    const auto layers = static_cast<int>(times.size());
+    const int stages = 1 + static_cast<int>(pick(layers - 1));
+    CutTimes cuts(static_cast<std::size_t>(stages) - 1, std::vector<std::int64_t>(times.size()));
+    for (auto& of_boundary : cuts) {
+      for (auto& cut : of_boundary) cut = pick(40);
+    }
+    std::vector<std::vector<int>> all;
+    std::vector<int> cut;
+    all_cuts(layers, stages, 1, cut, all);
+    std::pair best{std::numeric_limits<std::int64_t>::max(), 0.0};
+    for (const auto& candidate : all) best = std::min(best, value(times, candidate, cuts));
+    EXPECT_EQ(value(times, best_boundaries(times, stages, cuts), cuts), best) << "seed 8, trial " << trial;
+  }
+}
+
+// A tensor that crosses: made before the boundary, read behind it.
+struct Tensor {
+  int made = 0, last_read = 0;
+  std::int64_t bytes = 0;
+};
+
+// Layers that say their times and bytes, with skips of whole outputs and of tensors of their own.
+Model with_skips(std::mt19937_64& random, std::vector<Tensor>& tensors) {
+  const auto pick = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
+  Model model;
+  const int layers = pick(4, 8);
+  for (int l = 0; l < layers; ++l) {
+    TimedShape shape{.forward = Seconds(pick(1, 9) * 1e-9), .boundary = Bytes(64 * pick(1, 5))};
+    shape.backward_input = shape.forward;
+    model.layers.push_back({"layer", shape, "timed"});
+    tensors.push_back({l, l + 1, shape.boundary.count()});
+  }
+  for (int n = pick(0, 4); n > 0; --n) {
+    const int from = pick(0, layers - 3), to = pick(from + 2, layers - 1);
+    if (pick(0, 1) == 0) {
+      model.skips.push_back({from, to, std::nullopt});
+      tensors[static_cast<std::size_t>(from)].last_read =
+          std::max(tensors[static_cast<std::size_t>(from)].last_read, to);
+    } else {
+      const Bytes bytes(64 * pick(1, 3));
+      model.skips.push_back({from, to, bytes});
+      tensors.push_back({from + 1, to, bytes.count()});  // up to its maker's own boundary it is part of the output
+    }
+  }
+  return model;
+}
+
+// Each tensor pays at every boundary between its maker and its last reader, on a link of one byte a nanosecond: in the
+// messages of every partition, in the receive slots of its stages, and so in which partition is the best.
+TEST(Partition, EveryTensorThatCrossesIsWeighed) {
+  std::mt19937_64 random(9);
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.intra = {Seconds(0), BytesPerSecond(1e9)};
+  for (int trial = 0; trial < 60; ++trial) {
+    std::vector<Tensor> tensors;
+    const Model model = with_skips(random, tensors);
+    const auto layers = static_cast<int>(model.layers.size());
+    const auto crossing = [&](int boundary) {
+      std::int64_t bytes = 0;
+      for (const Tensor& t : tensors) bytes += t.made < boundary && boundary <= t.last_read ? t.bytes : 0;
+      return bytes;
+    };
+    Plan plan;
+    plan.pp = 3;
+    plan.micro_batch_size = 2;
+    plan.microbatches = 4;
+    plan.slots = 0;
+    const Costs costs = builtin_costs(model, 0, Dtype::fp32, cluster);
+    std::vector<std::int64_t> times;
+    for (const Layer& layer : model.layers) {
+      times.push_back(std::llround(std::get<TimedShape>(layer.shape).forward.count() * 1e9) * 2 * 2);
+    }
+    CutTimes cuts(2);
+    for (int l = 0; l < layers; ++l) {
+      for (auto& cut : cuts) cut.push_back(crossing(l) * 2);
+    }
+    std::vector<std::vector<int>> all;
+    std::vector<int> cut;
+    all_cuts(layers, 3, 1, cut, all);
+    std::pair best{std::numeric_limits<std::int64_t>::max(), 0.0};
+    for (const auto& candidate : all) {
+      best = std::min(best, value(times, candidate, cuts));
+      plan.boundaries = candidate;
+      LoadedPlan loaded{plan, model, std::get<Schedule>(make_schedule("gpipe", {3, 1, 4}))};
+      const CostTable table = cost_table(loaded, costs, cluster).table;
+      for (std::int32_t s = 1; s < 3; ++s) {
+        const auto at = static_cast<std::size_t>(s);
+        const std::int64_t bytes = crossing(candidate[at - 1]) * 2;
+        EXPECT_EQ(table.forward_messages[at - 1].occupancy.count(), bytes) << "seed 9, trial " << trial;
+        EXPECT_EQ(table.backward_messages[at].occupancy.count(), bytes) << "seed 9, trial " << trial;
+        EXPECT_EQ(StageMemory(loaded, Stage{s}, Allocator::arena).input_bytes(), bytes) << "seed 9, trial " << trial;
+      }
+    }
+    EXPECT_EQ(value(times, balanced_boundaries(model, plan, costs, cluster), cuts), best) << "seed 9, trial " << trial;
   }
 }
 

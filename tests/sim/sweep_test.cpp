@@ -12,7 +12,8 @@
 #include "plan/model_import.hpp"
 #include "plan/sha256.hpp"
 #include "plan/text_file.hpp"
-#include "sim/partition.hpp"
+#include "sim/search/balance.hpp"
+#include "sim/search/baseline.hpp"
 #include "sim/search/refine.hpp"
 
 namespace weir {
@@ -77,7 +78,7 @@ TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
       plan.pp = 4;
       plan.microbatches = m;
       plan.schedule = schedule;
-      plan.boundaries = best_boundaries(layer_times(model, plan, costs_, cluster_), 4);
+      plan.boundaries = balanced_boundaries(model, plan, costs_, cluster_);
       const auto step = [&](const std::vector<int>& boundaries) {
         Plan other = plan;
         other.boundaries = boundaries;
@@ -168,6 +169,63 @@ TEST_F(Sweep, ReplicasShareTheMiniBatch) {
   };
   const double reduction = 2 * (5e-6 + 0.5 * 4 * (2 * 1000 + 3 * 9000 + 4000) / 1e9);
   EXPECT_NEAR(time(2, 4), time(1, 8) / 2 + reduction, 1e-8);
+}
+
+// The eleventh-best plan, or the next whose last boundary can move, its partition and slots kept: as many go before it
+// as are faster, or as fast and smaller. With its last boundary moved it is none of the candidates, and takes the place
+// its own time gives it.
+TEST_F(Sweep, TheBaselineTakesItsPlace) {
+  const SweepResult alone = search();
+  const auto movable = [](const Ranked& r) {
+    const std::vector<int>& b = r.plan.boundaries;
+    return b.size() == 1 ? b[0] > 1 : b.size() > 1 && b.back() - 1 > b[b.size() - 2];
+  };
+  Plan plan = std::find_if(alone.plans.begin() + 10, alone.plans.end(), movable)->plan;
+  for (const int moved : {0, 1}) {
+    plan.boundaries.back() -= moved;
+    request_.baseline = resolve(plan, folder_);
+    const SweepResult result = search();
+    const Baseline& baseline = *result.baseline;
+    const Forecast own = forecast(resolve(plan, folder_), costs_, cluster_).forecast;
+    EXPECT_EQ(baseline.ranked.forecast.step_time, own.step_time);
+    EXPECT_EQ(baseline.ratio, own.step_time / result.plans.front().forecast.step_time);
+    int before = 0;
+    for (const Ranked& r : result.plans) {
+      const Seconds step = r.forecast.step_time;
+      before += step < own.step_time || (step == own.step_time && r.forecast.peak_memory() < own.peak_memory()) ? 1 : 0;
+    }
+    EXPECT_EQ(baseline.place, before + 1);
+    EXPECT_EQ(result.candidates, alone.candidates);  // it is beside them, not one of them
+  }
+  request_.memory_limit = forecast(*request_.baseline, costs_, cluster_).forecast.peak_memory() - Bytes(1);
+  EXPECT_EQ(search().baseline->place, std::nullopt);
+}
+
+// Another job is not a baseline, and the reason names what differs.
+TEST_F(Sweep, OnlyTheSameJobIsABaseline) {
+  const Model model = load_model(folder_ / "layers.csv");
+  Plan plan = request_.base;
+  plan.microbatches = 8;
+  const auto why = [&](const Plan& p, const Model& m) {
+    const auto differs = incomparable({p, m, {}}, request_, model);
+    return differs ? differs->key + ": " + differs->reason : "";
+  };
+  EXPECT_EQ(why(plan, model), "");
+  Model other = model;
+  other.layers.front().name = "another name";
+  EXPECT_EQ(why(plan, other), "");
+  other.layers[5].shape = other.layers[4].shape;
+  EXPECT_EQ(why(plan, other), "model: is not layers.csv: its " + other.layers[5].name + " differs from the sweep's");
+  other.layers.pop_back();
+  EXPECT_EQ(why(plan, other), "model: is not layers.csv: 5 layers, the sweep's model has 6");
+  plan.microbatches = 4;
+  EXPECT_EQ(why(plan, model), "microbatches: b M D = 1 4 1 makes a mini-batch of 4; the sweep's is 8");
+  plan.dp = 2;
+  EXPECT_EQ(why(plan, model), "");
+  request_.devices = 1;
+  EXPECT_EQ(why(plan, model), "pp: K tp cp dp = 1 1 1 2 needs 2 devices; the cluster has 1");
+  plan.dtype = Dtype::bf16;
+  EXPECT_EQ(why(plan, model), "dtype: bf16; the sweep has fp32");
 }
 
 TEST_F(Sweep, OneThreadAndTwoFindTheSame) {

@@ -279,6 +279,19 @@ TEST_F(Command, EvaluatesItsOwnForecasts) {
   EXPECT_LT(json["memory_max_abs_error"].get<double>(), 0.2);  // a message is large beside this model's weights
   const Json predictions = Json::parse(read("out/predictions.json"));
   EXPECT_EQ(predictions["plans"].size(), 3U);
+  ASSERT_EQ(json["trials"].size(), 3U);
+  int inside = 0;
+  for (const Json& trial : json["trials"]) {
+    const double measured = trial["measured_step_time_s"];
+    EXPECT_EQ(trial["times_s"].size(), 1U);
+    EXPECT_LT(trial["step_time_interval_s"][0], trial["predicted_step_time_s"]);
+    inside += trial["step_time_interval_s"][0] <= measured && measured <= trial["step_time_interval_s"][1] ? 1 : 0;
+  }
+  EXPECT_EQ(json["coverage"]["hits"], inside);
+  EXPECT_THAT(read("out/report.html"), HasSubstr("Where the forecasts are weak"));
+  EXPECT_THAT(read("out/report.html"), HasSubstr("<svg"));
+  EXPECT_EQ(weir("evaluate tiny.json -K 99").code, 3);
+  EXPECT_EQ(weir("evaluate tiny.json --backend synthetic").code, 2);
   EXPECT_EQ(weir("evaluate tiny.json --global-batch-size 1 --held-out 5000").code, 2);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "tests/tools/command.hpp"
 
@@ -17,7 +18,7 @@ class JobsCommand : public InFolder {
     write("job.args",
           "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16\n"
           "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 --global-batch-size 16 "
-          "--sequence-parallel\n"
+          "--overlap-param-gather\n"
           "--pipeline-model-parallel-size 2 --lr 1e-4 --warp-drive 9\n");
   }
 };
@@ -26,9 +27,35 @@ TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   const CommandResult made = weir("plan --from megatron job.args --dp 2 -o out/plan.json");
   ASSERT_EQ(made.code, 0) << made.out;
   EXPECT_THAT(made.out, HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
-  EXPECT_THAT(made.out, HasSubstr("weir: job.args: sequence-parallel: "));
+  EXPECT_THAT(made.out, HasSubstr("weir: job.args: overlap-param-gather: "));
   EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
   EXPECT_EQ(weir("simulate out/plan.json").code, 0);
+}
+
+// The job's own model file is the sweep's model; what the options leave open is the job's: 16 samples a step.
+TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  const std::string sweep = "sweep plan.model.json -K 1,2 --dp 1,2 --schedule 1f1b --baseline plan.json";
+  const CommandResult text = weir(sweep + " --top 1");
+  ASSERT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out, HasSubstr(" (baseline)\nbaseline plan.json: place "));
+  const auto json = nlohmann::json::parse(weir("--json " + sweep).out);
+  const auto& baseline = json["baseline"];
+  EXPECT_EQ(baseline["plan"]["boundaries"], nlohmann::json({3}));
+  const auto step = [](const nlohmann::json& row) { return row["forecast"]["step_time_s"].get<double>(); };
+  EXPECT_DOUBLE_EQ(baseline["ratio_to_best"], step(baseline) / step(json["plans"][0]));
+  EXPECT_GE(baseline["ratio_to_best"], 1);
+  EXPECT_GE(baseline["place"], 1);
+  for (const auto& row : json["plans"]) {
+    const auto& p = row["plan"];
+    EXPECT_EQ(p["microbatches"].get<int>() * p["micro_batch_size"].get<int>() * p["dp"].get<int>(), 16);
+  }
+  const CommandResult other = weir(sweep + " --global-batch-size 8");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_EQ(other.out, "weir: plan.json: microbatches: b M D = 2 4 2 makes a mini-batch of 16; the sweep's is 8\n");
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":16})");
+  EXPECT_THAT(weir("sweep tiny.json -K 1 --baseline plan.json").out,
+              HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
 TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {

@@ -94,16 +94,21 @@ void bind_costs(py::module_& m) {
       "evaluate",
       [](const std::filesystem::path& model, int global_batch_size, int fit, int interval, int held_out, int rounds,
          const std::filesystem::path& output, std::optional<std::int64_t> seq_length, std::uint64_t seed) {
-        return judge(
-            {{.model = model, .seq_length = seq_length}, global_batch_size, fit, interval, held_out, rounds, output},
-            seed);
+        return judge({.common = {.model = model, .seq_length = seq_length},
+                      .global_batch_size = global_batch_size,
+                      .fit = fit,
+                      .interval = interval,
+                      .held_out = held_out,
+                      .rounds = rounds,
+                      .output = output},
+                     seed);
       },
       py::arg("model"), py::kw_only(), py::arg("global_batch_size") = 8, py::arg("fit") = 8, py::arg("interval") = 12,
       py::arg("held_out") = 20, py::arg("rounds") = 5, py::arg("output") = "weir-out",
       py::arg("seq_length") = py::none(), py::arg("seed") = 1,
       "Runs random held-out plans here and returns the forecaster's error, weir.evaluation/1. Into the folder `output` "
-      "go predictions.json (before anything of it is run), costs.json, evaluation.json and evaluation.svg with its "
-      "CSV.");
+      "go predictions.json (before anything of it is run), costs.json, evaluation.json, evaluation.svg with its "
+      "CSV, and report.html.");
 }
 
 }  // namespace weir::python

@@ -10,8 +10,7 @@
 #include "plan/schedule_csv.hpp"
 #include "plan/schedules/schedules.hpp"
 #include "plan/text_file.hpp"
-#include "sim/partition.hpp"
-#include "sim/search/sweep.hpp"
+#include "sim/search/balance.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/records_json.hpp"
@@ -60,8 +59,7 @@ PlacedPlan make_plan(const PlanRequest& r, const py::object& source, const Costs
     plan.boundaries = *r.boundaries;
   } else if (plan.stages() <= static_cast<int>(model.layers.size())) {  // otherwise resolve() says why not
     const Cluster cluster = host_cluster();
-    plan.boundaries =
-        best_boundaries(layer_times(model, plan, costs_for(costs, model, plan, cluster), cluster), plan.stages());
+    plan.boundaries = balanced_boundaries(model, plan, costs_for(costs, model, plan, cluster), cluster);
   }
   const auto folder = std::filesystem::current_path();
   return {resolve(plan, folder, schedule), folder, plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};

@@ -95,7 +95,7 @@ Drawing draw_chart(const Chart& chart) {
     if (series.mark != Series::Mark::dots && points.size() > 1) {
       d.shapes.push_back(Line{points, series.colour, 1.2, series.mark == Series::Mark::dashed});
     }
-    if (series.mark != Series::Mark::dashed) {
+    if (series.mark == Series::Mark::line || series.mark == Series::Mark::dots) {
       for (std::size_t i = 0; i < points.size(); ++i) {
         d.shapes.push_back(
             Dot{points[i].first, points[i].second, 2.2, series.colour,

@@ -16,7 +16,8 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;
   Colour colour;
-  enum class Mark : std::uint8_t { line, dots, dashed } mark = Mark::line;
+  // line: with dots at its points; stroke: without
+  enum class Mark : std::uint8_t { line, dots, dashed, stroke } mark = Mark::line;
 };
 
 struct Chart {

@@ -5,40 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "tools/report/chart.hpp"
+#include "tools/report/page.hpp"
 #include "tools/report/timeline.hpp"
 
 namespace weir {
 namespace {
 
-constexpr const char* kStyle = R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1120px;color:#222}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
-table{border-collapse:collapse;font-size:13px}th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e4e4}
-th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;font-size:13px}svg{max-width:100%;height:auto})";
-
 double error_of(const ReportRow& row) { return (row.forecast.step_time - row.measured) / row.measured; }
 double error_after(const ReportRow& row) { return (row.recalibrated - row.measured) / row.measured; }
-
-// What keeps the plan from its ideal: the largest cause of idle time over all ranks, or the work itself.
-std::string limited_by(const ReportRow& row) {
-  std::array<std::pair<const char*, double>, 6> causes{{{"filling the pipeline", 0},
-                                                        {"draining it", 0},
-                                                        {"imbalance between stages", 0},
-                                                        {"communication", 0},
-                                                        {"the host", 0},
-                                                        {"waiting for the optimizer", 0}}};
-  for (const RankMetrics& rank : row.comparison.measured_metrics.ranks) {
-    const Nanoseconds times[] = {rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
-                                 rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
-    for (std::size_t i = 0; i < causes.size(); ++i) causes[i].second += to_seconds(times[i]).count();
-  }
-  const auto worst =
-      std::max_element(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (row.measured_bubble < 0.05) return "the work itself (bubble below 5 %)";
-  return worst->first;
-}
 
 std::string first_sentence(const ReportRow& best) {
   const Forecast& f = best.forecast;
@@ -49,7 +25,8 @@ std::string first_sentence(const ReportRow& best) {
                      : std::string(", no interval: too few held-out plans)");
   text += fmt::format(", {} on its fullest device", format_bytes(best.measured_peak));
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
-  return text + fmt::format("; it is limited by {}.", limited_by(best));
+  return text +
+         fmt::format("; it is limited by {}.", limited_by(best.comparison.measured_metrics, best.measured_bubble));
 }
 
 std::string ranking(const Report& report, std::size_t most) {
@@ -136,13 +113,10 @@ std::string report_html(const Report& report) {
   const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
                         TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
   std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta "
-      "charset=\"utf-8\"><title>{0}</title><style>{1}</style></head><body>\n"
-      "<h1>{0}</h1>\n<p>{2}</p>\n{3}<p class=\"note\">{4} candidates, {5} fit. Costs: {6}. Machine: {7}. Median error "
-      "{8:.1f} % "
-      "as first predicted, {9:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
-      escape(report.title), kStyle, first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
-      escape(report.costs_origin), escape(report.machine), report.error_before * 100, report.error_after * 100);
+      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error {:.1f} % as first "
+      "predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
+      first_sentence(best), ranking(report, 5), report.candidates, report.feasible, escape(report.costs_origin),
+      escape(report.machine), report.error_before * 100, report.error_after * 100);
   html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html +=
       "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of median length.</p>\n";
@@ -156,7 +130,7 @@ std::string report_html(const Report& report) {
       "interleaved, and each measured step is a median. Recalibrated forecasts use factors per kind of action fitted "
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
-  return html + "</body></html>\n";
+  return html_page(report.title, html);
 }
 
 std::string report_table(const Report& report) {

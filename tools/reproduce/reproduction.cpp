@@ -20,7 +20,7 @@ double ReproductionLine::error() const {
 
 void CaseResult::add(Role role, const ReproducedNumber& number) {
   const double predicted = role == Role::formula ? number.published.rounded(number.predicted) : number.predicted;
-  lines.push_back({number.row, number.quantity, number.published.value, predicted, role});
+  lines.push_back({number.row, number.quantity, number.published.value, predicted, role, number.device});
 }
 
 void CaseResult::add_anomaly(const ReproducedNumber& number, std::string reason) {
@@ -50,6 +50,8 @@ std::span<const ReproductionCase> reproduction_cases() {
       ReproductionCase{"gpipe-memory", "GPipe (Huang et al., NeurIPS 2019), Table 1", reproduce_gpipe_memory},
       ReproductionCase{"gpipe-throughput", "GPipe, Tables 2 and 3 (Transformer) and the breakdown of section 3.1",
                        reproduce_gpipe_throughput},
+      ReproductionCase{"gpipe-amoebanet", "GPipe, Tables 2 and 3 (AmoebaNet-D), by built-in costs",
+                       reproduce_gpipe_amoebanet},
       ReproductionCase{"zero-bubble-rates", "Zero Bubble (Qi et al., ICLR 2024), Table 5 from Table 9",
                        reproduce_zero_bubble_rates},
       ReproductionCase{"zero-bubble-throughput", "Zero Bubble, Table 4: measured throughput",
@@ -64,6 +66,10 @@ std::span<const ReproductionCase> reproduction_cases() {
                        reproduce_korthikanti_steps},
       ReproductionCase{"vtrain", "vTrain (Bang et al., MICRO 2024), measured iterations of Megatron-DeepSpeed",
                        reproduce_vtrain},
+      ReproductionCase{"builtin",
+                       "Measured steps of A100s in vTrain, Korthikanti, Megatron-LM and Zero Bubble by the "
+                       "built-in costs, nothing fitted",
+                       reproduce_builtin},
   };
   return kCases;
 }

@@ -28,6 +28,7 @@ struct ReproducedNumber {
   std::string quantity;  // "bubble rate, 1f1b"
   Printed published;
   double predicted = 0;
+  std::string device = {};  // whose built-in costs forecast it; empty: the case's own constants did
 };
 
 struct ReproductionLine {
@@ -35,6 +36,7 @@ struct ReproductionLine {
   double published = 0;
   double predicted = 0;  // formulas: as it would have been printed
   Role role = Role::predicted;
+  std::string device = {};             // as in ReproducedNumber
   [[nodiscard]] double error() const;  // predicted / published - 1
 };
 
@@ -72,6 +74,7 @@ struct ReproductionCase {
 // Each in the file of its paper.
 [[nodiscard]] CaseResult reproduce_gpipe_memory(const Publications& published);
 [[nodiscard]] CaseResult reproduce_gpipe_throughput(const Publications& published);
+[[nodiscard]] CaseResult reproduce_gpipe_amoebanet(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_rates(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_throughput(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_memory(const Publications& published);
@@ -80,5 +83,6 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_korthikanti_memory(const Publications& published);
 [[nodiscard]] CaseResult reproduce_korthikanti_steps(const Publications& published);
 [[nodiscard]] CaseResult reproduce_vtrain(const Publications& published);
+[[nodiscard]] CaseResult reproduce_builtin(const Publications& published);
 
 }  // namespace weir

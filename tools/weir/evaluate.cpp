@@ -15,12 +15,11 @@
 #include "costmodel/intervals.hpp"
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
-#include "plan/schedules/schedules.hpp"
 #include "plan/sha256.hpp"
 #include "plan/text_file.hpp"
 #include "sim/partition.hpp"
 #include "sim/search/sweep.hpp"
-#include "tools/report/chart.hpp"
+#include "tools/report/evaluation_report.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/evaluation.hpp"
 #include "tools/weir/host.hpp"
@@ -33,12 +32,18 @@
 namespace weir {
 namespace {
 
-struct Evaluation {
-  double median_error = 0, p95_error = 0, tau = 0, regret = 0, memory_error = 0;
-  int hits = 0;
-  CoverageBand band;
-  std::optional<IntervalModel> interval;
-};
+// The K to draw from: those asked for, or up to a core each.
+std::vector<int> stages_of(const EvaluateOptions& o, const Model& model) {
+  const int layers = static_cast<int>(model.layers.size());
+  std::vector<int> stages = o.stages;
+  for (int k = 1; o.stages.empty() && k <= std::min(available_cores(), layers); ++k) stages.push_back(k);
+  for (const int k : stages) {
+    if (k < 1 || k > layers) {
+      throw InputError(o.common.model, "layers", fmt::format("K = {} needs as many layers, there are {}", k, layers));
+    }
+  }
+  return stages;
+}
 
 // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and re-materialisation at random.
 std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const Model& model, const Costs& costs,
@@ -49,13 +54,14 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   for (int m = 1; m <= o.global_batch_size; ++m) {
     if (o.global_batch_size % m == 0) divisors.push_back(m);
   }
+  const std::vector<int> stages = stages_of(o, model);
   const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
   std::vector<Plan> plans;
   std::set<std::string> seen;
   const int wanted = o.fit + o.interval + o.held_out;
   for (int attempt = 0; std::ssize(plans) < wanted && attempt < 10'000; ++attempt) {
     Plan plan = base;
-    plan.pp = pick(1, 4) == 1 ? 1 : pick(1, available_cores());
+    plan.pp = stages[static_cast<std::size_t>(pick(0, static_cast<int>(stages.size()) - 1))];
     plan.microbatches = divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
     plan.micro_batch_size = o.global_batch_size / plan.microbatches;
     plan.schedule = schedules[pick(0, 2)];
@@ -79,187 +85,204 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   return plans;
 }
 
-// Kendall's tau-a over pairs whose measured times differ by more than the noise of both (interquartile ranges).
-double kendall(const std::vector<Trial>& trials, const std::vector<double>& predicted) {
-  const auto noise = [](const Trial& t) {
-    std::vector<double> times = t.times;
-    std::sort(times.begin(), times.end());
-    return times[times.size() * 3 / 4] - times[times.size() / 4];
-  };
-  int concordant = 0, discordant = 0;
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    for (std::size_t j = i + 1; j < trials.size(); ++j) {
-      const double measured = (trials[i].measured() - trials[j].measured()).count();
-      if (std::abs(measured) <= noise(trials[i]) + noise(trials[j])) continue;
-      (measured * (predicted[i] - predicted[j]) > 0 ? concordant : discordant)++;
-    }
-  }
-  return concordant + discordant == 0 ? 1.0 : static_cast<double>(concordant - discordant) / (concordant + discordant);
+Outcome outcome_of(const Trial& t) {
+  const Forecast& f = t.first.forecast;
+  return {t.plan.plan, f.step_time, f.interval, t.times, f.peak_memory(), t.measured_peak()};
 }
 
-Evaluation judge(const std::vector<Trial>& held_out, const std::optional<IntervalModel>& interval) {
-  Evaluation e;
-  e.interval = interval;
-  if (interval) e.band = coverage_band(*interval, static_cast<int>(held_out.size()));
-  std::vector<double> errors, predicted;
-  double best = 1e300;
-  std::size_t chosen = 0;
-  for (std::size_t i = 0; i < held_out.size(); ++i) {
-    const Trial& t = held_out[i];
-    const double forecast = t.first.forecast.step_time.count(), measured = t.measured().count();
-    predicted.push_back(forecast);
-    errors.push_back(std::abs(forecast / measured - 1));
-    best = std::min(best, measured);
-    if (forecast < predicted[chosen]) chosen = i;
-    const double log_ratio = std::log(measured / forecast);
-    if (interval && log_ratio >= interval->log_low && log_ratio <= interval->log_high) ++e.hits;
-    const auto peak = static_cast<double>(t.measured_peak().count());
-    e.memory_error =
-        std::max(e.memory_error, std::abs(static_cast<double>(t.first.forecast.peak_memory().count()) / peak - 1));
-  }
-  e.tau = kendall(held_out, predicted);
-  e.regret = held_out[chosen].measured().count() / best - 1;
-  e.median_error = median(errors);
-  std::sort(errors.begin(), errors.end());
-  e.p95_error = errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
-  return e;
+nlohmann::ordered_json outcome_json(const Outcome& o) {
+  nlohmann::ordered_json interval = nullptr;
+  if (o.interval) interval = {o.interval->low.count(), o.interval->high.count()};
+  return {{"plan", summary(o.plan)},
+          {"predicted_step_time_s", o.predicted.count()},
+          {"step_time_interval_s", interval},
+          {"measured_step_time_s", o.measured().count()},
+          {"times_s", o.times_s},
+          {"predicted_peak_memory_bytes", o.predicted_peak.count()},
+          {"measured_peak_memory_bytes", o.measured_peak.count()}};
 }
 
-nlohmann::ordered_json evaluation_json(const Evaluation& e, const EvaluateOptions& o, std::uint64_t seed,
-                                       const std::string& hash) {
+nlohmann::ordered_json evaluation_json(const EvaluationReport& r) {
+  const Accuracy& a = r.accuracy;
   nlohmann::ordered_json coverage = nullptr;
-  if (e.interval) {
-    coverage = {{"nominal", e.interval->nominal},
-                {"hits", e.hits},
-                {"of", o.held_out},
-                {"band", {e.band.low, e.band.high}},
-                {"calibration_plans", e.interval->calibration_plans}};
+  if (r.interval) {
+    coverage = {{"nominal", r.interval->nominal},
+                {"hits", a.hits},
+                {"of", a.with_interval},
+                {"band", {r.band.low, r.band.high}},
+                {"calibration_plans", r.interval->calibration_plans}};
   }
-  return {{"schema", "weir.evaluation/1"},
-          {"machine", machine_name()},
-          {"seed", seed},
-          {"predictions_sha256", hash},
-          {"plans", o.held_out},
-          {"median_abs_error", e.median_error},
-          {"p95_abs_error", e.p95_error},
-          {"kendall_tau", e.tau},
-          {"top1_regret", e.regret},
-          {"coverage", coverage},
-          {"memory_max_abs_error", e.memory_error}};
+  nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
+                              {"machine", r.machine},
+                              {"seed", r.seed},
+                              {"predictions_sha256", r.predictions_sha256},
+                              {"plans", r.outcomes.size()},
+                              {"median_abs_error", a.median_error},
+                              {"p95_abs_error", a.p95_error},
+                              {"kendall_tau", a.tau},
+                              {"top1_regret", a.regret},
+                              {"coverage", coverage},
+                              {"memory_max_abs_error", a.memory_error},
+                              {"trials", nlohmann::ordered_json::array()}};
+  for (const Outcome& o : r.outcomes) json["trials"].push_back(outcome_json(o));
+  return json;
 }
 
-void scatter(const std::vector<Trial>& held_out, const std::filesystem::path& file) {
-  Series dots{"held-out plans", {}, {86, 141, 208}, Series::Mark::dots};
-  for (const Trial& t : held_out)
-    dots.points.emplace_back(t.measured().count() * 1e3, t.first.forecast.step_time.count() * 1e3);
-  Chart chart{"Forecast against measured step time", "measured, ms", "forecast, ms", {dots}};
-  chart.diagonal = true;
-  save_drawing(draw_chart(chart), chart_csv(chart), file);
-}
-
-struct Evaluated {
-  std::vector<Trial> held_out;
-  Evaluation evaluation;
-  nlohmann::ordered_json json;
-};
-
-Evaluated evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
-  const Backends backends = available_backends();
-  const Cluster host = host_cluster();
-  const Model model = load_model(o.common.model);
-  const Plan base = base_plan(o.common, global.seed, model);
-  ProfileRequest profiling;
-  profiling.progress = !global.quiet;
-  profiling.micro_batch_sizes.clear();
-  for (int b = 1; b <= o.global_batch_size; ++b) {
-    if (o.global_batch_size % b == 0) profiling.micro_batch_sizes.push_back(b);
+// The plans of one evaluation and the costs they are forecast by, from the profile to the held-out plans' runs.
+class Evaluator {
+ public:
+  Evaluator(const EvaluateOptions& o, const GlobalOptions& global)
+      : o_(o),
+        global_(global),
+        backend_(parse_backend(o.backend)),
+        model_(load_model(o.common.model)),
+        base_(base_plan(o.common, global.seed, model_)) {
+    const std::vector<int> stages = stages_of(o, model_);
+    host_ = local_cluster(backend_, *std::max_element(stages.begin(), stages.end()));
+    profile();
+    plans_ = random_plans(o, base_, model_, costs_, host_, global.seed);
   }
-  Costs costs = profile_machine(model, base, profiling, backends);
-  const std::vector<Plan> plans = random_plans(o, base, model, costs, host, global.seed);
-  const auto trials_of = [&](int first, int count) {
-    std::vector<Trial> trials;
-    for (int i = first; i < first + count; ++i)
-      trials.push_back(make_trial(plans[static_cast<std::size_t>(i)], costs, host));
-    return trials;
-  };
-  const auto run_all = [&](std::vector<Trial>& trials, const char* title, int rounds) {
-    ProgressBar bar(title, !global.quiet);
-    TrialOptions options{.rounds = rounds, .steps = 1, .seed = global.seed + 1, .data = {}, .progress = {}};
+
+  EvaluationReport run() {
+    fit();
+    set_interval();
+    return judge();
+  }
+
+ private:
+  void profile() {
+    ProfileRequest profiling;
+    profiling.backend = backend_;
+    profiling.progress = !global_.quiet;
+    profiling.micro_batch_sizes.clear();
+    for (int b = 1; b <= o_.global_batch_size; ++b) {
+      if (o_.global_batch_size % b == 0) profiling.micro_batch_sizes.push_back(b);
+    }
+    costs_ = profile_machine(model_, base_, profiling, backends_);
+  }
+
+  [[nodiscard]] std::vector<Trial> trials(int first, int count) const {
+    std::vector<Trial> made;
+    for (int i = first; i < first + count; ++i) {
+      made.push_back(make_trial(plans_[static_cast<std::size_t>(i)], costs_, host_));
+    }
+    return made;
+  }
+
+  void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
+    ProgressBar bar(title, !global_.quiet);
+    TrialOptions options{
+        .backend = backend_, .rounds = rounds, .steps = 1, .seed = global_.seed + 1, .data = {}, .progress = {}};
     options.progress = [&bar](int done, int of) { bar.show(done, of); };
-    run_trials(trials, options, backends);
-  };
+    run_trials(trials, options, backends_);
+  }
 
-  std::vector<Trial> fitting = trials_of(0, o.fit);
-  run_all(fitting, "fit", 3);
-  std::vector<CalibrationRun> runs;
-  for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
-  costs = calibrate(costs, runs, host).costs;
+  void fit() {
+    std::vector<Trial> fitting = trials(0, o_.fit);
+    run_all(fitting, "fit", 3);
+    std::vector<CalibrationRun> runs;
+    for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
+    costs_ = calibrate(costs_, runs, host_).costs;
+    std::vector<double> misses;
+    for (const Trial& t : fitting) {
+      const Seconds predicted = forecast(t.plan, costs_, host_).forecast.step_time;
+      misses.push_back(std::abs(std::log(t.measured() / predicted)));
+    }
+    model_spread_ = median(misses);
+  }
 
-  std::vector<Trial> setting = trials_of(o.fit, o.interval);
-  run_all(setting, "interval", o.rounds);
-  std::vector<double> log_ratios;
-  for (const Trial& t : setting) log_ratios.push_back(std::log(t.measured() / t.first.forecast.step_time));
-  costs.interval = conformal_interval(log_ratios, 0.9);
-  for (const Trial& t : setting) costs.range = widened(costs.range.value_or(CalibratedRange{}), t.plan.plan);
+  void set_interval() {
+    std::vector<Trial> setting = trials(o_.fit, o_.interval);
+    run_all(setting, "interval", o_.rounds);
+    std::vector<Miss> misses;
+    for (const Trial& t : setting) {
+      const Forecast& f = t.first.forecast;
+      misses.push_back({std::log(t.measured() / f.step_time), f.jitter_spread});
+      costs_.range = widened(costs_.range.value_or(CalibratedRange{}), t.plan.plan);
+    }
+    costs_.interval = conformal_interval(misses, 0.9, model_spread_);
+    save_costs(costs_, o_.output / "costs.json");
+  }
 
   // The forecasts are on disk, and their hash printed, before any of these plans is run.
-  std::vector<Trial> held_out = trials_of(o.fit + o.interval, o.held_out);
-  nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"}, {"plans", nlohmann::ordered_json::array()}};
-  for (const Trial& t : held_out) {
-    predictions["plans"].push_back({{"plan", summary(t.plan.plan)},
-                                    {"step_time_s", t.first.forecast.step_time.count()},
-                                    {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
-  }
-  const std::string text = predictions.dump(2) + "\n";
-  write_file_atomically(o.output / "predictions.json", text);
-  save_costs(costs, o.output / "costs.json");
-  if (!global.quiet) fmt::print(stderr, "predictions {}\n", sha256_hex(text));
-  run_all(held_out, "held out", o.rounds);
+  EvaluationReport judge() {
+    std::vector<Trial> held_out = trials(o_.fit + o_.interval, o_.held_out);
+    nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"}, {"plans", nlohmann::ordered_json::array()}};
+    for (const Trial& t : held_out) {
+      predictions["plans"].push_back({{"plan", summary(t.plan.plan)},
+                                      {"step_time_s", t.first.forecast.step_time.count()},
+                                      {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
+    }
+    const std::string text = predictions.dump(2) + "\n";
+    write_file_atomically(o_.output / "predictions.json", text);
+    if (!global_.quiet) fmt::print(stderr, "predictions {}\n", sha256_hex(text));
+    run_all(held_out, "held out", o_.rounds);
 
-  const Evaluation e = judge(held_out, costs.interval);
-  const auto json = evaluation_json(e, o, global.seed, sha256_hex(text));
-  write_file_atomically(o.output / "evaluation.json", json.dump(2) + "\n");
-  scatter(held_out, o.output / "evaluation.svg");
-  return {std::move(held_out), e, json};
+    EvaluationReport report{.model = model_.name,
+                            .machine = machine_name(),
+                            .seed = global_.seed,
+                            .fitted = o_.fit,
+                            .predictions_sha256 = sha256_hex(text),
+                            .outcomes = {},
+                            .accuracy = {},
+                            .interval = costs_.interval,
+                            .band = {}};
+    for (const Trial& t : held_out) report.outcomes.push_back(outcome_of(t));
+    report.accuracy = accuracy(report.outcomes);
+    if (report.interval) report.band = coverage_band(*report.interval, report.accuracy.with_interval);
+    return report;
+  }
+
+  const EvaluateOptions& o_;
+  const GlobalOptions& global_;
+  const Backends backends_ = available_backends();
+  BackendKind backend_;
+  Model model_;
+  Plan base_;
+  Cluster host_;
+  Costs costs_;
+  std::vector<Plan> plans_;
+  double model_spread_ = 0;
+};
+
+EvaluationReport evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
+  const EvaluationReport report = Evaluator(o, global).run();
+  write_file_atomically(o.output / "evaluation.json", evaluation_json(report).dump(2) + "\n");
+  const Chart scatter = scatter_chart(report.outcomes);
+  save_drawing(draw_chart(scatter), chart_csv(scatter), o.output / "evaluation.svg");
+  write_file_atomically(o.output / "report.html", evaluation_html(report));
+  return report;
 }
 
-void print_evaluation(const Evaluated& evaluated, const EvaluateOptions& o, const GlobalOptions& global) {
-  const auto& [held_out, e, json] = evaluated;
+void print_evaluation(const EvaluationReport& report, const EvaluateOptions& o, const GlobalOptions& global) {
   if (global.json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", evaluation_json(report).dump(2));
     return;
   }
   fmt::print("{:<36} {:>10} {:>10} {:>8}\n", "held-out plan", "forecast", "measured", "error");
-  for (const Trial& t : held_out) {
-    fmt::print("{:<36} {:>10} {:>10} {:>+7.1f}%\n", summary(t.plan.plan), format_duration(t.first.forecast.step_time),
-               format_duration(t.measured()), (t.first.forecast.step_time / t.measured() - 1) * 100);
+  for (const Outcome& outcome : report.outcomes) {
+    fmt::print("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan), format_duration(outcome.predicted),
+               format_duration(outcome.measured()), outcome.error() * 100,
+               outcome.interval && !outcome.inside() ? "  outside its interval" : "");
   }
-  fmt::print(
-      "\n{} plans on {}, seed {}: median error {:.1f} %, 95th percentile {:.1f} %, Kendall's tau {:.2f}, top-1 regret "
-      "{:.1f} %, "
-      "peak memory within {:.2f} %\n",
-      o.held_out, machine_name(), global.seed, e.median_error * 100, e.p95_error * 100, e.tau, e.regret * 100,
-      e.memory_error * 100);
-  if (e.interval) {
-    fmt::print("90 % interval of +-{:.1f} %: {} of {} inside ({} to {} of an honest one set by {} plans)\n",
-               (std::exp(e.interval->log_high) - 1) * 100, e.hits, o.held_out, e.band.low, e.band.high,
-               e.interval->calibration_plans);
-  }
-  fmt::print("{}\n", o.output.string());
+  fmt::print("\n{}\n{}\n", accuracy_text(report), (o.output / "report.html").string());
 }
 
 }  // namespace
 
 std::string evaluate(const EvaluateOptions& options, std::uint64_t seed) {
-  return evaluate_here(options, {.json = true, .quiet = true, .seed = seed}).json.dump(2);
+  return evaluation_json(evaluate_here(options, {.json = true, .quiet = true, .seed = seed})).dump(2);
 }
 
 void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
   CLI::App* command =
       app.add_subcommand("evaluate", "Run random held-out plans here and report the forecaster's error");
   auto o = std::make_shared<EvaluateOptions>();
+  auto stages = std::make_shared<std::string>();
   add_plan_options(*command, o->common);
   const CLI::Range positive(1, 1 << 16);
+  command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
+  command->add_option("-K,--pp", *stages, "Stages to draw from, 1,2,4 (default: up to a core each)");
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
       ->check(positive)
       ->capture_default_str();
@@ -272,7 +295,13 @@ void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--rounds", o->rounds, "Runs of each held-out plan")->check(positive)->capture_default_str();
   command->add_option("-o,--output", o->output, "Folder")->capture_default_str();
-  command->callback([o, &global] { print_evaluation(evaluate_here(*o, global), *o, global); });
+  command->callback([o, stages, &global] {
+    if (!stages->empty()) o->stages = parse_numbers(*stages, "--pp");
+    if (parse_backend(o->backend) == BackendKind::synthetic) {
+      throw UsageError("--backend synthetic: timed waits have nothing to forecast");
+    }
+    print_evaluation(evaluate_here(*o, global), *o, global);
+  });
 }
 
 }  // namespace weir

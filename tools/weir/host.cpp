@@ -13,6 +13,7 @@
 #endif
 #ifdef WEIR_HAS_CUDA_BACKEND
 #include "exec/cuda/cuda_backend.hpp"
+#include "exec/cuda/device_info.hpp"
 #endif
 
 namespace weir {
@@ -42,6 +43,21 @@ Cluster host_cluster() {
   cluster.intra = {Seconds(1e-6), BytesPerSecond(20e9)};
   cluster.inter = cluster.intra;
   cluster.origin = {"rough rates of a current server core; weir profile measures this one"};
+  return cluster;
+}
+
+Cluster local_cluster(BackendKind backend, int devices) {
+  Cluster cluster = host_cluster();
+#ifdef WEIR_HAS_CUDA_BACKEND
+  const CudaFacts facts = backend == BackendKind::cuda ? cuda_facts() : CudaFacts{};
+  if (facts.device) {
+    cluster.devices_per_node = devices;
+    cluster.device.name = facts.device->name;
+    cluster.device.memory = Bytes(facts.device->memory.count() / devices);
+  }
+#endif
+  static_cast<void>(backend);
+  static_cast<void>(devices);
   return cluster;
 }
 

@@ -17,6 +17,9 @@ namespace weir {
 // One node whose devices are the cores this process may use; memory shared evenly, rates rough.
 [[nodiscard]] Cluster host_cluster();
 
+// This machine as a backend's devices see it: the cores, or `devices` groups of its first GPU's multiprocessors.
+[[nodiscard]] Cluster local_cluster(BackendKind backend, int devices);
+
 // The cluster file, or this machine where none is named.
 [[nodiscard]] Cluster cluster_or_host(const std::optional<std::filesystem::path>& file);
 

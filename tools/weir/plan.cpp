@@ -12,8 +12,7 @@
 #include "plan/model_import.hpp"
 #include "plan/schedule_csv.hpp"
 #include "plan/text_file.hpp"
-#include "sim/partition.hpp"
-#include "sim/search/sweep.hpp"
+#include "sim/search/balance.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/import.hpp"
@@ -73,8 +72,7 @@ void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
     plan.boundaries = parse_numbers(c.boundaries, "--boundaries");
   } else {
     const Cluster cluster = cluster_or_host(c.cluster);
-    plan.boundaries = best_boundaries(
-        layer_times(model, plan, costs_or_builtin(c.costs, model, plan, cluster), cluster), plan.stages());
+    plan.boundaries = balanced_boundaries(model, plan, costs_or_builtin(c.costs, model, plan, cluster), cluster);
   }
   const ScheduleSource source{plan.schedule, plan.pp, plan.vpp, plan.microbatches, false};
   const Schedule schedule = obtain_schedule(source);

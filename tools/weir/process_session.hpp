@@ -1,6 +1,7 @@
 // The processes that a launcher started `weir` in, where it is one of several. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,9 +10,10 @@
 
 namespace weir {
 
-enum class TransportKind : std::uint8_t { threads, mpi };
+enum class TransportKind : std::uint8_t { threads, mpi, nccl };
 
-// `name` as given, "threads" or "mpi"; "" chooses mpi where a launcher started several processes. Throws UsageError.
+// `name` as given, "threads", "mpi" or "nccl"; "" chooses mpi where a launcher started several processes. Throws
+// UsageError.
 [[nodiscard]] TransportKind choose_transport(const std::string& name);
 
 struct ProcessSession {

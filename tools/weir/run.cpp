@@ -34,6 +34,7 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
   json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
                                                                : nlohmann::ordered_json(result.parameters_sha256);
   json["oversubscribed"] = result.oversubscribed;
+  if (result.host_per_action) json["host_s_per_action"] = result.host_per_action->count();
   json["ranks"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < result.trace.ranks; ++rank) {
     nlohmann::ordered_json peak = nullptr;
@@ -55,6 +56,10 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
     fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
   }
   fmt::print("\n");
+  if (result.host_per_action) {
+    fmt::print("host time to launch an action {:.2f} us{}\n", result.host_per_action->count() * 1e6,
+               options.graphs ? " (the step is one graph)" : "");
+  }
   if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
 }
 
@@ -77,6 +82,7 @@ struct RunCommand {
   std::string backend = "cpu", transport;
   std::optional<std::filesystem::path> data, costs;
   int steps = 3, warmup = 1;
+  bool graphs = false;
   double patience = 10;
 };
 
@@ -90,6 +96,7 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
   options.steps = o.steps;
   options.warmup_steps = o.warmup;
   options.data = o.data;
+  options.graphs = o.graphs;
   if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
   ProgressBar bar("run", speaks && !global.quiet);
   options.progress = [&bar](int done, int of) { bar.show(done, of); };
@@ -158,11 +165,12 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
       ->capture_default_str();
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
+  command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   command->add_option(
       "--transport", o->transport,
-      "threads of one process, or mpi: one process a rank, as mpirun or srun started them (default: mpi "
-      "where they started several)");
+      "threads of one process; mpi: one process a rank, as mpirun or srun started them (default where they "
+      "started several); nccl: the same, and messages go from GPU to GPU");
   command->add_option("--patience", o->patience, "Seconds without a sign of life after which a process counts as gone")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();

@@ -11,6 +11,7 @@
 #include "plan/text_file.hpp"
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/reproduce/accuracy.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
@@ -145,8 +146,10 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     if (o->samples) options.jitter = JitterRequest{*o->samples, global.seed};
     options.without_barrier = o->no_barrier;
     if (o->cluster) require_devices(loaded.plan, cluster, *o->cluster);
-    ForecastResult result =
-        forecast(loaded, costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster), cluster, options);
+    const Costs costs = costs_or_builtin(o->costs, loaded.model, loaded.plan, cluster);
+    const std::string& device = cluster.device.name;
+    const bool builtin = costs.basis == Basis::builtin;
+    ForecastResult result = forecast(loaded, costs, cluster, options);
     if (failures) {
       result.forecast.goodput = GoodputForecast{*failures, best_checkpoints(result.forecast.step_time, *failures)};
     }
@@ -155,14 +158,20 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     } else if (o->cluster) {
       result.forecast.memory_limit = cluster.device.memory;
     }
+    std::string json;
+    if (global.json || !o->output.empty()) {
+      json = to_json(result.forecast);
+      if (builtin) json = with_accuracy(json, device, 2);
+    }
     if (!o->output.empty()) {
-      write_file_atomically(o->output / "forecast.json", to_json(result.forecast) + "\n");
+      write_file_atomically(o->output / "forecast.json", json + "\n");
       save_traced_plan(result.trace, loaded, o->plan.parent_path(), o->output, "predicted");
     }
     if (global.json) {
-      fmt::print("{}\n", to_json(result.forecast));
+      fmt::print("{}\n", json);
     } else {
       print_forecast(loaded, result.forecast);
+      if (builtin) fmt::print("{}\n", describe(builtin_accuracy(device), device));
       if (!o->output.empty()) fmt::print("{}\n", o->output.string());
     }
     if (!result.forecast.fits()) {

@@ -14,7 +14,10 @@
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/text_file.hpp"
+#include "sim/search/baseline.hpp"
 #include "tools/report/chart.hpp"
+#include "tools/report/search.hpp"
+#include "tools/reproduce/accuracy.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
@@ -33,13 +36,14 @@ struct SweepOptions {
   std::string pp = "1..8", vpp = "1", microbatches, micro_batch_size = "1", schedule = "gpipe,1f1b", recompute = "none";
   std::string memory_limit, backend = "cpu";
   std::optional<int> global_batch_size;
-  std::optional<std::filesystem::path> costs, cluster, picture, output;
+  std::optional<std::filesystem::path> costs, cluster, picture, output, baseline, report;
   int top = 20, steps = 5, threads = 0;
   bool run = false;
 };
 
 struct Row {
   const Ranked* ranked;
+  bool baseline = false;
   std::optional<Seconds> measured;
   std::optional<double> bubble;
 };
@@ -91,11 +95,21 @@ void print_rows(const SweepResult& result, const std::vector<Row>& rows) {
              "bubble m", "peak memory", "gap", "pareto");
   for (const Row& row : rows) {
     const Forecast& f = row.ranked->forecast;
-    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>5.1f}% {:>6}\n", summary(row.ranked->plan),
+    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>5.1f}% {:>6}{}\n", summary(row.ranked->plan),
                format_duration(f.step_time), row.measured ? format_duration(*row.measured) : "-",
                f.metrics.bubble_fraction * 100, row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
-               format_bytes(f.peak_memory()), row.ranked->gap * 100, row.ranked->pareto ? "yes" : "");
+               format_bytes(f.peak_memory()), row.ranked->gap * 100, row.ranked->pareto ? "yes" : "",
+               row.baseline ? " (baseline)" : "");
   }
+}
+
+void print_baseline(const Baseline& baseline, const SweepResult& result, const std::filesystem::path& file) {
+  const Forecast& f = baseline.ranked.forecast;
+  const std::string place = baseline.place ? fmt::format("place {} among {} plans", *baseline.place, result.feasible)
+                                           : fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
+                                                         format_bytes(*f.memory_limit));
+  fmt::print("baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has {}\n",
+             file.string(), place, baseline.ratio, f.devices, result.plans.front().forecast.devices);
 }
 
 // Bubble and memory against M for the largest K that was run with several M.
@@ -115,20 +129,78 @@ void draw(const std::vector<Row>& rows, const std::filesystem::path& file) {
   save_drawing(beside(draw_chart(bubble), draw_chart(memory)), chart_csv(bubble) + chart_csv(memory), file);
 }
 
+// What stands behind the forecasts, for people.
+std::string trust(const Costs& costs, const Cluster& cluster) {
+  if (costs.basis == Basis::builtin) return describe(builtin_accuracy(cluster.device.name), cluster.device.name);
+  return fmt::format("{} costs of {}", to_string(costs.basis), costs.machine);
+}
+
+void write_report(const SweepResult& result, const SweepOptions& o, const Costs& costs, const Cluster& cluster) {
+  SearchReport report{.title = "weir sweep: " + o.common.model.filename().string(),
+                      .machine = cluster.name,
+                      .costs_origin = costs.origin,
+                      .trust = trust(costs, cluster),
+                      .result = &result};
+  for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
+  if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
+  report.best = forecast(resolve(result.plans.front().plan, "."), costs, cluster).trace;
+  write_file_atomically(*o.report, search_html(report));
+}
+
 nlohmann::ordered_json sweep_json(const SweepResult& result, const std::vector<Row>& rows) {
   auto json = nlohmann::ordered_json::parse(to_json(result));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].measured) json["plans"][i]["measured_step_time_s"] = rows[i].measured->count();
-    if (rows[i].bubble) json["plans"][i]["measured_bubble_fraction"] = *rows[i].bubble;
+  std::size_t i = 0;
+  for (const Row& row : rows) {
+    auto& its = row.baseline ? json["baseline"] : json["plans"][i++];
+    if (row.measured) its["measured_step_time_s"] = row.measured->count();
+    if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
   }
   return json;
 }
 
-void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
+// The plan in use today, its paths from here on relative to this folder.
+LoadedPlan load_baseline(const std::filesystem::path& file) {
+  LoadedPlan loaded = load_plan(file);
+  loaded.plan = rebased(loaded.plan, std::filesystem::absolute(file).parent_path(), ".");
+  return loaded;
+}
+
+// What the options leave open is the baseline's.
+void complete(SweepOptions& o, const Plan& baseline, const CLI::App& command) {
+  if (command.count("--seq-length") == 0) o.common.seq_length = baseline.seq_length;
+  if (command.count("--dtype") == 0) o.common.dtype = to_string(baseline.dtype);
+  if (command.count("--optimizer") == 0)
+    o.common.optimizer = baseline.optimizer.kind == OptimizerKind::sgd ? "sgd" : "adamw";
+  if (!o.global_batch_size) o.global_batch_size = static_cast<int>(baseline.global_batch_size());
+}
+
+// The best `top` plans, or all of them, and the baseline at its place, or last.
+std::vector<Row> rows_of(const SweepResult& result, std::size_t top) {
+  std::vector<Row> rows;
+  for (const Ranked& ranked : result.plans) {
+    if (rows.size() < top) rows.push_back({.ranked = &ranked});
+  }
+  if (!result.baseline) return rows;
+  const std::size_t place =
+      result.baseline->place ? static_cast<std::size_t>(*result.baseline->place) - 1 : rows.size();
+  const auto at = rows.begin() + static_cast<std::ptrdiff_t>(std::min(place, rows.size()));
+  rows.insert(at, {.ranked = &result.baseline->ranked, .baseline = true});
+  return rows;
+}
+
+void run_sweep(SweepOptions o, const CLI::App& command, const GlobalOptions& global) {
+  std::optional<LoadedPlan> baseline;
+  if (o.baseline) {
+    baseline = load_baseline(*o.baseline);
+    complete(o, baseline->plan, command);
+  }
   const Model model = load_model(o.common.model);
   const Plan base = base_plan(o.common, global.seed, model);
   const Cluster cluster = cluster_or_host(o.cluster);
-  const SweepRequest request = request_for(o, base, cluster);
+  SweepRequest request = request_for(o, base, cluster);
+  request.baseline = std::move(baseline);
+  const auto differs = request.baseline ? incomparable(*request.baseline, request, model) : std::nullopt;
+  if (differs) throw InputError(o.baseline->string(), differs->key, differs->reason);
   const Costs costs = o.costs ? load_costs(*o.costs)
                               : builtin_costs(model, base.seq_length, base.dtype, cluster, splits(request, model));
   const SweepResult result = sweep(request, costs, cluster);
@@ -136,18 +208,25 @@ void run_sweep(const SweepOptions& o, const GlobalOptions& global) {
     for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
   }
   require_feasible(result, request);
-  std::vector<Row> rows;
-  for (const Ranked& ranked : result.plans) rows.push_back({&ranked, {}, {}});
-  if (!o.run && static_cast<int>(rows.size()) > o.top) rows.resize(static_cast<std::size_t>(o.top));
+  std::vector<Row> rows = rows_of(result, o.run ? result.plans.size() : static_cast<std::size_t>(std::max(o.top, 0)));
   if (o.run) run_rows(rows, o, !global.quiet);
   std::optional<std::filesystem::path> picture = o.picture;
   if (o.run && !picture) picture = "weir-out/sweep.svg";
   if (picture) draw(rows, *picture);
-  if (o.output) write_file_atomically(*o.output, sweep_json(result, rows).dump(2) + "\n");
+  if (o.report) write_report(result, o, costs, cluster);
+  std::string json;
+  if (o.output || global.json) {
+    json = sweep_json(result, rows).dump(2);
+    if (costs.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 2);
+  }
+  if (o.output) write_file_atomically(*o.output, json + "\n");
   if (global.json) {
-    fmt::print("{}\n", sweep_json(result, rows).dump(2));
+    fmt::print("{}\n", json);
   } else {
     print_rows(result, rows);
+    if (result.baseline) print_baseline(*result.baseline, result, *o.baseline);
+    if (costs.basis == Basis::builtin) fmt::print("{}\n", trust(costs, cluster));
+    if (o.report) fmt::print("{}\n", o.report->string());
     if (picture) fmt::print("{}\n", picture->string());
   }
 }
@@ -194,6 +273,9 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
+  command->add_option("--baseline", o->baseline,
+                      "The plan in use today, ranked among the results; sequence length, number format, optimizer and "
+                      "mini-batch are its own where no option says them");
   command->add_option("--top", o->top, "Rows to print")->capture_default_str();
   command->add_option("--threads", o->threads, "Threads of the search (0: all cores)")->capture_default_str();
   command->add_flag("--run", o->run, "Execute each row");
@@ -204,7 +286,8 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--svg,--pdf", o->picture,
                       "Bubble and memory against M as a picture, data as CSV beside it (--run: weir-out/sweep.svg)");
   command->add_option("-o,--output", o->output, "Write weir.sweep/1 JSON");
-  command->callback([o, &global] { run_sweep(*o, global); });
+  command->add_option("--report", o->report, "Write an HTML page: the best plans, the baseline, how far to trust them");
+  command->callback([o, command, &global] { run_sweep(*o, *command, global); });
 }
 
 }  // namespace weir

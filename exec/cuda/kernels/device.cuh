@@ -1,0 +1,181 @@
+// What the kernels are written with: loads and stores of several elements at once, sums over a block, launches.
+// A kernel is a template over L, the elements a thread takes at a time: 16 bytes of them where every row begins on 16
+// bytes, else one.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "exec/cuda/kernels/types.hpp"
+#include "plan/error.hpp"
+
+namespace weir::cuda {
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+constexpr unsigned kWholeWarp = 0xFFFFFFFFU;
+
+template <class E>
+constexpr int kLanes = 16 / static_cast<int>(sizeof(E));
+
+inline unsigned blocks_for(std::int64_t items, int a_block = kThreads) {
+  return static_cast<unsigned>((items + a_block - 1) / a_block);
+}
+
+// Threads for a block that walks a row: whole warps, no more than the row keeps busy.
+inline unsigned threads_for_row(std::int64_t width, int lanes, int most = kThreads) {
+  const std::int64_t warps = (width + std::int64_t{lanes} * kWarp - 1) / (std::int64_t{lanes} * kWarp);
+  const std::int64_t threads = warps * kWarp;
+  return static_cast<unsigned>(threads < most ? threads : most);
+}
+
+// A failed launch is an error of the program (a bad grid, no code for this device), told with the kernel's name.
+inline void check_launch(const char* kernel) {
+  const cudaError_t status = cudaPeekAtLastError();
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw RunFailed(std::string("launch of ") + kernel + ": " + cudaGetErrorString(status));
+}
+
+inline bool begins_on_16_bytes(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+// Whether rows of `width` elements E can be taken 16 bytes at a time from all these arrays (null: not there).
+template <class E, class... Array>
+bool takes_vectors(std::int64_t width, const Array*... arrays) {
+  return width % kLanes<E> == 0 && (begins_on_16_bytes(arrays) && ...);
+}
+
+// launch(L) with L a constant: 16 bytes of E or one element.
+template <class E, class Launch>
+void with_lanes(bool vectors, Launch launch) {
+  if (vectors) {
+    launch(std::integral_constant<int, kLanes<E>>{});
+  } else {
+    launch(std::integral_constant<int, 1>{});
+  }
+}
+
+__device__ inline std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+// The value as an E holds it.
+template <class E>
+__device__ float rounded(float value) {
+  return static_cast<float>(static_cast<E>(value));
+}
+
+template <int L>
+__device__ void load(const float* from, float (&to)[L]) {
+  if constexpr (L % 4 == 0) {
+    for (int i = 0; i < L / 4; ++i) {
+      const float4 four = reinterpret_cast<const float4*>(from)[i];
+      to[4 * i] = four.x;
+      to[4 * i + 1] = four.y;
+      to[4 * i + 2] = four.z;
+      to[4 * i + 3] = four.w;
+    }
+  } else {
+    for (int i = 0; i < L; ++i) to[i] = from[i];
+  }
+}
+
+template <int L>
+__device__ void store(float* to, const float (&from)[L]) {
+  if constexpr (L % 4 == 0) {
+    for (int i = 0; i < L / 4; ++i) {
+      reinterpret_cast<float4*>(to)[i] = make_float4(from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
+    }
+  } else {
+    for (int i = 0; i < L; ++i) to[i] = from[i];
+  }
+}
+
+// Eight bf16 in one access.
+struct alignas(16) Bf16Vector {
+  __nv_bfloat162 pair[4];
+};
+
+template <int L>
+__device__ void load(const Bf16* from, float (&to)[L]) {
+  static_assert(L == 1 || L == 8, "one element or 16 bytes");
+  if constexpr (L == 8) {
+    const Bf16Vector vector = *reinterpret_cast<const Bf16Vector*>(from);
+    for (int i = 0; i < 4; ++i) {
+      to[2 * i] = __low2float(vector.pair[i]);
+      to[2 * i + 1] = __high2float(vector.pair[i]);
+    }
+  } else {
+    to[0] = __bfloat162float(from[0]);
+  }
+}
+
+// Rounds to nearest, ties to even.
+template <int L>
+__device__ void store(Bf16* to, const float (&from)[L]) {
+  static_assert(L == 1 || L == 8, "one element or 16 bytes");
+  if constexpr (L == 8) {
+    Bf16Vector vector;
+    for (int i = 0; i < 4; ++i) vector.pair[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
+    *reinterpret_cast<Bf16Vector*>(to) = vector;
+  } else {
+    to[0] = __float2bfloat16_rn(from[0]);
+  }
+}
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Max {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+
+// Over a block of whole warps; every thread gets the same bits: lanes by a butterfly, then warps in ascending order.
+template <class Combine, class T>
+__device__ T block_reduce(T value, Combine combine) {
+  __shared__ T warps[kWarp];
+  for (int apart = kWarp / 2; apart > 0; apart /= 2) {
+    value = combine(value, __shfl_xor_sync(kWholeWarp, value, apart));
+  }
+  __syncthreads();  // warps may still be read from the call before
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  T total = warps[0];
+  for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) total = combine(total, warps[warp]);
+  return total;
+}
+
+// Where a row's token is among the host's.
+__device__ inline std::int64_t token_index(const Tokens& t, std::int64_t row) {
+  return row / t.seq_length * (t.seq_length + 1) + row % t.seq_length;
+}
+
+__device__ inline DropoutMask at_this_step(const StepMask& given) {
+  DropoutMask mask = given.mask;
+  if (mask.active()) mask.step = given.numbers->step;
+  return mask;
+}
+
+// The factors of elements first ... first + L - 1; one Philox block serves four that begin on a multiple of four.
+template <int L>
+__device__ void factors(const DropoutMask& mask, std::uint64_t first, float (&factor)[L]) {
+  if (!mask.active()) {
+    for (int i = 0; i < L; ++i) factor[i] = 1.0F;
+    return;
+  }
+  if constexpr (L % 4 == 0) {
+    if (first % 4 == 0) {
+      for (int b = 0; b < L / 4; ++b) {
+        const PhiloxBlock block = mask.block(first / 4 + static_cast<std::uint64_t>(b));
+        for (int k = 0; k < 4; ++k) factor[4 * b + k] = block.word[k] < mask.drop_below ? 0.0F : mask.scale;
+      }
+      return;
+    }
+  }
+  for (int i = 0; i < L; ++i) factor[i] = mask.factor(first + static_cast<std::uint64_t>(i));
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/embedding.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr int kWarps = kThreads / kWarp;
+
+// A thread: L columns of one row.
+template <class E, int L>
+__global__ void embed_kernel(Tokens tokens, const E* token, const E* position, std::int64_t width, StepMask given,
+                             E* y) {
+  const std::int64_t i = thread_index() * L;
+  if (i >= tokens.batch * tokens.seq_length * width) return;
+  const std::int64_t row = i / width, j = i % width;
+  float value[L], factor[L];
+  load<L>(token + tokens.ids[token_index(tokens, row)] * width + j, value);
+  if (position != nullptr) {
+    float place[L];
+    load<L>(position + row % tokens.seq_length * width + j, place);
+    for (int k = 0; k < L; ++k) value[k] += place[k];
+  }
+  factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
+  for (int k = 0; k < L; ++k) value[k] *= factor[k];
+  store<L>(y + i, value);
+}
+
+// Which of the rows base ... base + kThreads - 1 (from `own` on) hold the token: their numbers, ascending, in `found`;
+// returns how many. Every thread of the block calls it.
+__device__ int find_rows(const Tokens& tokens, std::int64_t own, std::int64_t base, std::int32_t id,
+                         std::int64_t (&found)[kThreads]) {
+  __shared__ int counts[kWarps];
+  const std::int64_t row = base + threadIdx.x;
+  const bool here = row >= own && row < tokens.batch * tokens.seq_length && tokens.ids[token_index(tokens, row)] == id;
+  const unsigned lanes = __ballot_sync(kWholeWarp, here);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  __syncthreads();  // counts and found may still be read from the call before
+  if (threadIdx.x % kWarp == 0) counts[warp] = __popc(lanes);
+  __syncthreads();
+  int before = 0, all = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    if (w < warp) before += counts[w];
+    all += counts[w];
+  }
+  if (here) found[before + __popc(lanes & ((1U << (threadIdx.x % kWarp)) - 1U))] = row;
+  __syncthreads();
+  return all;
+}
+
+// The block of a token's first row adds all its rows, a thread L columns at a time; the blocks of its other rows do
+// nothing.
+template <class E, int L>
+__global__ void embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
+                                            float* gradient) {
+  __shared__ std::int64_t found[kThreads];
+  const std::int64_t rows = tokens.batch * tokens.seq_length, own = blockIdx.x;
+  const std::int32_t id = tokens.ids[token_index(tokens, own)];
+  for (std::int64_t base = 0; base < own; base += kThreads) {
+    const std::int64_t row = base + threadIdx.x;
+    const int earlier = row < own && tokens.ids[token_index(tokens, row)] == id;
+    if (__syncthreads_or(earlier) != 0) return;
+  }
+  const DropoutMask mask = at_this_step(given);
+  gradient += id * width;
+  for (std::int64_t columns = 0; columns < width; columns += std::int64_t{kThreads} * L) {
+    const std::int64_t j = columns + std::int64_t{threadIdx.x} * L;
+    float sum[L] = {};
+    if (j < width) load<L>(gradient + j, sum);
+    for (std::int64_t base = own; base < rows; base += kThreads) {
+      const int count = find_rows(tokens, own, base, id, found);
+      for (int n = 0; n < count && j < width; ++n) {
+        float value[L], factor[L];
+        load<L>(dy + found[n] * width + j, value);
+        factors<L>(mask, static_cast<std::uint64_t>(found[n] * width + j), factor);
+        for (int k = 0; k < L; ++k) sum[k] += value[k] * factor[k];
+      }
+    }
+    if (j < width) store<L>(gradient + j, sum);
+  }
+}
+
+template <class E, int L>
+__global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
+                                               float* gradient) {
+  const std::int64_t i = thread_index() * L;
+  if (i >= tokens.seq_length * width) return;
+  const DropoutMask mask = at_this_step(given);
+  float sum[L];
+  load<L>(gradient + i, sum);
+  for (std::int64_t b = 0; b < tokens.batch; ++b) {
+    const std::int64_t at = b * tokens.seq_length * width + i;
+    float value[L], factor[L];
+    load<L>(dy + at, value);
+    factors<L>(mask, static_cast<std::uint64_t>(at), factor);
+    for (int k = 0; k < L; ++k) sum[k] += value[k] * factor[k];
+  }
+  store<L>(gradient + i, sum);
+}
+
+}  // namespace
+
+template <class E>
+void embed(Tokens tokens, const E* token, const E* position, std::int64_t width, const StepMask& mask, E* y,
+           cudaStream_t stream) {
+  const std::int64_t n = tokens.batch * tokens.seq_length * width;
+  with_lanes<E>(takes_vectors<E>(width, token, position, y), [&](auto lanes) {
+    constexpr int L = lanes;
+    embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(tokens, token, position, width, mask, y);
+  });
+  check_launch("embed");
+}
+template void embed(Tokens, const float*, const float*, std::int64_t, const StepMask&, float*, cudaStream_t);
+template void embed(Tokens, const Bf16*, const Bf16*, std::int64_t, const StepMask&, Bf16*, cudaStream_t);
+
+template <class E>
+void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask, float* token_gradient,
+                    float* position_gradient, cudaStream_t stream) {
+  const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
+  with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
+    constexpr int L = lanes;
+    embed_token_gradient_kernel<E, L><<<rows, kThreads, 0, stream>>>(tokens, dy, width, mask, token_gradient);
+    if (position_gradient != nullptr) {
+      const unsigned blocks = blocks_for(tokens.seq_length * width, kThreads * L);
+      embed_position_gradient_kernel<E, L><<<blocks, kThreads, 0, stream>>>(tokens, dy, width, mask, position_gradient);
+    }
+  });
+  check_launch("embed_gradient");
+}
+template void embed_gradient(Tokens, const float*, std::int64_t, const StepMask&, float*, float*, cudaStream_t);
+template void embed_gradient(Tokens, const Bf16*, std::int64_t, const StepMask&, float*, float*, cudaStream_t);
+
+}  // namespace weir::cuda

@@ -1,0 +1,163 @@
+// One block a row. A thread takes the same elements in every walk over the row, so what it wrote it may read again.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/norms.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr int kColumnThreads = 64;
+
+// With `residual`: x becomes residual + x * mask first.
+template <class E, int L>
+__global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<E> norm, std::int64_t width) {
+  const std::int64_t row = blockIdx.x, begin = row * width;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  const DropoutMask mask = at_this_step(given);
+  float sum = 0;
+  for (std::int64_t j = start; j < width; j += stride) {
+    float value[L];
+    load<L>(x + begin + j, value);
+    if (residual != nullptr) {
+      float added[L], factor[L];
+      load<L>(residual + begin + j, added);
+      factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
+      for (int i = 0; i < L; ++i) value[i] = rounded<E>(added[i] + value[i] * factor[i]);
+      store<L>(x + begin + j, value);
+    }
+    for (int i = 0; i < L; ++i) sum += value[i];
+  }
+  const float mean = block_reduce(sum, Sum{}) / static_cast<float>(width);
+  float squares = 0;
+  for (std::int64_t j = start; j < width; j += stride) {
+    float value[L];
+    load<L>(x + begin + j, value);
+    for (int i = 0; i < L; ++i) squares += (value[i] - mean) * (value[i] - mean);
+  }
+  const float inverse = rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
+  for (std::int64_t j = start; j < width; j += stride) {
+    float value[L], gain[L], shift[L];
+    load<L>(x + begin + j, value);
+    load<L>(norm.gain + j, gain);
+    load<L>(norm.shift + j, shift);
+    for (int i = 0; i < L; ++i) value[i] = (value[i] - mean) * inverse * gain[i] + shift[i];
+    store<L>(norm.y + begin + j, value);
+  }
+  if (threadIdx.x == 0) {
+    norm.statistics[2 * row] = mean;
+    norm.statistics[2 * row + 1] = inverse;
+  }
+}
+
+// n = (x - mean) / deviation, d = dy * gain: dx = (d - mean(d) - n * mean(d * n)) / deviation + residual.
+template <class E, int L>
+__global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
+  const std::int64_t row = blockIdx.x, begin = row * width;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+  float sum = 0, product = 0;
+  for (std::int64_t j = start; j < width; j += stride) {
+    float x[L], gain[L], dy[L];
+    load<L>(g.x + begin + j, x);
+    load<L>(g.gain + j, gain);
+    load<L>(g.dy + begin + j, dy);
+    for (int i = 0; i < L; ++i) {
+      const float d = dy[i] * gain[i];
+      sum += d;
+      product += d * ((x[i] - mean) * inverse);
+    }
+  }
+  sum = block_reduce(sum, Sum{}) / static_cast<float>(width);
+  product = block_reduce(product, Sum{}) / static_cast<float>(width);
+  const DropoutMask mask = at_this_step(g.mask);
+  for (std::int64_t j = start; j < width; j += stride) {
+    float x[L], gain[L], dx[L];
+    load<L>(g.x + begin + j, x);
+    load<L>(g.gain + j, gain);
+    load<L>(g.dy + begin + j, dx);
+    for (int i = 0; i < L; ++i) {
+      dx[i] = inverse * (dx[i] * gain[i] - sum - (x[i] - mean) * inverse * product);
+    }
+    if (g.residual != nullptr) {
+      float residual[L];
+      load<L>(g.residual + begin + j, residual);
+      for (int i = 0; i < L; ++i) dx[i] += residual[i];
+    }
+    store<L>(g.dx + begin + j, dx);
+    if (g.dropped != nullptr) {
+      float factor[L];
+      factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
+      for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
+      store<L>(g.dropped + begin + j, dx);
+    }
+  }
+}
+
+// A thread: L columns; blockIdx.y: kRowsPerPartial rows. First all partial sums for the gain, then those for the shift.
+template <class E, int L>
+__global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
+  const std::int64_t j = thread_index() * L;
+  if (j >= size.width) return;
+  const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
+  const std::int64_t last = min(first + kRowsPerPartial, size.rows);
+  float gain[L] = {}, shift[L] = {};
+  for (std::int64_t row = first; row < last; ++row) {
+    const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+    float x[L], dy[L];
+    load<L>(g.x + row * size.width + j, x);
+    load<L>(g.dy + row * size.width + j, dy);
+    for (int i = 0; i < L; ++i) {
+      gain[i] += dy[i] * ((x[i] - mean) * inverse);
+      shift[i] += dy[i];
+    }
+  }
+  store<L>(g.partials + blockIdx.y * size.width + j, gain);
+  store<L>(g.partials + (std::int64_t{gridDim.y} + blockIdx.y) * size.width + j, shift);
+}
+
+template <class E>
+void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
+                    cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.width, residual, x, norm.gain, norm.shift, norm.y), [&](auto lanes) {
+    constexpr int L = lanes;
+    layer_norm_kernel<E, L><<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+        residual, mask, x, norm, size.width);
+  });
+  check_launch("layer_norm");
+}
+
+}  // namespace
+
+template <class E>
+void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream) {
+  run_layer_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size, stream);  // without a residual x is only read
+}
+template void layer_norm(const float*, const Norm<float>&, Rows, cudaStream_t);
+template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
+
+template <class E>
+void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
+                         cudaStream_t stream) {
+  run_layer_norm<E>(residual, mask, x, norm, size, stream);
+}
+template void residual_layer_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows, cudaStream_t);
+template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
+
+template <class E>
+void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
+  const std::int64_t parts = partials_of(size.rows);
+  const bool vectors = takes_vectors<E>(size.width, g.x, g.gain, g.dy, g.dx, g.residual, g.dropped, g.partials);
+  with_lanes<E>(vectors, [&](auto lanes) {
+    constexpr int L = lanes;
+    const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
+    layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
+    layer_norm_input_kernel<E, L>
+        <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(g, size.width);
+  });
+  check_launch("layer_norm_gradient");
+  sum_partials(g.partials, {parts, size.width}, Into::overwrite, {{g.gain_gradient, g.shift_gradient}, 2}, stream);
+}
+template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
+template void layer_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);
+
+}  // namespace weir::cuda

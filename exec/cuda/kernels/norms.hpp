@@ -1,0 +1,42 @@
+// Layer norms. Statistics and the gradients of gain and shift are fp32 whatever the elements are.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/cuda/kernels/sums.hpp"
+#include "exec/cuda/kernels/types.hpp"
+
+namespace weir::cuda {
+
+// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of each row.
+template <class E>
+struct Norm {
+  const E *gain, *shift;
+  float epsilon;
+  E* y;
+  float* statistics;
+};
+template <class E>
+void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream);
+
+// x = residual + x * mask, rounded to E, and then its norm.
+template <class E>
+void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
+                         cudaStream_t stream);
+
+// dx = the norm's gradient + residual; dropped = dx * mask. The gradients of gain and shift are overwritten.
+template <class E>
+struct NormGradient {
+  const E* x;
+  const float* statistics;
+  const E *gain, *dy;
+  E* dx;
+  float *gain_gradient, *shift_gradient;
+  float* partials;              // 2 * width * partials_of(rows)
+  const E* residual = nullptr;  // may be null, or dx itself
+  E* dropped = nullptr;         // may be null
+  StepMask mask;                // of `dropped`
+};
+template <class E>
+void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream);
+
+}  // namespace weir::cuda

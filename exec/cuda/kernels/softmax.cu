@@ -1,0 +1,113 @@
+// One block a row. Columns right of the diagonal are never read: what products left there does not matter.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/softmax.hpp"
+
+namespace weir::cuda {
+namespace {
+
+// L elements of a row from column j on; 0 at and right of `columns`.
+template <int L, class E>
+__device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns, float right, float (&value)[L]) {
+  if (j >= columns) {
+    for (int i = 0; i < L; ++i) value[i] = right;
+    return;
+  }
+  load<L>(row + j, value);
+  for (int i = 0; i < L; ++i) value[i] = j + i < columns ? value[i] : right;
+}
+
+template <class E, int L>
+__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size, StepMask given, E* p,
+                                      E* masked) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  const DropoutMask mask = at_this_step(given);
+  float largest = -INFINITY;
+  for (std::int64_t j = start; j < columns; j += stride) {
+    float value[L];
+    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    for (int i = 0; i < L; ++i) largest = fmaxf(largest, scale * value[i]);
+  }
+  largest = block_reduce(largest, Max{});
+  float sum = 0;
+  for (std::int64_t j = start; j < columns; j += stride) {
+    float value[L];
+    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    for (int i = 0; i < L; ++i) sum += expf(scale * value[i] - largest);
+  }
+  sum = block_reduce(sum, Sum{});
+  for (std::int64_t j = start; j < size.s; j += stride) {
+    float value[L];
+    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    for (int i = 0; i < L; ++i) value[i] = rounded<E>(expf(scale * value[i] - largest) / sum);
+    store<L>(p + begin + j, value);
+    if (masked != nullptr) {
+      float factor[L];
+      factors<L>(mask, static_cast<std::uint64_t>(size.first + begin + j), factor);
+      for (int i = 0; i < L; ++i) value[i] *= factor[i];
+      store<L>(masked + begin + j, value);
+    }
+  }
+}
+
+template <class E, int L>
+__global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size, StepMask given,
+                                        E* ds) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  const DropoutMask mask = at_this_step(given);
+  const auto gradient = [&](std::int64_t j, float(&value)[L], float(&g)[L]) {
+    float factor[L];
+    load_columns<L>(p + begin, j, columns, 0.0F, value);
+    load_columns<L>(dp + begin, j, columns, 0.0F, g);
+    factors<L>(mask, static_cast<std::uint64_t>(size.first + begin + j), factor);
+    for (int i = 0; i < L; ++i) g[i] *= factor[i];
+  };
+  float sum = 0;
+  for (std::int64_t j = start; j < columns; j += stride) {
+    float value[L], g[L];
+    gradient(j, value, g);
+    for (int i = 0; i < L; ++i) sum += g[i] * value[i];
+  }
+  sum = block_reduce(sum, Sum{});
+  for (std::int64_t j = start; j < size.s; j += stride) {
+    float value[L], g[L];
+    gradient(j, value, g);
+    for (int i = 0; i < L; ++i) g[i] = scale * value[i] * (g[i] - sum);
+    store<L>(ds + begin + j, g);
+  }
+}
+
+unsigned rows_of(const Matrices& size) { return static_cast<unsigned>(size.count * size.s); }
+
+}  // namespace
+
+template <class E>
+void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask, E* p, E* masked,
+                    cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.s, scores, p, masked), [&](auto lanes) {
+    constexpr int L = lanes;
+    causal_softmax_kernel<E, L>
+        <<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(scale, scores, size, mask, p, masked);
+  });
+  check_launch("causal_softmax");
+}
+template void causal_softmax(float, const float*, const Matrices&, const StepMask&, float*, float*, cudaStream_t);
+template void causal_softmax(float, const float*, const Matrices&, const StepMask&, Bf16*, Bf16*, cudaStream_t);
+
+template <class E>
+void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size, const StepMask& mask, E* ds,
+                      cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.s, p, dp, ds), [&](auto lanes) {
+    constexpr int L = lanes;
+    softmax_gradient_kernel<E, L>
+        <<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(scale, p, dp, size, mask, ds);
+  });
+  check_launch("softmax_gradient");
+}
+template void softmax_gradient(float, const float*, const float*, const Matrices&, const StepMask&, float*,
+                               cudaStream_t);
+template void softmax_gradient(float, const Bf16*, const float*, const Matrices&, const StepMask&, Bf16*, cudaStream_t);
+
+}  // namespace weir::cuda

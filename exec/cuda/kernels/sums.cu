@@ -1,0 +1,84 @@
+// The first stage has a thread for L columns of a part of the rows, in ascending order. The second has eight threads a
+// column, each a slice of the partial sums in ascending order, and then the eight in ascending order: the chain of
+// additions that nothing can overlap is an eighth as long.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/sums.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr int kColumnThreads = 64;
+constexpr int kSlices = 8;
+
+template <class E, int L>
+__global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
+  const std::int64_t j = thread_index() * L;
+  if (j >= size.width) return;
+  const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
+  const std::int64_t last = min(first + kRowsPerPartial, size.rows);
+  float sum[L] = {};
+  for (std::int64_t row = first; row < last; ++row) {
+    float value[L];
+    load<L>(x + row * size.width + j, value);
+    for (int i = 0; i < L; ++i) sum[i] += value[i];
+  }
+  store<L>(partials + blockIdx.y * size.width + j, sum);
+}
+
+// Block: kWarp columns x kSlices; blockIdx.y: the vector.
+__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, Vectors y) {
+  __shared__ float slices[kSlices][kWarp];
+  const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  const std::int64_t each = (size.rows + kSlices - 1) / kSlices;
+  const std::int64_t first = threadIdx.y * each, last = min(first + each, size.rows);
+  float sum = 0;
+  if (j < size.width) {
+    const float* own = partials + blockIdx.y * size.rows * size.width + j;
+    for (std::int64_t row = first; row < last; ++row) sum += own[row * size.width];
+  }
+  slices[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || j >= size.width) return;
+  for (int slice = 1; slice < kSlices; ++slice) sum += slices[slice][threadIdx.x];
+  float* to = y.of[blockIdx.y] + j;
+  *to = into == Into::add ? *to + sum : sum;
+}
+
+__global__ void accumulate_kernel(const float* x, std::int64_t n, Into into, Vectors y) {
+  const std::int64_t j = thread_index();
+  if (j >= n) return;
+  float* to = y.of[blockIdx.y] + j;
+  const float value = x[blockIdx.y * n + j];
+  *to = into == Into::add ? *to + value : value;
+}
+
+}  // namespace
+
+template <class E>
+void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cudaStream_t stream) {
+  const auto parts = static_cast<unsigned>(partials_of(size.rows));
+  with_lanes<E>(takes_vectors<E>(size.width, x, partials), [&](auto lanes) {
+    constexpr int L = lanes;
+    const dim3 grid(blocks_for(size.width, kColumnThreads * L), parts);
+    column_partials_kernel<E, L><<<grid, kColumnThreads, 0, stream>>>(x, size, partials);
+  });
+  check_launch("column_sum");
+  sum_partials(partials, {parts, size.width}, into, {{y}, 1}, stream);
+}
+template void column_sum(const float*, Rows, Into, float*, float*, cudaStream_t);
+template void column_sum(const Bf16*, Rows, Into, float*, float*, cudaStream_t);
+
+void sum_partials(const float* partials, Rows size, Into into, const Vectors& y, cudaStream_t stream) {
+  const dim3 grid(blocks_for(size.width, kWarp), static_cast<unsigned>(y.count));
+  sum_partials_kernel<<<grid, dim3(kWarp, kSlices), 0, stream>>>(partials, size, into, y);
+  check_launch("sum_partials");
+}
+
+void accumulate(const float* x, std::int64_t n, Into into, const Vectors& y, cudaStream_t stream) {
+  const dim3 grid(blocks_for(n), static_cast<unsigned>(y.count));
+  accumulate_kernel<<<grid, kThreads, 0, stream>>>(x, n, into, y);
+  check_launch("accumulate");
+}
+
+}  // namespace weir::cuda

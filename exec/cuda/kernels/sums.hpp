@@ -1,0 +1,28 @@
+// Sums over rows, in two stages: kRowsPerPartial rows each, then the partial sums. fp32, in an order given by the
+// shape. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/cuda/kernels/types.hpp"
+
+namespace weir::cuda {
+
+constexpr std::int64_t kRowsPerPartial = 64;
+constexpr std::int64_t partials_of(std::int64_t rows) { return (rows + kRowsPerPartial - 1) / kRowsPerPartial; }
+
+// Some vectors of one length, where sums go.
+struct Vectors {
+  float* of[4];
+  int count;
+};
+
+// y[j] (+)= sum over rows of x[row, j]. partials: width * partials_of(rows).
+template <class E>
+void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cudaStream_t stream);
+
+// The second stage alone: y.of[v][j] (+)= sum over rows of partials[v, row, j].
+void sum_partials(const float* partials, Rows size, Into into, const Vectors& y, cudaStream_t stream);
+
+// y.of[v][j] (+)= x[v, j], v < count, j < n.
+void accumulate(const float* x, std::int64_t n, Into into, const Vectors& y, cudaStream_t stream);
+
+}  // namespace weir::cuda

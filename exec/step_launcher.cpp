@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/step_launcher.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/launch_order.hpp"
+
+namespace weir {
+namespace {
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+}  // namespace
+
+StepLauncher::StepLauncher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks,
+                           Now now)
+    : program_(program),
+      mail_(mail),
+      ranks_(std::move(ranks)),
+      now_(now),
+      order_(launch_order(program)),
+      begin_(program.operations.size()),
+      end_(program.operations.size()) {
+  for (const Operation& operation : program.operations) names_.push_back(to_string(operation.action));
+  for (const Edge& edge : program.edges) {
+    LaunchQueue& from = *ranks_[at(edge.from.value)].backend->queue();
+    const bool apart = from.device() != ranks_[at(edge.to.value)].backend->queue()->device();
+    lanes_.push_back(apart ? from.make_lane() : nullptr);
+  }
+  make_marks();
+}
+
+void StepLauncher::make_marks() {
+  LaunchQueue* origin = ranks_[0].backend->queue();
+  fork_ = origin->make_mark();
+  for (const Lane& lane : program_.lanes) {
+    LaunchQueue* queue = nullptr;
+    if (lane.kind == LaneKind::compute) queue = ranks_[at(lane.rank.value)].backend->queue();
+    if (lane.kind == LaneKind::send) queue = lanes_[at(lane.edge)].get();
+    if (queue == nullptr) continue;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      begin_[at(id)] = queue->make_mark();
+      end_[at(id)] = queue->make_mark();
+    }
+    if (queue != origin) joins_.push_back(queue->make_mark());
+  }
+  for (const LaunchedRank& rank : ranks_) {
+    LaunchQueue& queue = *rank.backend->queue();
+    if (!clocks_.contains(queue.device())) clocks_[queue.device()] = {rank.backend, queue.make_mark(), 0};
+  }
+}
+
+StepLauncher::~StepLauncher() {
+  for (const LaunchedRank& rank : ranks_) {
+    try {
+      rank.backend->finish();
+    } catch (...) {  // the step's own error is on its way
+    }
+  }
+}
+
+LaunchedStep StepLauncher::run_step(std::uint32_t step, StepClock& clock) {
+  for (const LaunchedRank& rank : ranks_) rank.work->begin_step(step);
+  start_clocks();
+  LaunchedStep window;
+  window.start_ns = now_();
+  if (recorder_) {
+    recorder_->replay();
+  } else {
+    launch_all();
+  }
+  window.launching_ns = now_() - window.start_ns;
+  finish();
+  window.end_ns = now_();
+  for (const LaunchedRank& rank : ranks_) {
+    rank.arena->end_step();
+    rank.work->end_step();
+  }
+  read_times(window, clock);
+  return window;
+}
+
+void StepLauncher::repeat() {
+  auto recorder = ranks_[0].backend->queue()->make_recorder();
+  recorder->begin();
+  launch_all();
+  recorder->end();
+  for (const LaunchedRank& rank : ranks_) rank.arena->end_step();
+  recorder_ = std::move(recorder);
+}
+
+void StepLauncher::launch_all() {
+  LaunchQueue& origin = *ranks_[0].backend->queue();
+  origin.record(fork_);
+  for (const Mark& join : joins_) join.of->wait_for(fork_);
+  for (const OperationId id : order_) {
+    const LaneKind kind = program_.lane_of(id).kind;
+    if (kind == LaneKind::compute) compute(id);
+    if (kind == LaneKind::send) send(id);
+  }
+  for (const Mark& join : joins_) {
+    join.of->record(join);
+    origin.wait_for(join);
+  }
+}
+
+void StepLauncher::compute(OperationId id) {
+  const LaunchedRank& rank = ranks_[at(program_.lane_of(id).rank.value)];
+  LaunchQueue& queue = *rank.backend->queue();
+  const Mail& mail = mail_[at(id)];
+  Tensor incoming;
+  if (mail.receive_edge >= 0) {
+    const Lane& sends = program_.lanes[at(program_.edges[at(mail.receive_edge)].send_lane)];
+    incoming = messages_.extract(sends.first + mail.receive_index).mapped();
+  } else if (mail.local_producer >= 0) {
+    incoming = messages_.extract(mail.local_producer).mapped();
+  }
+  await_predecessors(queue, id);
+  rank.arena->begin_action(end_[at(id)]);
+  queue.begin_action(names_[at(id)]);
+  queue.record(begin_[at(id)]);
+  const Tensor outgoing = rank.work->act(id, program_.operations[at(id)].action, incoming);
+  queue.record(end_[at(id)]);
+  queue.end_action();
+  if (mail.send_edge >= 0) {
+    const Lane& sends = program_.lanes[at(program_.edges[at(mail.send_edge)].send_lane)];
+    messages_[sends.first + mail.send_index] = outgoing;
+  } else if (mail.feeds_local) {
+    messages_[id] = outgoing;
+  }
+}
+
+void StepLauncher::send(OperationId id) {
+  const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
+  Tensor& message = messages_.at(id);
+  LaunchQueue* lane = lanes_[at(program_.lane_of(id).edge)].get();
+  if (lane == nullptr) {
+    ranks_[at(edge.from.value)].arena->hand_over(message, *ranks_[at(edge.to.value)].arena);
+  } else {
+    copy(id, *lane, message);
+  }
+}
+
+void StepLauncher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
+  const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
+  const LaunchedRank& from = ranks_[at(edge.from.value)];
+  const LaunchedRank& to = ranks_[at(edge.to.value)];
+  await_predecessors(lane, id);
+  const Tensor received = to.arena->allocate_for(message.bytes, lane);
+  lane.begin_action(names_[at(id)]);
+  lane.record(begin_[at(id)]);
+  lane.copy(message, received, *to.backend->queue());
+  lane.discard(message);
+  lane.record(end_[at(id)]);
+  lane.end_action();
+  from.arena->release_after(message, end_[at(id)]);
+  message = received;
+}
+
+void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
+  std::set<OperationId> launched;
+  add_launched_before(id, launched);
+  for (const OperationId before : launched) {
+    const Mark& end = end_[at(before)];
+    if (end.of != &waiting) waiting.wait_for(end);
+  }
+}
+
+// An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when
+// what it waits for has.
+void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
+  for (const Dependency& dependency : program_.predecessors(id)) {
+    if (end_[at(dependency.before)].of != nullptr) {
+      launched.insert(dependency.before);
+    } else {
+      add_launched_before(dependency.before, launched);
+    }
+  }
+}
+
+void StepLauncher::finish() {
+  for (const LaunchedRank& rank : ranks_) rank.backend->finish();
+}
+
+// Every device is idle, so its base mark is reached between the two readings of the host's clock.
+void StepLauncher::start_clocks() {
+  finish();
+  for (auto& [device, clock] : clocks_) {
+    const std::int64_t before = now_();
+    clock.base.of->record(clock.base);
+    clock.of->finish();
+    clock.at_ns = before + (now_() - before) / 2;
+  }
+}
+
+std::int64_t StepLauncher::time_of(const Mark& mark) const {
+  const DeviceClock& clock = clocks_.at(mark.of->device());
+  return clock.at_ns + mark.of->ns_between(clock.base, mark);
+}
+
+// The clocks of two devices and the host's agree to some microseconds: nothing begins before what it waited for has
+// ended, or lies outside the step.
+void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) const {
+  for (const OperationId id : order_) {
+    const Lane& lane = program_.lane_of(id);
+    std::int64_t ready = window.start_ns;
+    if (id > lane.first) ready = std::max(ready, clock.end_ns[at(id) - 1]);
+    for (const Dependency& dependency : program_.predecessors(id)) {
+      ready = std::max(ready, clock.end_ns[at(dependency.before)]);
+    }
+    std::int64_t start = ready, end = ready;
+    if (lane.kind == LaneKind::receive) {
+      start = clock.start_ns[at(program_.predecessors(id).front().before)];
+    } else if (end_[at(id)].of != nullptr) {
+      start = std::clamp(time_of(begin_[at(id)]), ready, window.end_ns);
+      end = std::clamp(time_of(end_[at(id)]), start, window.end_ns);
+    }
+    clock.start_ns[at(id)] = start;
+    clock.end_ns[at(id)] = end;
+  }
+}
+
+}  // namespace weir

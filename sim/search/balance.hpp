@@ -1,0 +1,37 @@
+// Stages as even as the costs of a machine make them: what a plan's partition is where nobody gave one.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "costmodel/costs.hpp"
+#include "plan/cluster.hpp"
+#include "plan/plan.hpp"
+
+namespace weir {
+
+// For plans of one model that agree in all but stages, micro-batches and schedule; what depends on fewer of them is
+// found once. What crosses a boundary is all of it: the layer's output, every skip past it, T5's position bias.
+class Balance {
+ public:
+  // The references must outlive it.
+  Balance(const Model& model, const Plan& base, const Costs& costs, const Cluster& cluster);
+  // best_boundaries (sim/partition) for the plan's stages and micro-batch size; stage s is on rank s mod K, as all
+  // schedules but those in a V place it.
+  [[nodiscard]] std::vector<int> boundaries(const Plan& plan);
+
+ private:
+  const Model& model_;
+  const Costs& costs_;
+  const Cluster& cluster_;
+  std::vector<Bytes> crossing_;                     // before each layer, of one sample
+  std::map<int, std::vector<std::int64_t>> times_;  // of each layer, by micro-batch size
+};
+
+// The same for one plan.
+[[nodiscard]] std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,
+                                                   const Cluster& cluster);
+
+}  // namespace weir

@@ -1,0 +1,210 @@
+// One thread launches for all ranks, and marks alone make order: the same parameters as when every rank waits, to the
+// last bit, however the queues dawdle. SPDX-License-Identifier: Apache-2.0
+#include "exec/step_launcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "plan/error.hpp"
+#include "tests/exec/async_backend.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+struct Case {
+  const char* schedule;
+  int vpp;
+  std::vector<int> boundaries;
+};
+
+Plan plan_of(const TinyModel& model, const Case& c, int microbatches) {
+  Plan plan = model.plan(c.boundaries, microbatches, c.schedule);
+  plan.pp = static_cast<int>(c.boundaries.size() + 1) / c.vpp;
+  plan.vpp = c.vpp;
+  return plan;
+}
+
+RunResult train(const LoadedPlan& loaded, const Backends& backends, int steps, bool graphs = false) {
+  RunOptions options;
+  options.backend = backends.begin()->first;
+  options.steps = steps;
+  options.warmup_steps = 0;
+  options.graphs = graphs;
+  return run(loaded, options, backends);
+}
+
+std::vector<double> losses(const RunResult& result) {
+  std::vector<double> all;
+  for (const StepResult& step : result.steps) all.push_back(step.loss);
+  return all;
+}
+
+// K 1..4, split backwards, chunks, re-materialisation, 1, 2 and unlimited slots (those with which the plan cannot
+// deadlock); on one device, where messages are handed over, and with a device a rank, where they are copied.
+TEST(StepLauncher, ParametersAreThoseOfRanksThatWait) {
+  const TinyModel model;
+  const Case cases[] = {{"gpipe", 1, {}},        {"gpipe", 1, {3}},    {"1f1b", 1, {1, 3}},
+                        {"1f1b", 1, {1, 2, 4}},  {"zb-h1", 1, {2, 4}}, {"interleaved-1f1b", 2, {1, 3, 4}},
+                        {"v-half", 2, {1, 3, 4}}};
+  unsigned seed = 0;
+  int copies = 0, runs = 0;
+  for (const Case& c : cases) {
+    Plan plan = plan_of(model, c, 4);
+    plan.slots = 0;
+    const RunResult expected = train(model.load(plan), cpu_only(), 2);
+    for (const int slots : {1, 2, 0}) {
+      for (const char* mode : {"never", "always", "except-last"}) {
+        plan.slots = slots;
+        plan.recompute.mode = mode == std::string("never") ? RecomputeMode::none : RecomputeMode::full;
+        plan.recompute.except_last = mode == std::string("except-last");
+        std::optional<LoadedPlan> loaded;
+        try {
+          loaded = model.load(plan);
+        } catch (const InputError&) {
+          continue;  // would deadlock with so few slots
+        }
+        ++runs;
+        for (const int ranks_a_device : {4, 1}) {
+          SCOPED_TRACE(std::string(c.schedule) + " K" + std::to_string(plan.pp) + " slots " + std::to_string(slots) +
+                       " " + mode + " seed " + std::to_string(++seed));
+          const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
+          const RunResult found = train(*loaded, asynchronous(world), 2);
+          EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256);
+          EXPECT_EQ(losses(found), losses(expected));
+          copies += world->copies;
+        }
+      }
+    }
+  }
+  EXPECT_GT(copies, 0);
+  EXPECT_GT(runs, 50);
+}
+
+// Two copies of the weights on one pair of ranks: partial sums, but the same bits as ranks that wait.
+TEST(StepLauncher, BidirectionalPlansToo) {
+  const TinyModel model;
+  for (const char* schedule : {"dualpipe", "chimera"}) {
+    Plan plan = model.plan({3}, 4, schedule);
+    plan.slots = 0;
+    const LoadedPlan loaded = model.load(plan);
+    for (const int ranks_a_device : {2, 1}) {
+      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = 7, .ranks_a_device = ranks_a_device});
+      EXPECT_EQ(train(loaded, asynchronous(world), 3).parameters_sha256, train(loaded, cpu_only(), 3).parameters_sha256)
+          << schedule;
+    }
+  }
+}
+
+// Every wait that no other wait implies is one that the parameters need: left out, with the action behind it late, they
+// come out wrong; after two steps, since the copy of a tied weight that is wrong shows a step later. The first waits of
+// a step (queues begin together) and the last (it ends for all) order nothing here, because the host waits for every
+// step.
+TEST(StepLauncher, EveryWaitCounts) {
+  const TinyModel model;
+  const struct {
+    const char* schedule;
+    std::vector<int> boundaries;
+    int microbatches, ranks_a_device;
+  } cases[] = {{"zb-h1", {2, 4}, 2, 3}, {"zb-h1", {2, 4}, 2, 1}, {"gpipe", {3}, 4, 1}};
+  for (const auto& c : cases) {
+    Plan plan = model.plan(c.boundaries, c.microbatches, c.schedule);
+    plan.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
+    const LoadedPlan loaded = model.load(plan);
+    const std::string expected = train(loaded, cpu_only(), 2).parameters_sha256;
+    const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device});
+    static_cast<void>(train(loaded, asynchronous(world), 1));
+    const int joins = world->queues - 1;
+    int needed = 0;
+    for (int wait = joins; wait < world->waits - joins; ++wait) {
+      const auto faulty =
+          std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device, .left_out_wait = wait});
+      const std::string found = train(loaded, asynchronous(faulty), 2).parameters_sha256;
+      if (faulty->fault_was_redundant) {
+        EXPECT_EQ(found, expected) << c.schedule << " wait " << wait;
+      } else {
+        ++needed;
+        EXPECT_NE(found, expected) << c.schedule << " wait " << wait;
+      }
+    }
+    EXPECT_GE(needed, 2 * c.microbatches * static_cast<int>(c.boundaries.size()));  // a border is crossed twice
+  }
+}
+
+// A step recorded once and repeated: five steps have the bits of five launched ones, dropout and Adam included.
+TEST(StepLauncher, ARecordedStepRepeats) {
+  const TinyModel model;
+  for (const Case& c : {Case{"1f1b", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"interleaved-1f1b", 2, {1, 3, 4}}}) {
+    const LoadedPlan loaded = model.load(plan_of(model, c, 4));
+    const RunResult expected = train(loaded, cpu_only(), 5);
+    for (const int ranks_a_device : {4, 1}) {
+      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = 5, .ranks_a_device = ranks_a_device});
+      const RunResult found = train(loaded, asynchronous(world), 5, true);
+      EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256) << c.schedule;
+      EXPECT_EQ(losses(found), losses(expected)) << c.schedule;
+      EXPECT_EQ(world->replays, 4);
+    }
+  }
+}
+
+// Measured times are the queues': actions of a rank one after the other, each after all that it waited for, within the
+// step; recorded steps have times of their own. The host's share is given.
+TEST(StepLauncher, TheTraceIsTheQueues) {
+  const TinyModel model;
+  Plan plan = model.plan({1, 3}, 4, "zb-h1");
+  const LoadedPlan loaded = model.load(plan);
+  const Program program = lower(loaded);
+  for (const int ranks_a_device : {3, 1}) {
+    const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = ranks_a_device});
+    const RunResult result = train(loaded, asynchronous(world), 3, true);
+    ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());
+    EXPECT_GT(result.host_per_action.value(), Seconds(0));
+    std::size_t copied = 0;
+    for (const Span& span : result.trace.spans) {
+      const auto step = static_cast<std::size_t>(span.step);
+      const auto of = [&](OperationId id) -> const Span& {
+        return result.trace.spans[step * program.operations.size() + static_cast<std::size_t>(id)];
+      };
+      EXPECT_GE(span.start, result.trace.steps[step].start);
+      EXPECT_LE(span.end, result.trace.steps[step].end);
+      EXPECT_LE(span.start, span.end);
+      if (span.lane == LaneKind::compute) {
+        EXPECT_LT(span.start, span.end) << to_string(span.action);
+      }
+      if (span.lane == LaneKind::send && span.start < span.end) ++copied;
+      if (span.operation > program.lane_of(span.operation).first && span.lane != LaneKind::receive) {
+        EXPECT_GE(span.start, of(span.operation - 1).end) << to_string(span.action);
+      }
+      for (const Dependency& before : program.predecessors(span.operation)) {
+        EXPECT_GE(span.lane == LaneKind::receive ? span.end : span.start, of(before.before).end)
+            << to_string(span.action);
+      }
+    }
+    EXPECT_EQ(copied, static_cast<std::size_t>(ranks_a_device == 1 ? 3 * 2 * 2 * 4 : 0));
+  }
+}
+
+TEST(StepLauncher, AFailedLaunchComesOut) {
+  class Failing : public AsyncBackend {
+   public:
+    using AsyncBackend::AsyncBackend;
+    void backward_weight(const LayerCall&) override { throw RunFailed("the device fell off the bus"); }
+  };
+  const TinyModel model;
+  const auto world = std::make_shared<AsyncWorld>(AsyncOptions{});
+  const Backends backends{{BackendKind::cuda, [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+                             if (request.rank == 0) return std::make_unique<AsyncBackend>(request, world);
+                             return std::make_unique<Failing>(request, world);
+                           }}};
+  EXPECT_THROW(static_cast<void>(train(model.load(model.plan({3}, 4)), backends, 2)), RunFailed);
+}
+
+TEST(StepLauncher, OnlyLaunchesCanBeRepeated) {
+  const TinyModel model;
+  EXPECT_THROW(static_cast<void>(train(model.load(model.plan({}, 1)), cpu_only(), 2, true)), UsageError);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,67 @@
+// AdamW (Loshchilov & Hutter, algorithm 2) and SGD in double precision, two copies of a gradient; the working copy is
+// the master's rounding to the bit.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/kernels/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/exec_cuda/device.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr std::int64_t kCount = 777;  // vectors of four and one more
+
+struct Inputs {
+  std::vector<float> w = random_floats(kCount, 18), g1 = random_floats(kCount, 19), g2 = random_floats(kCount, 20),
+                     m = random_floats(kCount, 21), v = random_floats(kCount, 22);
+  Inputs() {
+    for (float& value : v) value *= value;
+  }
+};
+
+TEST(CudaOptimizer, AdamWAtTheDevicesStep) {
+  WEIR_NEEDS_DEVICE();
+  const Inputs in;
+  const double rate = 1e-2, b1 = 0.9, b2 = 0.95, epsilon = 1e-8, decay = 0.1;
+  for (const std::uint32_t step : {0U, 2U, 9999U}) {
+    const StepOnDevice numbers(step);
+    const DeviceFloats first(in.g1), second(in.g2), w(in.w), m(in.m), v(in.v);
+    const DeviceArray<Bf16> working(size(kCount));
+    adamw({static_cast<float>(rate), static_cast<float>(1 - rate * decay), static_cast<float>(epsilon), b1, b2},
+          {{first.get(), second.get()}, 2}, kCount, {w.get(), working.get()}, m.get(), v.get(), numbers.get(), nullptr);
+    const double unbias1 = 1 / (1 - std::pow(b1, step + 1)), unbias2 = 1 / (1 - std::pow(b2, step + 1));
+    std::vector<double> w_expected, m_expected, v_expected;
+    for (std::size_t i = 0; i < size(kCount); ++i) {
+      const double g = double{in.g1[i]} + in.g2[i];
+      m_expected.push_back(b1 * in.m[i] + (1 - b1) * g);
+      v_expected.push_back(b2 * in.v[i] + (1 - b2) * g * g);
+      w_expected.push_back(in.w[i] * (1 - rate * decay) -
+                           rate * m_expected[i] * unbias1 / (std::sqrt(v_expected[i] * unbias2) + epsilon));
+    }
+    expect_close(w.host(), w_expected, kElement<float>);
+    expect_close(m.host(), m_expected, kElement<float>);
+    expect_close(v.host(), v_expected, kElement<float>);
+    EXPECT_EQ(host_floats(working), held<Bf16>(w.host()));
+  }
+}
+
+TEST(CudaOptimizer, SgdWithMomentumAndWithout) {
+  WEIR_NEEDS_DEVICE();
+  const Inputs in;
+  const double rate = 1e-2, decay = 0.1;
+  for (const bool momentum : {false, true}) {
+    const DeviceFloats first(in.g1), second(in.g2), w(in.w), m(in.m);
+    sgd({static_cast<float>(rate), static_cast<float>(decay), 0.9F}, {{first.get(), second.get()}, 2}, kCount,
+        {w.get(), nullptr}, momentum ? m.get() : nullptr, nullptr);
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < size(kCount); ++i) {
+      const double g = double{in.g1[i]} + in.g2[i] + decay * in.w[i];
+      expected.push_back(in.w[i] - rate * (momentum ? 0.9 * in.m[i] + g : g));
+    }
+    expect_close(w.host(), expected, kElement<float>);
+  }
+}
+
+}  // namespace
+}  // namespace weir::cuda

@@ -1,0 +1,126 @@
+// Activations, dropout and sums over rows against their definitions in double precision. Tolerances: device.hpp.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "exec/cuda/kernels/activation.hpp"
+#include "exec/cuda/kernels/dropout.hpp"
+#include "exec/cuda/kernels/sums.hpp"
+#include "tests/exec_cuda/device.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr std::int64_t kCount = 1003;  // some vectors and a tail, in either type
+
+double curve(Curve kind, double x) {
+  switch (kind) {
+    case Curve::gelu:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Curve::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Curve::relu:
+      return std::max(x, 0.0);
+    default:
+      return x / (1 + std::exp(-x));
+  }
+}
+
+template <class E>
+class CudaPointwise : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaPointwise, ElementTypes);
+
+// The slope is the reference's central difference; its own error is below 1e-9.
+TYPED_TEST(CudaPointwise, ActivationsAndTheirSlopes) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  const auto x = random_held<E>(kCount, 5), dy = random_held<E>(kCount, 6);
+  for (const Curve kind : {Curve::gelu, Curve::gelu_tanh, Curve::relu, Curve::silu}) {
+    const DeviceArray<E> in(to_elements<E>(x)), y(x.size()), dx(to_elements<E>(dy));
+    activate<E>(kind, in.get(), kCount, y.get(), nullptr);
+    activate_gradient<E>(kind, in.get(), kCount, dx.get(), nullptr);
+    std::vector<double> value, slope;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      value.push_back(curve(kind, x[i]));
+      const double step = 1e-5;
+      slope.push_back(dy[i] * (curve(kind, x[i] + step) - curve(kind, x[i] - step)) / (2 * step));
+    }
+    expect_close(host_floats(y), value, kElement<E>);
+    expect_close(host_floats(dx), slope, kElement<E>);
+  }
+}
+
+// The mask is exec/philox's on the host, at the step that lies on the device: CPU and CUDA drop the same elements. From
+// a first element that is a multiple of four and from one that is not; into another array and in place.
+TYPED_TEST(CudaPointwise, DropoutDrawsTheHostsMasks) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  const StepOnDevice step(2);
+  const DropoutMask mask = step.mask(0.3, DropoutSite::mlp_output);
+  const auto x = random_held<E>(kCount, 7), added = random_held<E>(kCount, 8);
+  for (const std::uint64_t first : {40U, 41U}) {
+    const DeviceArray<E> in(to_elements<E>(x)), y(x.size()), sum(to_elements<E>(added));
+    dropout<E>(step.on_device(mask), first, in.get(), kCount, y.get(), nullptr);
+    dropout_add<E>(step.on_device(mask), in.get(), kCount, sum.get(), nullptr);
+    std::vector<double> dropped, added_up;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      dropped.push_back(double{x[i]} * mask.factor(first + i));
+      added_up.push_back(double{added[i]} * mask.factor(i) + x[i]);
+    }
+    expect_close(host_floats(y), dropped, kElement<E>);
+    expect_close(host_floats(sum), added_up, kElement<E>);
+    dropout<E>(step.on_device(mask), first, in.get(), kCount, in.get(), nullptr);
+    EXPECT_EQ(host_floats(in), host_floats(y));
+  }
+}
+
+TYPED_TEST(CudaPointwise, WithoutAMaskNothingIsDropped) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  const auto x = random_held<E>(kCount, 7);
+  const DeviceArray<E> in(to_elements<E>(x)), y(x.size());
+  dropout<E>({}, 0, in.get(), kCount, y.get(), nullptr);
+  EXPECT_EQ(host_floats(y), x);
+}
+
+// One row, less than a partial sum, more than the second stage's slices; widths with vectors and without.
+TYPED_TEST(CudaPointwise, ColumnSums) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  for (const std::int64_t rows : {1, 63, 997}) {
+    for (const std::int64_t width : {333, 336}) {
+      const auto x = random_held<E>(rows * width, 16);
+      const auto before = random_floats(size(width), 17);
+      const DeviceArray<E> in(to_elements<E>(x));
+      const DeviceFloats partials(size(width * partials_of(rows))), added(before), written(size(width));
+      column_sum<E>(in.get(), {rows, width}, Into::add, partials.get(), added.get(), nullptr);
+      column_sum<E>(in.get(), {rows, width}, Into::overwrite, partials.get(), written.get(), nullptr);
+      std::vector<double> sums(size(width)), with_before(before.begin(), before.end());
+      for (std::int64_t i = 0; i < rows * width; ++i) {
+        sums[size(i % width)] += x[size(i)];
+        with_before[size(i % width)] += x[size(i)];
+      }
+      expect_close(written.host(), sums, kSum<float>);
+      expect_close(added.host(), with_before, kSum<float>);
+    }
+  }
+}
+
+TEST(CudaSums, VectorsAreAddedEachToItsOwn) {
+  WEIR_NEEDS_DEVICE();
+  const std::int64_t n = 300;
+  const auto x = random_floats(size(2 * n), 18), before = random_floats(size(n), 19);
+  const DeviceFloats in(x), first(before), second(before);
+  accumulate(in.get(), n, Into::add, {{first.get(), second.get()}, 2}, nullptr);
+  const DeviceFloats written(size(n));
+  accumulate(in.get(), n, Into::overwrite, {{written.get()}, 1}, nullptr);
+  std::vector<float> sums[2];
+  for (std::int64_t v = 0; v < 2; ++v) {
+    for (std::int64_t j = 0; j < n; ++j) sums[v].push_back(before[size(j)] + x[size(v * n + j)]);
+  }
+  EXPECT_EQ(first.host(), sums[0]);
+  EXPECT_EQ(second.host(), sums[1]);
+  EXPECT_EQ(written.host(), std::vector<float>(x.begin(), x.begin() + n));
+}
+
+}  // namespace
+}  // namespace weir::cuda

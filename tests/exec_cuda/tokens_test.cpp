@@ -1,0 +1,94 @@
+// What reads tokens, embedding and cross-entropy, against their definitions in double precision. Tolerances:
+// device.hpp. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "exec/cuda/kernels/cross_entropy.hpp"
+#include "exec/cuda/kernels/embedding.hpp"
+#include "tests/exec_cuda/device.hpp"
+
+namespace weir::cuda {
+namespace {
+
+struct Text {
+  std::int64_t batch = 3, length = 170, vocabulary;
+  std::vector<std::int32_t> ids;
+  explicit Text(std::int64_t v) : vocabulary(v) {
+    std::mt19937 engine(11);
+    for (std::int64_t i = 0; i < batch * (length + 1); ++i) {
+      ids.push_back(static_cast<std::int32_t>(engine() % static_cast<unsigned>(v)));
+    }
+  }
+  [[nodiscard]] std::int64_t rows() const { return batch * length; }
+  [[nodiscard]] std::size_t at(std::int64_t row) const { return size(row / length * (length + 1) + row % length); }
+};
+
+template <class E>
+class CudaTokens : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaTokens, ElementTypes);
+
+// Packed rows that begin anywhere; padded rows with a tail that no vector holds; fewer logits than a block has threads.
+TYPED_TEST(CudaTokens, CrossEntropyAndItsGradient) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  for (const auto& [vocabulary, row] : {std::pair<std::int64_t, std::int64_t>{29, 29}, {29, 32}, {9001, 9008}}) {
+    const Text text(vocabulary);
+    const auto x = random_held<E>(text.rows() * row, 12);
+    const DeviceArray<std::int32_t> ids(text.ids);
+    const DeviceArray<E> logits(to_elements<E>(x));
+    const DeviceArray<double> row_losses(size(text.rows())), loss(1);
+    const float scale = 1.0F / 64;  // a power of two: the same in every type
+    cross_entropy<E>({logits.get(), vocabulary, row}, {ids.get(), text.batch, text.length}, scale, row_losses.get(),
+                     loss.get(), nullptr);
+    double expected_loss = 0;
+    std::vector<double> expected(x.begin(), x.end());  // between the rows nothing changes
+    for (std::int64_t r = 0; r < text.rows(); ++r) {
+      double total = 0;
+      const std::int64_t target = text.ids[text.at(r) + 1];
+      const auto logit = [&](std::int64_t j) { return double{x[size(r * row + j)]}; };
+      for (std::int64_t j = 0; j < vocabulary; ++j) total += std::exp(logit(j));
+      for (std::int64_t j = 0; j < vocabulary; ++j) {
+        expected[size(r * row + j)] = (std::exp(logit(j)) / total - (j == target ? 1 : 0)) * scale;
+      }
+      expected_loss += (std::log(total) - logit(target)) * scale;
+    }
+    expect_close(host_floats(logits), expected, kElement<E>);
+    EXPECT_NEAR(loss.host()[0], expected_loss, 1e-5 * expected_loss);  // from the same logits, in fp32 and double
+  }
+}
+
+// 510 rows of 29 tokens: every token comes more than once, and its rows lie further apart than a block looks at once.
+TYPED_TEST(CudaTokens, EmbeddingAndItsGradient) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  const Text text(29);
+  const StepOnDevice step(1);
+  const DropoutMask mask = step.mask(0.2, DropoutSite::embedding);
+  for (const std::int64_t h : {300, 304}) {
+    const auto token = random_held<E>(text.vocabulary * h, 13), position = random_held<E>(text.length * h, 14);
+    const auto dy = random_held<E>(text.rows() * h, 15);
+    const DeviceArray<std::int32_t> ids(text.ids);
+    const DeviceArray<E> token_in(to_elements<E>(token)), position_in(to_elements<E>(position)),
+        dy_in(to_elements<E>(dy)), y(dy.size());
+    const DeviceFloats dtoken(token), dposition(position);
+    const Tokens tokens{ids.get(), text.batch, text.length};
+    embed<E>(tokens, token_in.get(), position_in.get(), h, step.on_device(mask), y.get(), nullptr);
+    embed_gradient<E>(tokens, dy_in.get(), h, step.on_device(mask), dtoken.get(), dposition.get(), nullptr);  // adds
+    std::vector<double> y_expected, dtoken_expected(token.begin(), token.end()),
+        dposition_expected(position.begin(), position.end());
+    for (std::int64_t row = 0; row < text.rows(); ++row) {
+      for (std::int64_t j = 0; j < h; ++j) {
+        const std::size_t t = size(text.ids[text.at(row)] * h + j), p = size(row % text.length * h + j);
+        const double factor = mask.factor(static_cast<std::uint64_t>(row * h + j));
+        y_expected.push_back((double{token[t]} + position[p]) * factor);
+        dtoken_expected[t] += dy[size(row * h + j)] * factor;
+        dposition_expected[p] += dy[size(row * h + j)] * factor;
+      }
+    }
+    expect_close(host_floats(y), y_expected, kElement<E>);
+    expect_close(dtoken.host(), dtoken_expected, kElement<float>);
+    expect_close(dposition.host(), dposition_expected, kElement<float>);
+  }
+}
+
+}  // namespace
+}  // namespace weir::cuda

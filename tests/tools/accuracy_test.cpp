@@ -1,0 +1,53 @@
+// The figures of `weir evaluate`, worked by hand on four plans.
+#include "tools/weir/accuracy.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weir {
+namespace {
+
+Outcome outcome(double predicted, std::vector<double> times, std::int64_t predicted_peak = 100) {
+  Outcome o;
+  o.predicted = Seconds(predicted);
+  o.times_s = std::move(times);
+  o.predicted_peak = Bytes(predicted_peak);
+  o.measured_peak = Bytes(100);
+  return o;
+}
+
+// Medians 10, 20, 30 and 40 s, forecast 11, 19, 30 and 28: errors 10, -5, 0 and -30 %. Their sizes sorted are 0, 5, 10,
+// 30: median 7.5, nearest rank of 95 % the 4th. Of the six pairs only (30, 40) is forecast the wrong way round: tau =
+// (5 - 1) / 6. The plan forecast fastest is the fastest.
+TEST(Accuracy, OfFourPlans) {
+  const std::vector<Outcome> outcomes{outcome(11, {10, 9, 11}), outcome(19, {20, 20, 20}),
+                                      outcome(30, {31, 30, 29}, 97), outcome(28, {40, 40, 41})};
+  const Accuracy a = accuracy(outcomes);
+  EXPECT_NEAR(a.median_error, 0.075, 1e-12);
+  EXPECT_NEAR(a.p95_error, 0.3, 1e-12);
+  EXPECT_NEAR(a.tau, 4.0 / 6, 1e-12);
+  EXPECT_NEAR(a.regret, 0, 1e-12);
+  EXPECT_NEAR(a.memory_error, 0.03, 1e-12);
+  EXPECT_EQ(a.with_interval, 0);
+}
+
+// Medians 10 and 11 s, each with an interquartile range of 1: the pair is within its noise and counts for nothing. The
+// forecast prefers the slower one: regret 10 %.
+TEST(Accuracy, NoisyPairsDoNotRankAndRegretIsInMeasuredTime) {
+  const Accuracy a = accuracy({outcome(10, {10, 9, 11, 10}), outcome(9, {11, 10, 12, 11})});
+  EXPECT_EQ(a.tau, 1);
+  EXPECT_NEAR(a.regret, 0.1, 1e-12);
+}
+
+// An interval's ends belong to it; a plan without one is neither hit nor miss.
+TEST(Accuracy, CountsThePlansThatHadAnInterval) {
+  Outcome at_the_end = outcome(10, {12});
+  at_the_end.interval = StepInterval{Seconds(8), Seconds(12)};
+  Outcome beyond = outcome(10, {12.01});
+  beyond.interval = at_the_end.interval;
+  const Accuracy a = accuracy({at_the_end, beyond, outcome(10, {10})});
+  EXPECT_EQ(a.with_interval, 2);
+  EXPECT_EQ(a.hits, 1);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,26 @@
+// The report of a search in which nothing was run: which plan to use, what the present one costs beside it, and how far
+// the forecasts may be trusted. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/search/sweep.hpp"
+
+namespace weir {
+
+struct SearchReport {
+  std::string title;
+  std::string machine;
+  std::string costs_origin;
+  std::string trust;               // one sentence: what stands behind the forecasts
+  const SweepResult* result;       // at least one plan
+  std::vector<std::string> names;  // of the plans, as far as they may be shown
+  std::string baseline_name;       // where the result has a baseline
+  Trace best;                      // the best plan's predicted step
+};
+
+// The ranking has five rows, and the baseline's where it is not among them.
+[[nodiscard]] std::string search_html(const SearchReport& report);
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// How good forecasts were, once the plans have been run (DESIGN section 6).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/plan.hpp"
+#include "plan/units.hpp"
+#include "sim/forecast.hpp"
+
+namespace weir {
+
+// A plan that was forecast before it was run.
+struct Outcome {
+  Plan plan;
+  Seconds predicted{0};
+  std::optional<StepInterval> interval;
+  std::vector<double> times_s;  // of every measured step; at least one
+  Bytes predicted_peak{0}, measured_peak{0};
+
+  [[nodiscard]] Seconds measured() const;  // the median step
+  [[nodiscard]] double error() const;      // (predicted - measured) / measured
+  [[nodiscard]] Seconds noise() const;     // interquartile range of the steps
+  [[nodiscard]] bool inside() const;       // measured within the interval; false where there is none
+};
+
+struct Accuracy {
+  double median_error = 0, p95_error = 0;  // of |error|; the 95th percentile by nearest rank
+  double tau = 0;                          // Kendall's tau-a over pairs that differ by more than the noise of both
+  double regret = 0;                       // measured time of the plan forecast fastest over the fastest, minus 1
+  double memory_error = 0;                 // worst |predicted peak / measured peak - 1|
+  int hits = 0, with_interval = 0;         // measured inside its interval, of so many that had one
+};
+
+// Precondition: there is at least one outcome.
+[[nodiscard]] Accuracy accuracy(const std::vector<Outcome>& outcomes);
+
+}  // namespace weir
