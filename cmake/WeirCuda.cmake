@@ -13,4 +13,4 @@ enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no C++20 option for nvcc 13
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-find_package(CUDAToolkit 12.0 REQUIRED)
+find_package(CUDAToolkit 12.5 REQUIRED)  # green contexts' streams

@@ -69,16 +69,25 @@ class Builtin {
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_);
     for (const int batch : {1, 1024}) {
-      const Flops flops = forward_flops(layer, seq_length_) * static_cast<double>(batch);
+      const Flops flops = executed_flops(layer, seq_length_) * static_cast<double>(batch);
       const Bytes bytes = activations * std::int64_t{batch} + weights;
       const Seconds f = std::max(flops / rate, bytes / bandwidth);
-      cost.by_batch[batch] = {f, f, f, f * 2.0, 0};
+      // A fused core's fifth product, its scores again, is I's.
+      const Seconds again = scores_again(layer) * static_cast<double>(batch) / rate;
+      cost.by_batch[batch] = {f, f + again, f, f * 2.0 + again, 0};
     }
     cost.optimizer = Bytes(parameter_count(layer) * 28) / bandwidth;  // AdamW: reads and writes of w, m, v, and g
     return cost;
   }
 
  private:
+  [[nodiscard]] Flops scores_again(const Layer& layer) const {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr) return Flops(0);
+    const CoreFlops core = core_flops(*block, seq_length_);
+    return core.backward - core.forward * 2.0;
+  }
+
   const Model& model_;
   std::int64_t seq_length_;
   Dtype dtype_;

@@ -39,6 +39,11 @@ Seconds ring_all_reduce(Bytes n, int p, const Link& link) {
 
 Seconds tree_all_reduce(Bytes n, int p, const Link& link) { return point_to_point(n, link) * (2.0 * rounds(p)); }
 
+Seconds double_tree_all_reduce(Bytes n, int p, const Link& link) {
+  if (p == 1) return Seconds(0);
+  return 2.0 * (link.latency * static_cast<double>(rounds(p)) + wire(n, link));
+}
+
 Seconds pairwise_all_to_all(Bytes n, int p, const Link& link) {
   return link.latency * (p - 1.0) + others_share(n, p, link);
 }
@@ -52,7 +57,7 @@ Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& with
 }
 
 Seconds all_reduce(Bytes n, int p, const Link& link) {
-  return std::min(ring_all_reduce(n, p, link), tree_all_reduce(n, p, link));
+  return std::min(ring_all_reduce(n, p, link), double_tree_all_reduce(n, p, link));
 }
 
 }  // namespace weir

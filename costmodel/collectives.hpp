@@ -32,6 +32,11 @@ namespace weir {
 // [T], reduce and broadcast, T_tree of each (a binomial tree up, then down): 2 lg p (alpha + n beta).
 [[nodiscard]] Seconds tree_all_reduce(Bytes n, int p, const Link& link);
 
+// NCCL's double binary trees (since 2.4): two trees over the same members, each for half of the message, where whoever
+// has children in one is a leaf of the other. Pipelined, a member sends and receives n bytes on the way up and n on the
+// way down, and the first piece passes lg p members each way: 2 lg p alpha + 2 n beta.
+[[nodiscard]] Seconds double_tree_all_reduce(Bytes n, int p, const Link& link);
+
 // [T], all-to-all, T_long (pairwise exchange): (p - 1) alpha + n beta, where n, what a member sends, is here the whole
 // that it holds less its own share: (p - 1) alpha + (p - 1) / p n beta.
 [[nodiscard]] Seconds pairwise_all_to_all(Bytes n, int p, const Link& link);
@@ -43,8 +48,8 @@ namespace weir {
 // alpha_a + n / t beta_a + ring_all_gather(n, t, within).
 [[nodiscard]] Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within);
 
-// What NCCL does, and so what forecasts take: the faster of ring and tree. (Its all-gather and reduce-scatter are
-// rings, its all-to-all is pairwise.)
+// What NCCL does, and so what forecasts take: the faster of ring and double tree. (Its all-gather and reduce-scatter
+// are rings, its all-to-all is pairwise.)
 [[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
 
 }  // namespace weir

@@ -20,13 +20,14 @@ struct Key {
                        e.hidden, e.positions, e.token_types, e.norm, e.dropout, patches);
   }
   std::string operator()(const TransformerShape& b) const {
+    const std::string_view fused = b.attention == AttentionKind::fused ? " attention=fused" : "";
     return fmt::format(
         "transformer hidden={} heads={} kv_heads={} head_dim={} ffn={} experts={}/{} activation={} norm={} pre_norm={} "
-        "gated={} bias={}{}{} causal={} rotary={} parallel={} cross={} relative={} dropout={}/{}",
+        "gated={} bias={}{}{} causal={} rotary={} parallel={} cross={} relative={} dropout={}/{}{}",
         b.hidden, b.heads, b.kv_heads, b.head_dim, b.ffn, b.experts_per_token, b.experts,
         static_cast<int>(b.activation), static_cast<int>(b.norm), b.pre_norm, b.gated, static_cast<int>(b.qkv_bias),
         static_cast<int>(b.output_bias), static_cast<int>(b.mlp_bias), b.causal, b.rotary, b.parallel,
-        b.cross_attention, b.relative_buckets, b.attention_dropout, b.residual_dropout);
+        b.cross_attention, b.relative_buckets, b.attention_dropout, b.residual_dropout, fused);
   }
   std::string operator()(const NormShape& n) const {
     return fmt::format("norm hidden={} kind={}", n.hidden, static_cast<int>(n.kind));

@@ -49,14 +49,14 @@ struct Kernels {
     norm(b.hidden);
     p.product(m, q + 2 * kv, b.hidden);
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
-    attention(b);
+    attention(b, b.causal);
     p.product(m, b.hidden, q);
     residual(b.hidden);
     if (b.cross_attention) {
       norm(b.hidden);
       p.product(m, q, b.hidden);
       p.product(m, 2 * kv, b.hidden);
-      attention(b);
+      attention(b, false);
       p.product(m, b.hidden, q);
       residual(b.hidden);
     }
@@ -80,12 +80,25 @@ struct Kernels {
 
   // Scores = q k', softmax, times v; backward: the gradients of probabilities and values, of the softmax, of q and k.
   // Selective re-materialisation makes scores and probabilities again.
-  void attention(const TransformerShape& b) const {
+  void attention(const TransformerShape& b, bool causal) const {
+    if (b.attention == AttentionKind::fused) return fused_attention(b, causal);
     const std::int64_t heads = b.heads * samples, scores = heads * tokens * keys;
     const MatmulShape wide{tokens, keys, b.head_dim, heads}, deep{tokens, b.head_dim, keys, heads};
     p.f.matmul(wide).stream(2 * scores).matmul(deep);
     p.core.matmul(wide).stream(2 * scores);
     p.i.matmul(wide).matmul(deep).stream(3 * scores).matmul(deep).matmul(deep);
+  }
+
+  // One kernel forward: reads queries, keys and values, writes the context. Backward: the row sums of the context times
+  // its gradient, then one kernel that reads all of these and writes the three gradients. No pass over the scores.
+  void fused_attention(const TransformerShape& b, bool causal) const {
+    const std::int64_t q = tokens * samples * b.heads * b.head_dim, kv = keys * samples * b.kv_heads * b.head_dim;
+    FusedCore core{tokens, keys, b.head_dim, b.heads * samples, causal, 2, 2 * q + 2 * kv};
+    p.f.fused(core);
+    p.core.fused(core);
+    core.products = 5;
+    core.moved = 4 * q + 4 * kv;
+    p.i.stream(2 * q).fused(core);
   }
 
   void mlp(const TransformerShape& b, std::int64_t m) const {
@@ -130,6 +143,17 @@ Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype) {
   return std::max(products, stream_time(moved, device));
 }
 
+Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
+  const KernelModel& model = *device.kernels;
+  const auto tiles = static_cast<double>(up(x.keys, model.tile_columns));
+  const double seen = x.causal ? (1 + 1 / tiles) / 2 : 1;
+  const double tile = 2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.d) * x.products;
+  const double waves = std::ceil(static_cast<double>(x.heads * up(x.rows, model.tile_rows)) / device.multiprocessors);
+  const Seconds products = Flops(waves * device.multiprocessors * tiles * seen * tile) /
+                           FlopsPerSecond(peak_rate(device, dtype).count() * model.matrix_efficiency);
+  return std::max(products, stream_time(Bytes(x.moved * bytes_per_element(dtype)), device));
+}
+
 Seconds stream_time(Bytes bytes, const Device& device) {
   const KernelModel& model = *device.kernels;
   const Seconds moved = bytes / BytesPerSecond(device.memory_bandwidth.count() * model.bandwidth_efficiency);
@@ -138,6 +162,12 @@ Seconds stream_time(Bytes bytes, const Device& device) {
 
 KernelSum& KernelSum::matmul(const MatmulShape& shape) {
   sum_ += matmul_time(shape, device_, dtype_);
+  ++count_;
+  return *this;
+}
+
+KernelSum& KernelSum::fused(const FusedCore& core) {
+  sum_ += fused_core_time(core, device_, dtype_);
   ++count_;
   return *this;
 }

@@ -24,6 +24,19 @@ struct MatmulShape {
 //   t = ceil(tiles / multiprocessors) 2 tm tn k multiprocessors / (efficiency x peak).
 // Roofline (Williams et al., CACM 2009): no less than its bytes at their efficiency; and no less than the floor.
 [[nodiscard]] Seconds matmul_time(const MatmulShape& shape, const Device& device, Dtype dtype);
+// A fused attention core: `products` of rows x keys x d a head, of one kernel that works through the keys a tile of
+// rows at a time, and past a causal mask's diagonal not at all.
+struct FusedCore {
+  std::int64_t rows = 0, keys = 0, d = 0;
+  std::int64_t heads = 0;  // of all samples
+  bool causal = true;
+  int products = 2;        // 2 in F; 5 in the backward, which makes the scores again
+  std::int64_t moved = 0;  // numbers read and written
+};
+// The same quantisation as matmul_time's: a wave of one tile of rows a multiprocessor, each over ceil(keys / tn) tiles
+// of keys, of which a causal mask leaves (1 + 1 / tiles) / 2 on average. The products' efficiency is the matrices', for
+// want of one measured apart.
+[[nodiscard]] Seconds fused_core_time(const FusedCore& core, const Device& device, Dtype dtype);
 // bytes / (efficiency x bandwidth), no less than the floor.
 [[nodiscard]] Seconds stream_time(Bytes bytes, const Device& device);
 
@@ -32,6 +45,7 @@ class KernelSum {
  public:
   KernelSum(const Device& device, Dtype dtype) : device_(device), dtype_(dtype) {}
   KernelSum& matmul(const MatmulShape& shape);
+  KernelSum& fused(const FusedCore& core);
   KernelSum& stream(std::int64_t numbers);  // reads and writes together, in the plan's format
   [[nodiscard]] Seconds time() const;
 

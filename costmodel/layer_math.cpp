@@ -55,6 +55,25 @@ Flops forward_flops(const Layer& layer, std::int64_t seq_length) {
   return Flops(std::visit(Forward{static_cast<double>(seq_length)}, layer.shape));
 }
 
+CoreFlops core_flops(const TransformerShape& block, std::int64_t seq_length) {
+  const auto s = static_cast<double>(seq_length), q = static_cast<double>(block.heads * block.head_dim);
+  const bool fused = block.attention == AttentionKind::fused;
+  const double cores = block.cross_attention ? 2 : 1;
+  // A decoder's cross attention sees every key.
+  const double seen = fused && block.causal ? cores - 0.5 : cores;
+  const double product = 2 * s * s * q * seen;
+  return {Flops(2 * product), Flops((fused ? 5 : 4) * product)};
+}
+
+Flops executed_flops(const Layer& layer, std::int64_t seq_length) {
+  const Flops model = forward_flops(layer, seq_length);
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->attention == AttentionKind::unfused) return model;
+  TransformerShape unfused = *block;
+  unfused.attention = AttentionKind::unfused;
+  return model + (core_flops(*block, seq_length).forward - core_flops(unfused, seq_length).forward);
+}
+
 Flops training_flops(const Model& model, std::int64_t seq_length) {
   Flops total{0};
   for (const Layer& layer : model.layers) total += forward_flops(layer, seq_length);

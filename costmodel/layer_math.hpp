@@ -18,6 +18,19 @@ namespace weir {
 // position is pooled; an embedding of patches 2 (s - 1) p h for p values a patch. Element-wise work is left out. Sized
 // layers say theirs; of timed ones nothing is known: 0.
 [[nodiscard]] Flops forward_flops(const Layer& layer, std::int64_t seq_length);
+// What a block's attention core - scores, softmax, their product with the values - executes in one pass, in matrix
+// products of 2 s^2 q each over s queries and s keys: unfused 2 in F, and 4 in the backward (of probabilities and
+// values, of queries and keys). Fused, the backward makes the scores again: 5, hence 2.5 times F; and of a causal mask
+// only the half with keys to see is computed (as FlashAttention's own benchmark counts: Dao-AILab/flash-attention,
+// benchmarks/benchmark_flash_attention.py: 4 s^2 heads d forward, half of it causal, backward 2.5 times). Unlike the
+// model's FLOPs, these depend on how the plan runs it. Twice with cross attention.
+struct CoreFlops {
+  Flops forward{0};
+  Flops backward{0};
+};
+[[nodiscard]] CoreFlops core_flops(const TransformerShape& block, std::int64_t seq_length);
+// forward_flops with the core as it is executed.
+[[nodiscard]] Flops executed_flops(const Layer& layer, std::int64_t seq_length);
 // The backward's share of the model FLOPs: twice the forward's (one product for the input, one for the weights).
 [[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);
 

@@ -59,12 +59,13 @@ void warn(CostTableResult& result, std::string warning) {
   }
 }
 
-// Scores and softmax of a block as a share of its products, where its time is known only as a whole: 2 s^2 q.
+// What selective re-materialisation does again, as a share of a block's products, where its time is known only as a
+// whole: the scores, half of the core; a fused core is one kernel and done again whole.
 double core_share(const Layer& layer, std::int64_t seq_length) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return 0;
-  const double s = static_cast<double>(seq_length), q = static_cast<double>(block->heads * block->head_dim);
-  return 2 * s * s * q * (block->cross_attention ? 2 : 1) / forward_flops(layer, seq_length).count();
+  const double core = core_flops(*block, seq_length).forward.count();
+  return (block->attention == AttentionKind::fused ? core : core / 2) / executed_flops(layer, seq_length).count();
 }
 
 std::int64_t device_parameters(const Layer& layer, const Plan& plan) {

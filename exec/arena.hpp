@@ -55,6 +55,8 @@ class Arena {
 
   [[nodiscard]] Bytes live() const { return Bytes(live_.load(std::memory_order_relaxed)); }
   [[nodiscard]] Bytes peak() const { return Bytes(peak_.load(std::memory_order_relaxed)); }
+  // Blocks taken from the source so far; constant in a steady state. Read it while the rank's thread rests.
+  [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(taken_.size()); }
   void forget_peak() { peak_.store(live_.load()); }
 
  private:

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "plan/layer_tensors.hpp"
 #include "plan/model.hpp"
 #include "plan/plan.hpp"
+#include "plan/units.hpp"
 
 namespace weir {
 
@@ -59,6 +61,17 @@ struct UpdateCall {
   Optimizer optimizer;
 };
 
+// A rank's share of a GPU and what it holds there, as its driver counts. Nothing here enters a forecast: the arena's
+// peak is what the contract of plan/layer_tensors promises, this is what the machine gave.
+struct DeviceUse {
+  std::string sharing;      // "SM-partitioned: 2 groups of 64 of 132 multiprocessors"; the same for all ranks of a run
+  int device = 0;           // its number in the process
+  int multiprocessors = 0;  // the rank's share
+  Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
+  Bytes pool_reserved{0};   // what the pool holds now
+  Bytes device_used{0};     // in use on the whole device now, by anybody
+};
+
 // Memory of the host that lives as long as this does.
 using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
 
@@ -92,14 +105,22 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual bool in_host_memory() const { return false; }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
+
+  // For measurements: afterwards no cache holds a tensor that was used before. May return before it is done.
+  virtual void evict_caches() {}
+
+  // Nothing where a rank is a core.
+  [[nodiscard]] virtual std::optional<DeviceUse> device_use() const { return std::nullopt; }
 };
 
 struct BackendRequest {
   int rank = 0;
-  int ranks = 1;
+  int ranks = 1;  // that share this process's devices
   Dtype dtype = Dtype::fp32;
-  int multiprocessors = 0;  // cuda: of the smallest group that the run uses, which kernels are chosen for; 0: all
-  bool fastest = false;     // cuda: chosen for the rank's own group; gives up equal bits over K
+  // cuda: kernels are chosen for so many multiprocessors; 0: an eighth of the device, which is the smallest share of up
+  // to eight ranks. The same for every K, so that bits are.
+  int multiprocessors = 0;
+  bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
 };
 // Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;

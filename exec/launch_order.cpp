@@ -44,17 +44,20 @@ struct Waits {
 
 std::vector<OperationId> launch_order(const Program& program) {
   Waits waits(program);
-  using Ready = std::tuple<std::int64_t, std::int32_t, OperationId>;  // when, rank, operation
+  using Ready = std::tuple<std::int64_t, bool, std::int32_t, OperationId>;  // when, messages before compute, rank
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   std::vector<std::int64_t> start(program.operations.size(), 0);
-  const auto offer = [&](OperationId id) { ready.emplace(start[at(id)], program.lane_of(id).rank.value, id); };
+  const auto offer = [&](OperationId id) {
+    const Lane& lane = program.lane_of(id);
+    ready.emplace(start[at(id)], lane.kind == LaneKind::compute, lane.rank.value, id);
+  };
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
     if (waits.open[i] == 0) offer(static_cast<OperationId>(i));
   }
   std::vector<OperationId> order;
   order.reserve(program.operations.size());
   while (!ready.empty()) {
-    const auto [time, rank, id] = ready.top();
+    const auto [time, computes, rank, id] = ready.top();
     ready.pop();
     order.push_back(id);
     for (const OperationId next : waits.successors[at(id)]) {

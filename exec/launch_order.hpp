@@ -1,7 +1,8 @@
 // The order in which one thread launches the actions of all ranks: each after all that it waits for, and as the
-// forecast would see them begin if F, I, W, R and the optimizer took a unit of time, B two, and messages none; ties by
-// rank. The order is the program's alone, so every process of a run finds the same one. SPDX-License-Identifier:
-// Apache-2.0
+// forecast would see them begin if F, I, W, R and the optimizer took a unit of time, B two, and messages none; of what
+// begins at the same time messages go first, then lower ranks. The order is the program's alone, so every process of a
+// run finds the same one.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <vector>

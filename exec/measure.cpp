@@ -1,5 +1,6 @@
 // In a pipeline a layer finds the cache full of other layers' weights and activations, and only its input fresh. So
-// before each timed pass the bench writes over more memory than a core's own cache holds, and then its input.
+// before each timed pass the backend empties its caches, and then the input is written. A GPU's caches are emptied
+// last: its neighbours share them, and would have emptied them as well.
 //
 // Each device works through the same list of (layer, micro-batch size) in step with the others. A repetition runs F,
 // then I, then W, then F and the whole B, as the executor would. What the clock does not see: the first touch of fresh
@@ -17,6 +18,7 @@
 #include <mutex>
 #include <thread>
 
+#include "exec/launch_queue.hpp"
 #include "exec/stage.hpp"
 #include "exec/stored.hpp"
 #include "exec/thread_transport.hpp"
@@ -30,8 +32,6 @@ namespace weir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
 
 double relative_spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -93,17 +93,33 @@ class LayerBench {
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {
-    for (std::size_t i = 0; i < evicted_.size(); i += 16) evicted_[i] += 1.0F;
+    if (backend_.queue() == nullptr) backend_.evict_caches();
     const Tensor given = filled(given_bytes);
     return timed([&] { work(given); });
   }
   template <class Work>
   double timed(Work&& work) {
+    if (backend_.queue() != nullptr) return timed_on_queue(*backend_.queue(), work);
     backend_.finish();
     const auto start = Clock::now();
     work();
     backend_.finish();
     return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  // By the device's clock, between marks. The host launches the pass while the device still empties its caches, so that
+  // no wait for a launch is in the time.
+  template <class Work>
+  double timed_on_queue(LaunchQueue& queue, Work&& work) {
+    if (begin_.of == nullptr) {
+      begin_ = queue.make_mark();
+      end_ = queue.make_mark();
+    }
+    backend_.evict_caches();
+    queue.record(begin_);
+    work();
+    queue.record(end_);
+    backend_.finish();
+    return static_cast<double>(queue.ns_between(begin_, end_)) * 1e-9;
   }
   Tensor filled(std::int64_t bytes) {
     Tensor tensor = arena_.allocate(bytes);
@@ -122,8 +138,8 @@ class LayerBench {
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
   std::vector<std::int32_t> tokens_;
-  std::vector<float> evicted_ = std::vector<float>(kEvictedBytes / sizeof(float));
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
+  Mark begin_, end_;  // of a backend with a queue
   double loss_ = 0;
 };
 
@@ -140,12 +156,13 @@ class Measuring {
         plan_(plan),
         options_(options),
         factory_(backends.at(options.backend)),
-        barrier_(options.devices),
-        times_(static_cast<std::size_t>(options.devices)) {}
+        working_(options.working > 0 ? options.working : options.devices),
+        barrier_(working_),
+        times_(static_cast<std::size_t>(working_)) {}
 
   void run(const std::vector<Job>& jobs, Measurements& result) {
     std::vector<std::thread> workers;
-    for (int device = 0; device < options_.devices; ++device) {
+    for (int device = 0; device < working_; ++device) {
       workers.emplace_back([this, device, &jobs, &result] { work(device, jobs, result); });
     }
     for (std::thread& worker : workers) worker.join();
@@ -160,7 +177,7 @@ class Measuring {
       try {
         Plan plan = plan_;
         plan.micro_batch_size = jobs[j].batch;
-        backend = factory_({device, options_.devices, plan_.dtype});
+        backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
         bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
         Times warm;
         bench->repeat(warm);
@@ -209,6 +226,7 @@ class Measuring {
   const Plan& plan_;
   const MeasureOptions& options_;
   const BackendFactory& factory_;
+  int working_;
   std::barrier<> barrier_;
   std::vector<Times> times_;
   std::array<std::atomic<bool>, 2> enough_{};

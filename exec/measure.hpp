@@ -17,7 +17,8 @@ struct MeasureOptions {
   BackendKind backend = BackendKind::cpu;
   std::vector<int> layers;  // indices of the layers to measure; of equal layers one will do
   std::vector<int> micro_batch_sizes{1, 2, 4, 8};
-  int devices = 1;  // that work at the same time
+  int devices = 1;  // into which the machine is divided
+  int working = 0;  // that work at the same time, the others rest; 0: all
   // A measurement stops when its interquartile range falls below `spread` of its median, or after `most` repetitions.
   int least = 5;
   int most = 25;

@@ -59,16 +59,14 @@ ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shap
 }
 
 std::size_t ProcessRecord::step_begin(int step) const {
-  const std::size_t always = static_cast<std::size_t>(step) * (2 + at(units_));
+  const std::size_t always = static_cast<std::size_t>(step) * (3 + at(units_));
   const int traced = shape_.trace ? std::max(0, step - shape_.warmup_steps) : 0;
   return always + at(traced) * 2 * own_.size();
 }
 
-void ProcessRecord::add(std::int64_t began_ns, std::int64_t ended_ns, const StepClock& clock,
-                        const std::vector<double>& losses) {
+void ProcessRecord::add(const ProcessStep& step, const StepClock& clock, const std::vector<double>& losses) {
   std::size_t place = step_begin(step_);
-  numbers_[place++] = began_ns;
-  numbers_[place++] = ended_ns;
+  for (const std::int64_t number : {step.began_ns, step.ended_ns, step.allocations}) numbers_[place++] = number;
   for (std::size_t unit = 0; unit < at(units_); ++unit) {
     numbers_[place++] = std::bit_cast<std::int64_t>(losses.empty() ? 0.0 : losses[unit]);
   }
@@ -86,14 +84,17 @@ void ProcessRecord::finish(Bytes peak, Bytes scratch) {
   numbers_.back() = scratch.count();
 }
 
-std::int64_t ProcessRecord::began_ns(int step) const { return numbers_[step_begin(step)]; }
-std::int64_t ProcessRecord::ended_ns(int step) const { return numbers_[step_begin(step) + 1]; }
+ProcessStep ProcessRecord::step(int step) const {
+  const std::size_t first = step_begin(step);
+  return {numbers_[first], numbers_[first + 1], numbers_[first + 2]};
+}
+
 double ProcessRecord::loss(int step, std::int32_t unit) const {
-  return std::bit_cast<double>(numbers_[step_begin(step) + 2 + at(unit)]);
+  return std::bit_cast<double>(numbers_[step_begin(step) + 3 + at(unit)]);
 }
 
 void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) const {
-  std::size_t place = step_begin(step) + 2 + at(units_);
+  std::size_t place = step_begin(step) + 3 + at(units_);
   for (const OperationId id : own_) {
     clock.start_ns[at(id)] = line.to_leader(numbers_[place++]);
     clock.end_ns[at(id)] = line.to_leader(numbers_[place++]);
@@ -115,11 +116,14 @@ RunResult merge(const Program& program, RecordShape shape, const std::vector<Pro
   std::int64_t origin = 0;
   for (int step = 0; step < shape.steps; ++step) {
     std::int64_t start = std::numeric_limits<std::int64_t>::min(), end = start;
+    StepResult made;
     for (std::size_t p = 0; p < records.size(); ++p) {
-      start = std::max(start, lines[p].to_leader(records[p].began_ns(step)));
-      end = std::max(end, lines[p].to_leader(records[p].ended_ns(step)));
+      const ProcessStep seen = records[p].step(step);
+      start = std::max(start, lines[p].to_leader(seen.began_ns));
+      end = std::max(end, lines[p].to_leader(seen.ended_ns));
+      made.allocations += seen.allocations;
     }
-    StepResult made{0, Seconds(Nanoseconds(end - start))};
+    made.time = Seconds(Nanoseconds(end - start));
     for (std::size_t first = 0; first < records.size(); first += ranks) {  // replica after replica
       for (std::int32_t unit = 0; unit < program.shape.units(); ++unit) {
         double loss = 0;  // only the rank with the unit's last stage has one

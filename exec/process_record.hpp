@@ -18,19 +18,24 @@ struct RecordShape {
   bool trace = true;
 };
 
+// A step as one process saw it: when it reached the barrier before it and the one after it, and what it allocated.
+struct ProcessStep {
+  std::int64_t began_ns = 0, ended_ns = 0;
+  std::int64_t allocations = 0;  // StepResult::allocations, of this process
+};
+
 // One process's part. Its length as numbers is known to the leader beforehand, so it travels as one message.
 class ProcessRecord {
  public:
   ProcessRecord(const Program& program, Rank rank, RecordShape shape);
 
-  // A step as this process saw it: when it reached the barrier before and the one after it, and its own operations.
-  void add(std::int64_t began_ns, std::int64_t ended_ns, const StepClock& clock, const std::vector<double>& losses);
+  // The next step, with the times of its own operations and its losses by micro-batch.
+  void add(const ProcessStep& step, const StepClock& clock, const std::vector<double>& losses);
   void finish(Bytes peak, Bytes scratch);
 
   [[nodiscard]] std::vector<std::int64_t>& numbers() { return numbers_; }  // to send, or to receive into
 
-  [[nodiscard]] std::int64_t began_ns(int step) const;
-  [[nodiscard]] std::int64_t ended_ns(int step) const;
+  [[nodiscard]] ProcessStep step(int step) const;
   [[nodiscard]] double loss(int step, std::int32_t unit) const;
   // Copies the rank's operations of a traced step into `clock`, moved to the leader's clock.
   void restore(int step, const ClockLine& line, StepClock& clock) const;

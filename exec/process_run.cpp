@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "exec/clock_offsets.hpp"
 #include "exec/interpreter.hpp"
@@ -44,6 +45,7 @@ class ProcessRun {
     open_device(backends);
     connect(open_transport);
     ProcessRecord record(program_, rank_, shape_);
+    blocks_ = blocks_taken();
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
     for (int step = 0; step < shape_.steps; ++step) run_step(static_cast<std::uint32_t>(step), record);
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
@@ -81,8 +83,11 @@ class ProcessRun {
     if (options_.graphs) throw UsageError("--graphs repeats the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many);
-    const int place = processes_.place(processes_.index()).local_index;
-    device_ = std::make_unique<RankDevice>(make({place, processes_.count(), loaded_.plan.dtype}));
+    const ProcessPlace& place = processes_.place(processes_.index());
+    // A core is chosen among those the launcher left this process, a GPU among those of the host.
+    const int seat = options_.backend == BackendKind::cpu ? place.on_cores : place.on_host;
+    device_ = std::make_unique<RankDevice>(
+        make({.rank = seat, .ranks = place.host_processes, .dtype = loaded_.plan.dtype, .fastest = options_.fastest}));
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     training_ = std::make_unique<Training>(loaded_, program_, *batches_);
     training_->first_microbatch = replica_ * program_.shape.microbatches;
@@ -118,8 +123,13 @@ class ProcessRun {
     transport_->end_step();
     gradients_->end_step();
     processes_.barrier();
-    record.add(began, ended, clock_, training_ ? training_->losses : std::vector<double>{});
+    const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
+    record.add({began, ended, blocks_ - blocks_before}, clock_, training_ ? training_->losses : std::vector<double>{});
     if (options_.progress && processes_.index() == 0) options_.progress(static_cast<int>(step) + 1, shape_.steps);
+  }
+
+  [[nodiscard]] std::int64_t blocks_taken() const {
+    return transport_->blocks() + (device_ ? device_->arena().blocks() : 0);
   }
 
   // Replica 0's parameters go to the leader one after the other, in the order of the hash.
@@ -191,6 +201,7 @@ class ProcessRun {
   RecordShape shape_;
   Rank rank_;
   int replica_ = 0;
+  std::int64_t blocks_ = 0;  // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_;

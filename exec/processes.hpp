@@ -24,7 +24,9 @@ namespace weir {
 struct ProcessPlace {
   std::string host;
   std::uint64_t clock = 0;  // processes with the same number share a steady_clock
-  int local_index = 0;      // among the processes of its host that may use the same cores
+  int on_host = 0;          // its number among the processes of its host
+  int host_processes = 1;   // how many those are
+  int on_cores = 0;         // its number among those of them that may use the same cores
 };
 
 class Processes {
@@ -66,7 +68,8 @@ struct TransportRequest {
 // A transport whose far ends are other processes.
 class ProcessTransport : public Transport {
  public:
-  virtual void end_step() = 0;  // waits until all that was sent has left
+  virtual void end_step() = 0;                            // waits until all that was sent has left
+  [[nodiscard]] virtual std::int64_t blocks() const = 0;  // taken from the backend so far, beside the arena's
 };
 using TransportFactory = std::function<std::unique_ptr<ProcessTransport>(const TransportRequest&)>;
 

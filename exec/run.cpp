@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "exec/batches.hpp"
 #include "exec/gradient_gate.hpp"
@@ -76,6 +77,7 @@ class ThreadRun {
     for (const auto& device : devices_) {
       result_.peak_memory.push_back(device->arena().peak());
       result_.scratch.push_back(Bytes(device->backend().scratch_bytes()));
+      if (auto use = device->backend().device_use()) result_.devices.push_back(std::move(*use));
     }
     result_.trace.origin = TraceOrigin::measured;
     result_.trace.ranks = program_.shape.ranks;
@@ -95,6 +97,7 @@ class ThreadRun {
       ranks.push_back({&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), works.back().get()});
     }
     StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
+    blocks_ = blocks_taken();
     std::vector<double> launching;
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
@@ -121,6 +124,7 @@ class ThreadRun {
       workers.emplace_back([this, rank] { work(rank); });
     }
     barrier_->arrive_and_wait();  // every rank is prepared
+    blocks_ = blocks_taken();
     const int steps = failure_ ? 0 : options_.warmup_steps + options_.steps;
     for (int step = 0; step < steps && !failure_; ++step) run_step(step);
     finished_ = true;
@@ -133,7 +137,8 @@ class ThreadRun {
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::one);
     for (int rank = 0; rank < program_.shape.ranks; ++rank) {
-      devices_.push_back(std::make_unique<RankDevice>(make({rank, program_.shape.ranks, loaded_.plan.dtype})));
+      devices_.push_back(std::make_unique<RankDevice>(make(
+          {.rank = rank, .ranks = program_.shape.ranks, .dtype = loaded_.plan.dtype, .fastest = options_.fastest})));
     }
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     training_ = std::make_unique<Training>(loaded_, program_, *batches_);
@@ -179,7 +184,8 @@ class ThreadRun {
   }
 
   void end_step(int step, std::int64_t start, std::int64_t end) {
-    StepResult result{0, Seconds(Nanoseconds(end - start))};
+    const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
+    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (training_) {
       for (const double loss : training_->losses) result.loss += loss;
     }
@@ -189,6 +195,12 @@ class ThreadRun {
       append_step(result_.trace, program_, clock_, {Nanoseconds(start), Nanoseconds(end)}, origin_);
     }
     if (options_.progress) options_.progress(step + 1, options_.warmup_steps + options_.steps);
+  }
+
+  [[nodiscard]] std::int64_t blocks_taken() const {
+    std::int64_t blocks = 0;
+    for (const auto& device : devices_) blocks += device->arena().blocks();
+    return blocks;
   }
 
   // The first failure wins and wakes everybody who waits for a message.
@@ -226,6 +238,7 @@ class ThreadRun {
   int step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;
+  std::int64_t blocks_ = 0;  // taken by all arenas before this step
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;

@@ -24,6 +24,17 @@ int available_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks) {
+  std::vector<Bytes> outside;
+  for (const DeviceUse& use : ranks) {
+    const auto device = static_cast<std::size_t>(use.device);
+    if (device >= outside.size()) outside.resize(device + 1);
+    outside[device] = use.device_used;  // the latest reading stands for all
+  }
+  for (const DeviceUse& use : ranks) outside[static_cast<std::size_t>(use.device)] -= use.pool_reserved;
+  return outside;
+}
+
 std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {

@@ -68,10 +68,12 @@ struct Builder {
     t.input_until = until(!b.pre_norm);
     t.w_needs_output_gradient = true;
     carry_gradients(t, b);
-    const std::int64_t scores = s * keys;
+    const bool fused = b.attention == AttentionKind::fused;
+    const std::int64_t scores = fused ? 0 : s * keys;
+    const std::int64_t row_sums = fused ? b.heads * s * 4 : 0;  // of a fused backward: context times its gradient
     const std::int64_t gathered = rows < s ? s * b.hidden * element : 0;  // of sequence parallelism
     t.workspace_f_bytes_per_sample = scores * element + gathered;
-    t.workspace_i_bytes_per_sample = (2 * s * b.hidden + 2 * scores) * element + gathered;
+    t.workspace_i_bytes_per_sample = (2 * s * b.hidden + 2 * scores) * element + row_sums + gathered;
     t.workspace_w_bytes_per_sample = s * b.hidden * element + gathered;
     return t;
   }
@@ -144,8 +146,16 @@ struct Builder {
 
   void save_attention(LayerTensors& t, const TransformerShape& b) const {
     t.saved.push_back({"attention.qkv", s * qkv_width(b) * element, KeptUntil::I});
-    t.saved.push_back({"attention.probabilities", b.heads * s * keys * element, KeptUntil::I, true});
+    t.saved.push_back(core("attention", b));
     t.saved.push_back({"attention.context", s * b.heads * b.head_dim * element, KeptUntil::W});
+  }
+
+  // What the attention's core keeps: its probabilities, or fused the log-sum-exp of each row's scores, in fp32.
+  [[nodiscard]] KeptTensor core(const std::string& attention, const TransformerShape& b) const {
+    if (b.attention == AttentionKind::fused) {
+      return {attention + ".statistics", b.heads * s * 4, KeptUntil::I, true};
+    }
+    return {attention + ".probabilities", b.heads * s * keys * element, KeptUntil::I, true};
   }
 
   // Queries from the decoder, keys and values from the encoder's output, which is as long as the decoder's input.
@@ -160,7 +170,7 @@ struct Builder {
     t.saved.push_back({"cross.normed", rows * b.hidden * element, KeptUntil::W});
     t.saved.push_back({"cross.query", s * q * element, KeptUntil::I});
     t.saved.push_back({"cross.key_value", s * kv * element, KeptUntil::I});
-    t.saved.push_back({"cross.probabilities", b.heads * s * keys * element, KeptUntil::I, true});
+    t.saved.push_back(core("cross", b));
     t.saved.push_back({"cross.context", s * q * element, KeptUntil::W});
   }
 

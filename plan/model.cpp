@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model.hpp"
 
+#include <array>
+
 namespace weir {
 namespace {
+
+constexpr std::array<std::string_view, 2> kAttentionKinds{"unfused", "fused"};  // in the order of AttentionKind
 
 std::int64_t norm_parameters(NormKind kind, std::int64_t hidden) {
   return kind == NormKind::layer_norm ? 2 * hidden : hidden;
@@ -55,6 +59,19 @@ struct Kind {
 };
 
 }  // namespace
+
+std::string_view to_string(AttentionKind kind) { return kAttentionKinds[static_cast<std::size_t>(kind)]; }
+
+std::optional<AttentionKind> parse_attention_kind(std::string_view text) {
+  if (text == "fused" || text == "flash") return AttentionKind::fused;
+  return text == "unfused" ? std::optional(AttentionKind::unfused) : std::nullopt;
+}
+
+void set_attention(Model& model, AttentionKind kind) {
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->attention = kind;
+  }
+}
 
 std::string kind_name(const Layer& layer) { return std::visit(Kind{layer}, layer.shape); }
 

@@ -10,12 +10,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "plan/units.hpp"
 
 namespace weir {
+
+// How a block's attention is computed: product by product with its probabilities kept for the backward, or in tiles by
+// one kernel that keeps of them only the log-sum-exp of each row, and a backward that makes the tiles again
+// (FlashAttention: Dao et al., NeurIPS 2022). A property of the plan; it stands in the shape because it decides what
+// the block keeps and how long it takes. Named as Megatron's --attention-backend names both.
+enum class AttentionKind : std::uint8_t { unfused, fused };
+
+[[nodiscard]] std::string_view to_string(AttentionKind kind);
+// unfused or fused; also flash, which is fused by another library.
+[[nodiscard]] std::optional<AttentionKind> parse_attention_kind(std::string_view text);
 
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu, gelu_tanh, relu, silu };
@@ -58,6 +69,7 @@ struct TransformerShape {
   double norm_epsilon = 1e-5;
   double attention_dropout = 0;
   double residual_dropout = 0;
+  AttentionKind attention = AttentionKind::unfused;
 };
 
 // Norm over hidden, x[b, s, hidden] -> same.
@@ -126,6 +138,9 @@ struct Model {
   double initializer_range = 0.02;  // standard deviation of initial weights
   int ignored_keys = 0;             // keys of a Hugging Face config that mean nothing here
 };
+
+// All blocks compute their attention like this.
+void set_attention(Model& model, AttentionKind kind);
 
 // "embedding", "transformer", "norm", "head", or a timed or sized layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);

@@ -78,6 +78,14 @@ Recompute parse_recompute(JsonObject& top) {
 
 // Keys that came after weir.plan/1 stand in a file only where they say something, so that older files keep their bytes:
 // a value that is the default is refused.
+AttentionKind parse_attention(JsonObject& top) {
+  if (!top.has("attention")) return AttentionKind::unfused;
+  if (top.text("attention") != to_string(AttentionKind::fused)) {
+    top.fail("attention", "expected fused (left out where it is unfused)");
+  }
+  return AttentionKind::fused;
+}
+
 void parse_parallel(JsonObject& top, Plan& plan) {
   const auto only_true = [&](std::string_view key) {
     if (!top.has(key)) return false;
@@ -87,6 +95,10 @@ void parse_parallel(JsonObject& top, Plan& plan) {
   plan.sequence_parallel = only_true("sequence_parallel");
   if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
   plan.overlap_grad_reduce = only_true("overlap_grad_reduce");
+}
+
+std::string attention_json(const Plan& p) {
+  return p.attention == AttentionKind::unfused ? "" : fmt::format("  \"attention\": \"{}\",\n", to_string(p.attention));
 }
 
 std::string parallel_json(const Plan& p) {
@@ -164,6 +176,7 @@ Model model_of(const Plan& plan, const std::filesystem::path& base, const std::s
         fmt::format("{} has changed since the plan was made (now {})", model_file.string(), hash.substr(0, 12)));
   }
   Model model = load_model(model_file);
+  set_attention(model, plan.attention);
   check_model(plan, model, file);
   return model;
 }
@@ -205,10 +218,10 @@ std::string to_json(const Plan& p) {
   std::string text = fmt::format("{{\n  \"schema\": \"{}\",\n  \"model\": {},\n  \"model_sha256\": {},\n", kSchema,
                                  quoted(p.model_path), quoted(p.model_sha256));
   text += fmt::format(
-      "  \"seq_length\": {},\n  \"dtype\": \"{}\",\n  \"pp\": {},\n  \"vpp\": {},\n  \"microbatches\": {},\n"
+      "  \"seq_length\": {},\n  \"dtype\": \"{}\",\n{}  \"pp\": {},\n  \"vpp\": {},\n  \"microbatches\": {},\n"
       "  \"micro_batch_size\": {},\n  \"tp\": {},\n  \"cp\": {},\n  \"dp\": {},\n{}  \"boundaries\": [{}],\n",
-      p.seq_length, to_string(p.dtype), p.pp, p.vpp, p.microbatches, p.micro_batch_size, p.tp, p.cp, p.dp,
-      parallel_json(p), boundaries);
+      p.seq_length, to_string(p.dtype), attention_json(p), p.pp, p.vpp, p.microbatches, p.micro_batch_size, p.tp, p.cp,
+      p.dp, parallel_json(p), boundaries);
   text += fmt::format(
       "  \"schedule\": {},\n  \"recompute\": \"{}\",\n  \"recompute_microbatches\": \"{}\",\n"
       "  \"recompute_placement\": \"{}\",\n  \"optimizer\": {},\n  \"slots\": {},\n  \"seed\": {},\n  \"note\": "
@@ -230,6 +243,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
   const auto dtype = parse_dtype(top.text("dtype"));
   if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
   plan.dtype = *dtype;
+  plan.attention = parse_attention(top);
   plan.pp = small(top, "pp", kMostRanks);
   plan.vpp = small(top, "vpp", 1024);
   plan.microbatches = small(top, "microbatches", kMostMicrobatches);

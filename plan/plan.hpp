@@ -20,7 +20,8 @@
 namespace weir {
 
 // selective: a block's attention core (scores, probabilities, their product with the values) is done again within its
-// backward, everything else is kept (Korthikanti et al. 2022, section 5).
+// backward, everything else is kept (Korthikanti et al. 2022, section 5). With fused attention the core keeps only its
+// statistics, and the backward makes them again by a second forward of the core: time for next to no memory.
 enum class RecomputeMode : std::uint8_t { none, selective, full };
 
 [[nodiscard]] std::string_view to_string(RecomputeMode mode);
@@ -49,6 +50,7 @@ struct Plan {
   std::string model_sha256;  // of the model file's bytes; lower-case hex
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
+  AttentionKind attention = AttentionKind::unfused;
   int pp = 1;                // K
   int vpp = 1;               // v
   int microbatches = 1;      // M

@@ -18,6 +18,8 @@
 namespace weir {
 namespace {
 
+constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendRequest& request) : core_(request.rank) {
@@ -62,9 +64,14 @@ class CpuBackend : public Backend {
   void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
     std::memcpy(to, from.data, static_cast<std::size_t>(bytes));
   }
+  void evict_caches() override {
+    evicted_.resize(kEvictedBytes / sizeof(float));
+    for (std::size_t i = 0; i < evicted_.size(); i += 16) evicted_[i] += 1.0F;
+  }
 
  private:
   int core_;
+  std::vector<float> evicted_;
   cpu::Matmul matmul_;
 };
 

@@ -3,11 +3,13 @@
 //   n1 = norm(x)   qkv = n1 Wqkv + b   p = softmax(q k' / sqrt d)   c = drop(p) v   y1 = x + drop(c Wo + b)
 //   n2 = norm(y1)  u = n2 Wup + b      g = gelu(u)                                  y = y1 + drop(g Wdown + b)
 //
+// Fused, the attention keeps the log-sum-exp of each row of scores in the place of p (exec/cpu/fused_attention).
 // T = batch * tokens rows; attention runs head by head on strided views of qkv. A weight is [out, in], so x W' is a
 // product with the weight's strides exchanged, dx = dy W is plain, and dW = dy' x has dy's exchanged.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "exec/cpu/fused_attention.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "exec/philox.hpp"
@@ -90,7 +92,22 @@ void for_heads(const Sizes& z, Visit visit) {
   }
 }
 
+AttentionSize attention_size(const Sizes& z) { return {z.batch, z.s, z.heads, z.d}; }
+
+FusedAttention fused_attention(const TransformerShape& shape, const LayerCall& call, const Sizes& z, float* tiles) {
+  return {attention_size(z),
+          mask_of(call, shape.attention_dropout, DropoutSite::attention),
+          call.saved[qkv].floats(),
+          call.saved[context].floats(),
+          call.saved[probabilities].floats(),
+          tiles};
+}
+
 void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z, Matmul& matmul) {
+  if (shape.attention == AttentionKind::fused) {
+    // The output is written last: until then its memory serves as the tiles.
+    return fused_forward(fused_attention(shape, call, z, call.output.floats()), matmul);
+  }
   const HeadProducts products(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   const float* q = call.saved[qkv].floats();
@@ -108,9 +125,13 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
   });
 }
 
-// From the context's gradient to qkv's; two s x s matrices of scratch.
+// From the context's gradient to qkv's. Scratch: two s x s matrices; fused, a sample's s x h.
 void attend_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const float* d_context,
                      float* scratch, Matmul& matmul) {
+  if (shape.attention == AttentionKind::fused) {
+    return fused_backward(fused_attention(shape, call, z, scratch), d_context, call.carried[qkv_gradient].floats(),
+                          matmul);
+  }
   const HeadProducts products(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   const float* q = call.saved[qkv].floats();
@@ -146,6 +167,7 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
     matmul.prepare(gradient_times_weight(z.rows, in, out));
     for (const bool accumulate : {false, true}) matmul.prepare(weight_gradient(z.rows, in, out, accumulate));
   }
+  if (shape.attention == AttentionKind::fused) return prepare_fused(attention_size(z), matmul);
   const HeadProducts p(z);
   for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
     matmul.prepare(product);
@@ -193,7 +215,7 @@ void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul
                       norm2 + z.h);
   dropout(mask_of(call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n, carried(out_gradient));
   matmul.run(gradient_times_weight(z.rows, z.h, z.h), carried(out_gradient), w(out_w), nullptr, a);
-  attend_gradient(shape, call, z, a, b + n, matmul);
+  attend_gradient(shape, call, z, a, shape.attention == AttentionKind::fused ? b : b + n, matmul);
   matmul.run(gradient_times_weight(z.rows, z.h, 3 * z.h), carried(qkv_gradient), w(qkv_w), nullptr, b);
   layer_norm_gradient(call.input.floats(), saved(statistics1), w(norm1_gain), b, z.rows, z.h, Into::add, dx, norm1,
                       norm1 + z.h);

@@ -4,8 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/device_sharing.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
@@ -15,17 +18,31 @@
 namespace weir {
 namespace {
 
-constexpr int kDevice = 0;
+// For which share of the device algorithms are chosen: one for all K, unless speed goes before equal bits.
+int multiprocessors_for_products(const BackendRequest& request, const Seat& seat) {
+  constexpr int kMostRanks = 8;  // on one device, for which the choice is meant; more make do with it
+  if (request.fastest) return seat.multiprocessors;
+  if (request.multiprocessors > 0) return request.multiprocessors;
+  const auto split = equal_split(seat.device_multiprocessors, kMostRanks, sm_granularity(seat.capability_major));
+  return split ? split->size : seat.device_multiprocessors;
+}
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(const BackendRequest& request)
-      : pool_(kDevice),
-        allocations_(make_stream()),
-        queue_(kDevice, make_stream(), make_stream),
-        matmul_(request.dtype, request.fastest ? 0 : request.multiprocessors) {
+  CudaBackend(const BackendRequest& request, Seat seat)
+      : seat_(std::move(seat)),
+        pool_(seat_.place.device, seat_.devices),
+        allocations_(seat_.make_stream(Seat::Use::compute)),
+        queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
+               [this] { return seat_.make_stream(Seat::Use::communication); }),
+        matmul_(request.dtype, multiprocessors_for_products(request, seat_)) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
+    on_.fused = &attention_;
+  }
+  // A pool lives on until its last block is released.
+  ~CudaBackend() override {
+    if (evicted_ != nullptr) pool_.release(evicted_, queue_.stream());
   }
 
   LaunchQueue* queue() override { return &queue_; }
@@ -47,16 +64,24 @@ class CudaBackend : public Backend {
   }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
-    CUDA_CHECK(cudaSetDevice(kDevice));
+    CUDA_CHECK(cudaSetDevice(seat_.place.device));
     for (const Layer& layer : layers) {
       needs_.cover(
           std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      const auto* block = std::get_if<TransformerShape>(&layer.shape);
+      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()));
+      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
 
-  void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, queue_.stream()); }
+  // There when this returns: a step may be launched on any stream.
+  void begin_step(std::uint32_t step) override {
+    cuda::begin_step(step, on_.numbers, queue_.stream());
+    finish();
+  }
   void forward(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
@@ -74,6 +99,8 @@ class CudaBackend : public Backend {
   void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
     copy(to, from.data, bytes, cudaMemcpyDeviceToHost);
   }
+  void evict_caches() override;
+  [[nodiscard]] std::optional<DeviceUse> device_use() const override;
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
@@ -81,12 +108,16 @@ class CudaBackend : public Backend {
     finish();
   }
 
+  Seat seat_;  // outlives the streams made from it, and stays where it is
   MemoryPool pool_;
   Stream allocations_;
   CudaQueue queue_;
   cuda::Matmul matmul_;
+  cuda::Attention attention_;
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
+  void* evicted_ = nullptr;  // of the pool; written to empty the caches
+  std::size_t evicted_bytes_ = 0;
 };
 
 void CudaBackend::update(const UpdateCall& call) {
@@ -111,6 +142,38 @@ void CudaBackend::update(const UpdateCall& call) {
   }
 }
 
+void CudaBackend::evict_caches() {
+  if (evicted_ == nullptr) {
+    int cache = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
+    // Several times the cache: while this is written, the host can launch all of the pass that is to be timed.
+    evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
+    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), queue_.stream());
+  }
+  CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
+}
+
+std::optional<DeviceUse> CudaBackend::device_use() const {
+  CUDA_CHECK(cudaSetDevice(seat_.place.device));
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return DeviceUse{.sharing = seat_.label,
+                   .device = seat_.place.device,
+                   .multiprocessors = seat_.multiprocessors,
+                   .pool_peak = pool_.peak(),
+                   .pool_reserved = pool_.reserved(),
+                   .device_used = Bytes(static_cast<std::int64_t>(total - free))};
+}
+
+void require_device_for(const BackendRequest& request) {
+  if (request.dtype == Dtype::fp16) {
+    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
+  }
+  const CudaFacts facts = cuda_facts();
+  if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
+  require_format(request.dtype, *facts.device);
+}
+
 }  // namespace
 
 void require_format(Dtype dtype, const CudaDevice& device) {
@@ -120,14 +183,18 @@ void require_format(Dtype dtype, const CudaDevice& device) {
   }
 }
 
+BackendFactory cuda_backends() {
+  // std::function copies what it holds, and the copies must divide a device only once: so the sharing is shared.
+  const auto sharing = std::make_shared<DeviceSharing>();
+  return [sharing](const BackendRequest& request) -> std::unique_ptr<Backend> {
+    require_device_for(request);
+    return std::make_unique<CudaBackend>(request, sharing->seat(request.rank, request.ranks));
+  };
+}
+
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
-  if (request.dtype == Dtype::fp16) {
-    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
-  }
-  const CudaFacts facts = cuda_facts();
-  if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
-  require_format(request.dtype, *facts.device);
-  return std::make_unique<CudaBackend>(request);
+  require_device_for(request);
+  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1));
 }
 
 }  // namespace weir

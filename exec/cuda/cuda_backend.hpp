@@ -1,6 +1,5 @@
-// The CUDA backend: every rank is a stream of one GPU, its matrix products cuBLASLt's, the rest our own kernels. Start
-// at layers.hpp for the passes.
-// SPDX-License-Identifier: Apache-2.0
+// The CUDA backend: a rank is a GPU, or a group of its multiprocessors; its matrix products cuBLASLt's, the rest our
+// own kernels. Start at layers.hpp for the passes. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
@@ -13,8 +12,11 @@ namespace weir {
 // Throws UsageError where the device cannot compute in this format: capability 7.5 has no bf16 products.
 void require_format(Dtype dtype, const CudaDevice& device);
 
-// A stream of the first device (CUDA_VISIBLE_DEVICES chooses which that is). fp32, tf32 matrix products, or bf16 with
-// fp32 accumulation and master weights.
+// Backends of the ranks of a process, which share its devices (exec/cuda/device_sharing; CUDA_VISIBLE_DEVICES chooses
+// them). fp32, tf32 matrix products, or bf16 with fp32 accumulation and master weights.
+[[nodiscard]] BackendFactory cuda_backends();
+
+// One rank that has the first device to itself, whatever else runs there.
 [[nodiscard]] std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request);
 
 }  // namespace weir

@@ -3,8 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <string_view>
-
 #include "plan/error.hpp"
 
 namespace weir {
@@ -15,19 +13,18 @@ std::string_view base_name(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-[[noreturn]] void fail(std::string_view library, std::string_view reason, const char* expression, const char* file,
-                       int line) {
+}  // namespace
+
+void fail_call(std::string_view library, std::string_view reason, const char* expression, const char* file, int line) {
   throw RunFailed(fmt::format("{}: {} in {} ({}:{})", library, reason, expression, base_name(file), line));
 }
 
-}  // namespace
-
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line) {
-  if (status != cudaSuccess) fail("CUDA", cudaGetErrorString(status), expression, file, line);
+  if (status != cudaSuccess) fail_call("CUDA", cudaGetErrorString(status), expression, file, line);
 }
 
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
+  if (status != CUBLAS_STATUS_SUCCESS) fail_call("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
 }
 
 }  // namespace weir

@@ -8,8 +8,13 @@
 #include <cuda_runtime_api.h>
 
 #include <cassert>
+#include <string_view>
 
 namespace weir {
+
+// Throws RunFailed: "LIBRARY: REASON in EXPRESSION (FILE:LINE)".
+[[noreturn]] void fail_call(std::string_view library, std::string_view reason, const char* expression, const char* file,
+                            int line);
 
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line);
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line);

@@ -45,12 +45,13 @@ HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulat
 std::int64_t ScratchNeeds::bytes() const {
   return Matmul::kScratchBytes + aligned_bytes(sizeof(StepNumbers)) + aligned_bytes(tokens * 4) +
          aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) + aligned_bytes(row_sums * 4) +
-         aligned_bytes(scores * 4) + aligned_bytes(masked_bytes);
+         aligned_bytes(scores * 4) + aligned_bytes(masked_bytes) + aligned_bytes(fused_bytes);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
-  for (const auto need : {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
-                          &ScratchNeeds::row_sums, &ScratchNeeds::scores, &ScratchNeeds::masked_bytes}) {
+  for (const auto need :
+       {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials, &ScratchNeeds::row_sums,
+        &ScratchNeeds::scores, &ScratchNeeds::masked_bytes, &ScratchNeeds::fused_bytes}) {
     this->*need = std::max(this->*need, other.*need);
   }
 }
@@ -69,6 +70,7 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   row_sums = static_cast<float*>(take(needs.row_sums * 4));
   scores = static_cast<float*>(take(needs.scores * 4));
   masked = take(needs.masked_bytes);
+  fused_scratch = take(needs.fused_bytes);
 }
 
 void Workbench::multiply(const Product& product, const Operands& operands) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "exec/backend.hpp"
+#include "exec/cuda/attention.hpp"
 #include "exec/cuda/kernels/types.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "plan/model.hpp"
@@ -19,6 +20,7 @@ struct ScratchNeeds {
   std::int64_t row_sums = 0;      // float: a bias' gradient before it is added
   std::int64_t scores = 0;        // float: a sample's s x s matrices, unrounded
   std::int64_t masked_bytes = 0;  // the same in the working format
+  std::int64_t fused_bytes = 0;   // what the kernels of fused attention ask for
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
@@ -41,6 +43,8 @@ struct Workbench {
   float* row_sums = nullptr;
   float* scores = nullptr;
   void* masked = nullptr;
+  Attention* fused = nullptr;
+  void* fused_scratch = nullptr;
 
   void use(std::byte* scratch, const ScratchNeeds& needs);
   void multiply(const Product& product, const Operands& operands) const;
@@ -58,6 +62,10 @@ struct Workbench {
     }
   }
 };
+
+// What a block with fused attention asks of its kernels.
+[[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
+                                             Element element);
 
 // Makes the products of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);

@@ -5,7 +5,7 @@
 
 namespace weir {
 
-MemoryPool::MemoryPool(int device) {
+MemoryPool::MemoryPool(int device, int devices) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
@@ -15,6 +15,20 @@ MemoryPool::MemoryPool(int device) {
   pool_ = UniqueHandle<cudaMemPool_t, release_memory_pool>(pool);
   std::uint64_t keep_everything = UINT64_MAX;
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_everything));
+  int on = 1, off = 0;
+  CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseFollowEventDependencies, &on));
+  CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &off));
+  CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &off));
+  std::vector<cudaMemAccessDesc> access;
+  for (int other = 0; other < devices; ++other) {
+    if (other == device) continue;  // its own device may anyway
+    cudaMemAccessDesc one{};
+    one.location.type = cudaMemLocationTypeDevice;
+    one.location.id = other;
+    one.flags = cudaMemAccessFlagsProtReadWrite;
+    access.push_back(one);
+  }
+  if (!access.empty()) CUDA_CHECK(cudaMemPoolSetAccess(pool, access.data(), access.size()));
 }
 
 void* MemoryPool::allocate(std::int64_t bytes, cudaStream_t stream) {
@@ -26,6 +40,15 @@ void* MemoryPool::allocate(std::int64_t bytes, cudaStream_t stream) {
   }
   CUDA_CHECK(status);
   return data;
+}
+
+Bytes MemoryPool::peak() const { return read(cudaMemPoolAttrUsedMemHigh); }
+Bytes MemoryPool::reserved() const { return read(cudaMemPoolAttrReservedMemCurrent); }
+
+Bytes MemoryPool::read(cudaMemPoolAttr attribute) const {
+  std::uint64_t bytes = 0;
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool_.get(), attribute, &bytes));
+  return Bytes(static_cast<std::int64_t>(bytes));
 }
 
 }  // namespace weir

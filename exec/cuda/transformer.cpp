@@ -3,6 +3,7 @@
 //   n1 = norm(x)   qkv = n1 Wqkv + b   p = softmax(q k' / sqrt d)   c = drop(p) v   y1 = x + drop(c Wo + b)
 //   n2 = norm(y1)  u = n2 Wup + b      g = gelu(u)                                  y = y1 + drop(g Wdown + b)
 //
+// Fused, the attention keeps the log-sum-exp of each row of scores in the place of p (exec/cuda/attention).
 // T = batch * tokens rows; attention is one batch of products a sample, over its heads, on strided views of qkv. A
 // weight is [out, in], so x W' is a product with the weight's strides exchanged, dx = dy W is plain, and dW = dy' x has
 // dy's exchanged. SPDX-License-Identifier: Apache-2.0
@@ -90,8 +91,19 @@ struct HeadsProducts {
 
 float score_scale(const Sizes& z) { return static_cast<float>(1 / std::sqrt(static_cast<double>(z.d))); }
 
+AttentionMask attention_mask(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
+  const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
+  return {mask.mask, mask.numbers == nullptr ? nullptr : &mask.numbers->step};
+}
+
 template <class E>
 void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Workbench& on) {
+  if (shape.attention == AttentionKind::fused) {
+    return on.fused->forward(attention_shape(shape, z.batch, z.s, on.matmul->element()),
+                             {call.saved[qkv].data, attention_mask(shape, call, on), call.saved[context].data,
+                              call.saved[probabilities].floats()},
+                             on.fused_scratch, on.stream);
+  }
   const HeadsProducts products(z);
   const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
   E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
@@ -105,10 +117,17 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
   }
 }
 
-// From the context's gradient to qkv's.
+// From the context's gradient to qkv's. Fused, the row sums lie behind what the block itself uses of its workspace.
 template <class E>
 void attend_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const E* d_context,
                      const Workbench& on) {
+  if (shape.attention == AttentionKind::fused) {
+    auto* row_sums = reinterpret_cast<float*>(elements<E>(call.workspace) + 2 * z.elements());
+    return on.fused->backward(attention_shape(shape, z.batch, z.s, on.matmul->element()),
+                              {call.saved[qkv].data, call.saved[context].data, call.saved[probabilities].floats(),
+                               d_context, attention_mask(shape, call, on), call.carried[qkv_gradient].data, row_sums},
+                              on.fused_scratch, on.stream);
+  }
   const HeadsProducts products(z);
   const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
   E* scratch = static_cast<E*>(on.masked);  // the masked probabilities, and when they are used up the scores' gradient
@@ -275,6 +294,12 @@ void run_backward_weight(const TransformerShape& shape, const LayerCall& call, c
 
 }  // namespace
 
+AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
+                               Element element) {
+  const Dtype dtype = element == Element::bf16 ? Dtype::bf16 : Dtype::fp32;
+  return {batch, seq_length, shape.heads, shape.head_dim, dtype, shape.attention_dropout > 0};
+}
+
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   const Sizes z(shape, batch, seq_length);
   const BlockEpilogues epilogues = block_epilogues(shape, matmul.element());
@@ -290,11 +315,14 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     matmul.try_prepare(z.up().forward(Epilogue::bias_gelu));
     matmul.try_prepare(z.down().input(Epilogue::gelu_gradient));
   }
+  const std::int64_t widest = std::max(3 * z.h, z.f);
+  if (shape.attention == AttentionKind::fused) {
+    return {.partials = widest * partials_of(z.rows), .row_sums = widest};
+  }
   const HeadsProducts p(z);
   for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
     matmul.prepare(product);
   }
-  const std::int64_t widest = std::max(3 * z.h, z.f);
   return {.partials = widest * partials_of(z.rows),
           .row_sums = widest,
           .scores = z.matrices(),

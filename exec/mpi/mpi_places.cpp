@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "exec/mpi/mpi_check.hpp"
 
@@ -61,10 +62,15 @@ MpiPlaces mpi_places(MPI_Comm world) {
   WEIR_MPI_CHECK(MPI_Allgather(&own, sizeof(Card), MPI_BYTE, cards.data(), sizeof(Card), MPI_BYTE, world));
   MpiPlaces found;
   for (std::size_t p = 0; p < cards.size(); ++p) {
-    const auto before =
-        std::count_if(cards.begin(), cards.begin() + static_cast<std::ptrdiff_t>(p),
-                      [&](const Card& c) { return c.boot == cards[p].boot && CPU_EQUAL(&c.cores, &cards[p].cores); });
-    found.places.push_back({cards[p].host, cards[p].boot, static_cast<int>(before)});
+    ProcessPlace place{cards[p].host, cards[p].boot, 0, 0, 0};
+    for (std::size_t other = 0; other < cards.size(); ++other) {
+      if (cards[other].boot != cards[p].boot) continue;
+      ++place.host_processes;
+      if (other >= p) continue;
+      ++place.on_host;
+      if (CPU_EQUAL(&cards[other].cores, &cards[p].cores)) ++place.on_cores;
+    }
+    found.places.push_back(std::move(place));
     found.oversubscribed = found.oversubscribed || oversubscribes(cards, cards[p].boot);
   }
   return found;

@@ -26,6 +26,7 @@ class MpiTransport : public ProcessTransport {
   [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override;
   void consumed(std::int32_t edge, std::int32_t index) override;
   void end_step() override;
+  [[nodiscard]] std::int64_t blocks() const override { return postbox_.blocks(); }
   void stop() override {}  // Processes stops those who wait
 
  private:

@@ -29,6 +29,7 @@ class NcclTransport : public ProcessTransport {
   [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override;
   void consumed(std::int32_t edge, std::int32_t index) override;
   void end_step() override;
+  [[nodiscard]] std::int64_t blocks() const override { return 0; }
   void stop() override {}  // Processes stops those who wait
 
  private:

@@ -58,6 +58,7 @@ void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d, std::vecto
   add_block(s, d, remarks);
   s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
   s.add("norm-epsilon", python_number(d.block.norm_epsilon));
+  if (loaded.plan.attention == AttentionKind::fused) s.add("attention-backend", "fused");
   s.add("attention-dropout", python_number(d.block.attention_dropout));
   s.add("hidden-dropout", python_number(d.block.residual_dropout));
   if (d.embedding.dropout != d.block.residual_dropout) {

@@ -131,6 +131,20 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   }
 }
 
+// Megatron's flash (the flash-attn package) and fused (cuDNN) both keep the statistics alone.
+void set_attention(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+  const std::string backend = a.text_or("attention-backend", a.flag("use-flash-attn") ? "flash" : "unfused");
+  if (backend == "auto") {
+    remarks.push_back({"attention-backend", "auto: fused where Megatron finds it can; the plan says unfused"});
+    return;
+  }
+  if (backend == "flash" || backend == "fused") {
+    plan.attention = AttentionKind::fused;
+  } else if (backend != "unfused" && backend != "local") {
+    a.fail("attention-backend", "expected flash, fused, unfused, local or auto");
+  }
+}
+
 // `most`: blocks of the longest stage, which is what the plan rebuilds from one kept input.
 void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Remark>& remarks) {
   const auto granularity = a.text("recompute-granularity");
@@ -271,6 +285,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file, job.remarks);
   set_schedule(a, plan, job.remarks);
+  set_attention(a, plan, job.remarks);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, plan, *std::ranges::max_element(of_stages), job.remarks);
   set_optimizer(a, plan);

@@ -92,8 +92,6 @@ constexpr Matter kMatters[] = {
     {"fp8-", "products in 8 bits; the plan has the format around them"},
     {"fp4-", "products in 4 bits; the plan has the format around them"},
     {"transformer-impl", kKernels},
-    {"attention-backend", kKernels},
-    {"use-flash-attn", kKernels},
     {"cross-entropy-", kKernels},
     {"no-", "switches off something that is on by default; not modelled"},
     {"apply-rope-fusion", kKernels},

@@ -27,6 +27,10 @@ std::optional<std::string> difference(const Model& mine, const Model& sweeps, co
 
 std::optional<Incomparable> incomparable(const LoadedPlan& baseline, const SweepRequest& request, const Model& model) {
   const Plan &plan = baseline.plan, &base = request.base;
+  if (plan.attention != base.attention) {  // before the model, whose blocks differ by it too
+    return Incomparable{"attention",
+                        fmt::format("{}; the sweep has {}", to_string(plan.attention), to_string(base.attention))};
+  }
   if (const auto differs = difference(baseline.model, model, plan)) {
     return Incomparable{"model", fmt::format("is not {}: {}", base.model_path, *differs)};
   }

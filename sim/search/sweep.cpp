@@ -300,7 +300,8 @@ class Forecasts {
 SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster) {
   const auto begin = std::chrono::steady_clock::now();
   SweepResult result;
-  const Model model = load_model(request.folder / request.base.model_path);
+  Model model = load_model(request.folder / request.base.model_path);
+  set_attention(model, request.base.attention);
   const std::vector<Plan> plans = candidates(request, model, costs, cluster, result.refused);
   if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
   std::unique_ptr<tbb::global_control> limit;

@@ -25,17 +25,19 @@ TEST(Collectives, ReduceScatter) {
   EXPECT_DOUBLE_EQ(us(tree_reduce_scatter(Bytes(4000), 4, kLink)), 2 * 10 + 30);
 }
 
-// Ring: both of the above, 60 + 60. Tree: 2 rounds up and 2 down, each of the whole 40 us and 10.
+// Ring: both of the above, 60 + 60. Tree: 2 rounds up and 2 down, each of the whole 40 us and 10. Two trees: the whole
+// up and down once, 40 + 40, behind 2 + 2 latencies.
 TEST(Collectives, AllReduce) {
   EXPECT_DOUBLE_EQ(us(ring_all_reduce(Bytes(4000), 4, kLink)), 120);
   EXPECT_DOUBLE_EQ(us(tree_all_reduce(Bytes(4000), 4, kLink)), 200);
+  EXPECT_DOUBLE_EQ(us(double_tree_all_reduce(Bytes(4000), 4, kLink)), 120);
 }
 
-// The faster of the two: long messages by the ring; 4 bytes among 16 members by the tree, 8 (10 + 0.04) against
+// The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 + 2 x 0.04 against
 // 30 x 10 + 2 x 15/16 x 0.04.
 TEST(Collectives, AllReduceTakesTheFaster) {
-  EXPECT_EQ(all_reduce(Bytes(4000), 4, kLink), ring_all_reduce(Bytes(4000), 4, kLink));
-  EXPECT_DOUBLE_EQ(us(all_reduce(Bytes(4), 16, kLink)), 80.32);
+  EXPECT_EQ(all_reduce(Bytes(40000), 4, kLink), ring_all_reduce(Bytes(40000), 4, kLink));
+  EXPECT_DOUBLE_EQ(us(all_reduce(Bytes(4), 16, kLink)), 80.08);
 }
 
 // A member holds 4000 bytes and sends a quarter to each of 3 others: 3 (10 + 10). Bruck: 2 rounds of half, 10 + 20.
@@ -54,6 +56,7 @@ TEST(Collectives, ScatterGatherSend) {
 // Alone there is nobody to talk to; of five, the tree needs lg 8 = 3 rounds.
 TEST(Collectives, OneMemberIsFreeAndOddNumbersRoundUp) {
   EXPECT_EQ(all_reduce(Bytes(4000), 1, kLink), Seconds(0));
+  EXPECT_EQ(double_tree_all_reduce(Bytes(4000), 1, kLink), Seconds(0));
   EXPECT_EQ(ring_all_gather(Bytes(4000), 1, kLink), Seconds(0));
   EXPECT_EQ(pairwise_all_to_all(Bytes(4000), 1, kLink), Seconds(0));
   EXPECT_DOUBLE_EQ(us(tree_all_reduce(Bytes(1000), 5, kLink)), 2 * 3 * 20);

@@ -71,6 +71,16 @@ TEST(CostTable, InterpolatesBetweenMeasuredSizes) {
   EXPECT_EQ(result.scratch[0], Bytes(128));
 }
 
+// What was measured of one kind of attention says nothing of the other.
+TEST(CostTable, KindsOfAttentionAreNotMixed) {
+  LoadedPlan loaded = two_blocks(2, 2);
+  set_attention(loaded.model, AttentionKind::fused);
+  EXPECT_THROW(static_cast<void>(cost_table(loaded, costs_of(block(), 4), {})), InputError);
+  Layer fused = block();
+  std::get<TransformerShape>(fused.shape).attention = AttentionKind::fused;
+  EXPECT_NO_THROW(static_cast<void>(cost_table(loaded, costs_of(fused, 4), {})));
+}
+
 // Size 8 is outside: along the last pair, 2.5 + (8 - 4) * 0.5 = 4.5 ms, and said so.
 TEST(CostTable, FlagsWhatItExtrapolates) {
   const auto result = cost_table(two_blocks(1, 8), costs_of(block(), 4), {});

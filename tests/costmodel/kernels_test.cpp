@@ -56,6 +56,43 @@ TEST(Kernels, ANormIsItsBytes) {
   EXPECT_EQ(time.b, time.i);
 }
 
+// 4 rows are two tiles, one wave; 8 keys are two tiles of 4. A tile of 2 x 4 x d = 100'000 takes 1.6e6 FLOPs a product,
+// so F's two products on 4 multiprocessors, two tiles of keys each, are 4 x 2 x 2 x 1.6e6 = 25.6e6 at 5e11 a
+// second: 51.2 us. A causal mask leaves three tiles of four; the backward has five products instead of two. Three heads
+// are six tiles of rows, two waves.
+TEST(Kernels, AFusedCoreSkipsWhatIsMasked) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  FusedCore core{.rows = 4, .keys = 8, .d = 100'000, .heads = 1, .causal = false, .products = 2, .moved = 1};
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 51'200);
+  core.causal = true;
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 38'400);
+  core.products = 5;
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 96'000);
+  core.heads = 3;
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 192'000);
+}
+
+// A block on a device where only bytes count: fused attention moves no scores. Of F go two products and the softmax,
+// and one kernel comes that reads queries, keys and values and writes the context.
+TEST(Kernels, AFusedBlockMovesNoScores) {
+  Device device = small();
+  device.peak_fp32 = FlopsPerSecond(1e18);
+  device.kernels->floor = device.kernels->launch = Seconds(0);
+  TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+  const auto time = [&] { return kernel_times({"b", block, ""}, 4, Dtype::fp32, {}, 2, device); };
+  const LayerTime unfused = time();
+  block.attention = AttentionKind::fused;
+  const LayerTime fused = time();
+  // Numbers of 4 bytes at 0.5 GB/s: 8 ns each. q, k, v and the context have 2 x 4 x 8 = 64 numbers each, scores 128.
+  const double products = 64 + 64 + 128;  // read, read, written; or of scores and values: read, read, written
+  EXPECT_NEAR(ns(unfused.f - fused.f), 8 * (2 * products + 2 * 128 - 4 * 64), 1e-6);
+  // I: four products and 3 x 128 for the softmax; fused 2 x 64 for the row sums and 8 x 64 of the one kernel.
+  EXPECT_NEAR(ns(unfused.i - fused.i), 8 * (4 * products + 3 * 128 - 2 * 64 - 8 * 64), 1e-6);
+  EXPECT_EQ(unfused.w, fused.w);
+  EXPECT_NEAR(ns(fused.core), 8 * 4 * 64, 1e-6);
+}
+
 // Korthikanti et al. 2022, table 4: one layer of their 22B model (s 2048, h 6144, 64 heads, micro-batch 4) on 8 A100
 // takes 7.7 ms forward and 11.9 backward, 13.2 with selective re-materialisation; with sequence parallelism 7.2
 // and 11.8. The efficiencies of dgx-a100.json are fitted to the first two; all five come within 8 %.

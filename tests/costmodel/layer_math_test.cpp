@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/layer_tensors.hpp"
+
 namespace weir {
 namespace {
 
@@ -26,6 +28,26 @@ TEST(LayerMath, GroupedQueriesShareKeysAndValues) {
   EXPECT_EQ(flops(block, 3), 384 + 384 + 384 + 288 + 1536);
   block.kv_heads = 4;
   EXPECT_EQ(flops(block, 3), 384 + 768 + 384 + 288 + 1536);
+}
+
+// s = 3, q = 8: a product is 2 9 8 = 144. Unfused 2 in F and 4 in the backward; fused 5 in the backward; causal, half
+// of each. The model's FLOPs are the same: they say what is asked for, not how it is done.
+TEST(LayerMath, AFusedCoreHasFiveProductsInTheBackward) {
+  TransformerShape block = small();
+  EXPECT_EQ(core_flops(block, 3).forward.count(), 288);
+  EXPECT_EQ(core_flops(block, 3).backward.count(), 576);
+  const double model = flops(block, 3);
+  block.attention = AttentionKind::fused;
+  EXPECT_EQ(core_flops(block, 3).forward.count(), 144);
+  EXPECT_EQ(core_flops(block, 3).backward.count(), 360);
+  EXPECT_EQ(flops(block, 3), model);
+  EXPECT_EQ(executed_flops({"l", block, ""}, 3).count(), model - 144);
+  block.causal = false;
+  EXPECT_EQ(core_flops(block, 3).forward.count(), 288);
+  EXPECT_EQ(core_flops(block, 3).backward.count(), 2.5 * 288);
+  block.causal = true;
+  block.cross_attention = true;  // which sees every key
+  EXPECT_EQ(core_flops(block, 3).forward.count(), 144 + 288);
 }
 
 // A third matrix: the MLP costs half as much again.
@@ -79,6 +101,23 @@ TEST(LayerMath, ActivationBytesOfABlock) {
   block = small();
   block.pre_norm = false;
   EXPECT_EQ(kept(block), 696);
+}
+
+// Fused: 4 heads x 3 rows of fp32, 48 bytes, for the probabilities' 72; in the backward as much scratch again, and none
+// of scores: of 2 x 8 numbers a token 96. Unfused the scores of one head, 9 2 = 18 bytes in F, twice in the backward.
+TEST(LayerMath, FusedAttentionKeepsItsStatistics) {
+  TransformerShape block = small();
+  const LayerTensors unfused = layer_tensors({"b", block, ""}, 3, Dtype::bf16);
+  EXPECT_EQ(unfused.workspace_f_bytes_per_sample, 18);
+  EXPECT_EQ(unfused.workspace_i_bytes_per_sample, 96 + 36);
+  block.attention = AttentionKind::fused;
+  EXPECT_EQ(kept(block), 696 - 72 + 48);
+  const LayerTensors fused = layer_tensors({"b", block, ""}, 3, Dtype::bf16);
+  EXPECT_EQ(fused.saved[3].name, "attention.statistics");
+  EXPECT_EQ(fused.workspace_f_bytes_per_sample, 0);
+  EXPECT_EQ(fused.workspace_i_bytes_per_sample, 96 + 48);
+  block.cross_attention = true;  // its probabilities too
+  EXPECT_EQ(kept(block), 696 + 48 + 24 + 48 + 48 + 96 + 72 + 48 - 2 * 72 + 2 * 48);
 }
 
 // Without the MLP's 192: 504. Router probabilities 3 4 2 = 24; visits 6 8 2 = 96; up and activated of 6 visits

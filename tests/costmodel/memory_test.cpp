@@ -72,6 +72,18 @@ TEST(Memory, SelectiveDropsTheAttentionCore) {
   EXPECT_EQ(bs.worst[at(MemoryKind::rematerialised)], 1024);
 }
 
+// With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2 samples = 256.
+TEST(Memory, SelectiveLeavesLittleOfAFusedCore) {
+  LoadedPlan loaded = one_block();
+  const std::int64_t unfused =
+      total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
+  set_attention(loaded.model, AttentionKind::fused);
+  const std::int64_t kept = total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
+  EXPECT_EQ(unfused - kept, 1024 - 256);
+  loaded.plan.recompute.mode = RecomputeMode::selective;
+  EXPECT_EQ(kept - total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net), 256);
+}
+
 // 1 byte and 64, 512, 10 MiB and one more.
 TEST(Memory, AllocatorsRoundUp) {
   EXPECT_EQ(allocated_bytes(1, Allocator::arena), 64);

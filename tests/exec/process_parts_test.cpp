@@ -82,12 +82,13 @@ TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
   clock.end_ns.resize(program.operations.size());
   std::vector<ProcessRecord> records;
   for (int rank = 0; rank < 2; ++rank) records.emplace_back(program, Rank{rank}, shape);
-  records[0].add(120, 400, clock, {0.0});
-  records[1].add(100, 300, clock, {2.5});
+  records[0].add({120, 400, 2}, clock, {0.0});
+  records[1].add({100, 300, 1}, clock, {2.5});
   const RunResult result = merge(program, shape, records, {{}, {{0, 50, 1}, {1000, 50, 1}}});
   ASSERT_EQ(result.steps.size(), 1U);
   EXPECT_DOUBLE_EQ(result.steps[0].time.count(), 250e-9);
   EXPECT_EQ(result.steps[0].loss, 2.5);
+  EXPECT_EQ(result.steps[0].allocations, 3);
 }
 
 // The sender noticed at 90 that its message, sent at 10, had left; it had arrived at 60.

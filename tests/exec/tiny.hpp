@@ -20,13 +20,14 @@ inline Backends cpu_only() { return {{BackendKind::cpu, make_cpu_backend}}; }
 
 class TinyModel {
  public:
-  explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3)
-      : folder_(std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()))) {
+  explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3, int tokens = 8)
+      : tokens_(tokens),
+        folder_(std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()))) {
     const std::string rate = std::to_string(dropout);
     text_ = R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":)" + std::to_string(blocks) + R"(,"vocab_size":)" +
-            std::to_string(vocabulary) + R"(,"n_positions":8,"initializer_range":0.2,"tie_word_embeddings":)" +
-            (tied ? "true" : "false") + R"(,"embd_pdrop":)" + rate + R"(,"attn_pdrop":)" + rate + R"(,"resid_pdrop":)" +
-            rate + "}";
+            std::to_string(vocabulary) + R"(,"n_positions":)" + std::to_string(tokens) +
+            R"(,"initializer_range":0.2,"tie_word_embeddings":)" + (tied ? "true" : "false") + R"(,"embd_pdrop":)" +
+            rate + R"(,"attn_pdrop":)" + rate + R"(,"resid_pdrop":)" + rate + "}";
     write_file_atomically(folder_ / "config.json", text_);
   }
   TinyModel(const TinyModel&) = delete;
@@ -37,7 +38,7 @@ class TinyModel {
     Plan plan;
     plan.model_path = "config.json";
     plan.model_sha256 = sha256_hex(text_);
-    plan.seq_length = 8;
+    plan.seq_length = tokens_;
     plan.pp = static_cast<int>(boundaries.size()) + 1;
     plan.boundaries = std::move(boundaries);
     plan.microbatches = microbatches;
@@ -48,6 +49,7 @@ class TinyModel {
   [[nodiscard]] LoadedPlan load(const Plan& plan) const { return resolve(plan, folder_); }
 
  private:
+  int tokens_;
   std::filesystem::path folder_;
   std::string text_;
 };

@@ -32,9 +32,10 @@ Recompute recompute(const char* mode) {
 }
 
 // K in 1..4, several partitions each, both schedules, all three modes; dropout on, head tied; M = 4.
-TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
-  const TinyModel model;
-  const std::string expected = hash_after(model, model.plan({}, 4, "gpipe"));
+void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention) {
+  Plan single = model.plan({}, 4, "gpipe");
+  single.attention = attention;
+  const std::string expected = hash_after(model, single);
   int compared = 0;
   for (const std::vector<int>& boundaries :
        std::vector<std::vector<int>>{{}, {1}, {3}, {5}, {1, 3}, {2, 5}, {1, 2, 4}, {2, 3, 5}}) {
@@ -42,12 +43,38 @@ TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
       for (const char* mode : {"never", "always", "except-last"}) {
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute = recompute(mode);
+        plan.attention = attention;
         EXPECT_EQ(hash_after(model, plan), expected) << "K" << plan.pp << " " << schedule << " " << mode;
         ++compared;
       }
     }
   }
   EXPECT_EQ(compared, 48);
+}
+
+TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
+  expect_every_pipeline_equal(TinyModel(), AttentionKind::unfused);
+}
+
+// 20 tokens: three tiles of 8 query rows, the last of 4.
+TEST(Training, ParametersAreBitwiseEqualWithFusedAttentionToo) {
+  expect_every_pipeline_equal(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
+}
+
+// The same training by both kinds of attention, dropout of the probabilities included: they round differently, the
+// losses agree as fp32 sums do.
+TEST(Training, FusedAttentionLearnsTheSame) {
+  const TinyModel model(true, 0.1, 32, 3, 20);
+  Plan plan = model.plan({3}, 4);
+  RunOptions options;
+  options.steps = 5;
+  const RunResult unfused = run(model.load(plan), options, cpu_only());
+  plan.attention = AttentionKind::fused;
+  const RunResult fused = run(model.load(plan), options, cpu_only());
+  EXPECT_LT(fused.peak_memory.front(), unfused.peak_memory.front());
+  for (std::size_t i = 0; i < fused.steps.size(); ++i) {
+    EXPECT_NEAR(fused.steps[i].loss, unfused.steps[i].loss, 1e-5) << "step " << i;
+  }
 }
 
 // Split backwards, chunks, waves: every schedule that keeps gradients in micro-batch order, on one model copy.
@@ -129,13 +156,13 @@ TEST(Training, LearnsAShippedText) {
 }
 
 // The measured peak is the forecast's for the same spans, to 1 %, whatever the plan.
-TEST(Memory, PredictedPeakIsTheArenas) {
-  const TinyModel model;
+void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
       for (const char* mode : {"never", "always", "except-last"}) {
         Plan plan = model.plan(boundaries, 6, schedule);
         plan.recompute = recompute(mode);
+        plan.attention = attention;
         const LoadedPlan loaded = model.load(plan);
         const RunResult result = run(loaded, {}, cpu_only());
         const Program program = lower(loaded);
@@ -154,6 +181,12 @@ TEST(Memory, PredictedPeakIsTheArenas) {
       }
     }
   }
+}
+
+TEST(Memory, PredictedPeakIsTheArenas) { expect_predicted_peaks(TinyModel(), AttentionKind::unfused); }
+
+TEST(Memory, PredictedPeakIsTheArenasWithFusedAttentionToo) {
+  expect_predicted_peaks(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
 }
 
 // Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be exact every time.

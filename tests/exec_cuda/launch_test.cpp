@@ -19,7 +19,7 @@ RunResult train(const LoadedPlan& loaded, int steps, bool graphs) {
   options.steps = steps;
   options.warmup_steps = 0;
   options.graphs = graphs;
-  return run(loaded, options, {{BackendKind::cuda, make_cuda_backend}});
+  return run(loaded, options, {{BackendKind::cuda, cuda_backends()}});
 }
 
 // Dropout and AdamW change with the step: a graph that had step 1's numbers baked in would differ from the second on.

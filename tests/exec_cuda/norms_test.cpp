@@ -39,10 +39,10 @@ struct Reference {
 };
 
 template <class E>
-class CudaNorms : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaNorms, ElementTypes);
+class CudaKernelNorms : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaKernelNorms, ElementTypes);
 
-TYPED_TEST(CudaNorms, Forward) {
+TYPED_TEST(CudaKernelNorms, Forward) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   for (const std::int64_t width : {std::int64_t{333}, std::int64_t{336}, std::int64_t{8}}) {
@@ -65,7 +65,7 @@ TYPED_TEST(CudaNorms, Forward) {
 }
 
 // The sum is rounded to E before it is normed: the reference norms what the device holds of it.
-TYPED_TEST(CudaNorms, ResidualAndDropoutFirst) {
+TYPED_TEST(CudaKernelNorms, ResidualAndDropoutFirst) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const StepOnDevice step(2);
@@ -139,7 +139,7 @@ void check_gradient(std::int64_t width, bool in_place) {
   expect_close(dshift.host(), dshift_expected, kSum<float>);
 }
 
-TYPED_TEST(CudaNorms, GradientWithResidualAndDropout) {
+TYPED_TEST(CudaKernelNorms, GradientWithResidualAndDropout) {
   WEIR_NEEDS_DEVICE();
   for (const std::int64_t width : {std::int64_t{333}, std::int64_t{336}}) {
     for (const bool in_place : {false, true}) check_gradient<TypeParam>(width, in_place);

@@ -20,7 +20,7 @@ struct Inputs {
   }
 };
 
-TEST(CudaOptimizer, AdamWAtTheDevicesStep) {
+TEST(CudaKernelOptimizer, AdamWAtTheDevicesStep) {
   WEIR_NEEDS_DEVICE();
   const Inputs in;
   const double rate = 1e-2, b1 = 0.9, b2 = 0.95, epsilon = 1e-8, decay = 0.1;
@@ -46,7 +46,7 @@ TEST(CudaOptimizer, AdamWAtTheDevicesStep) {
   }
 }
 
-TEST(CudaOptimizer, SgdWithMomentumAndWithout) {
+TEST(CudaKernelOptimizer, SgdWithMomentumAndWithout) {
   WEIR_NEEDS_DEVICE();
   const Inputs in;
   const double rate = 1e-2, decay = 0.1;

@@ -26,11 +26,11 @@ double curve(Curve kind, double x) {
 }
 
 template <class E>
-class CudaPointwise : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaPointwise, ElementTypes);
+class CudaKernelPointwise : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaKernelPointwise, ElementTypes);
 
 // The slope is the reference's central difference; its own error is below 1e-9.
-TYPED_TEST(CudaPointwise, ActivationsAndTheirSlopes) {
+TYPED_TEST(CudaKernelPointwise, ActivationsAndTheirSlopes) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const auto x = random_held<E>(kCount, 5), dy = random_held<E>(kCount, 6);
@@ -51,7 +51,7 @@ TYPED_TEST(CudaPointwise, ActivationsAndTheirSlopes) {
 
 // The mask is exec/philox's on the host, at the step that lies on the device: CPU and CUDA drop the same elements. From
 // a first element that is a multiple of four and from one that is not; into another array and in place.
-TYPED_TEST(CudaPointwise, DropoutDrawsTheHostsMasks) {
+TYPED_TEST(CudaKernelPointwise, DropoutDrawsTheHostsMasks) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const StepOnDevice step(2);
@@ -73,7 +73,7 @@ TYPED_TEST(CudaPointwise, DropoutDrawsTheHostsMasks) {
   }
 }
 
-TYPED_TEST(CudaPointwise, WithoutAMaskNothingIsDropped) {
+TYPED_TEST(CudaKernelPointwise, WithoutAMaskNothingIsDropped) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const auto x = random_held<E>(kCount, 7);
@@ -83,7 +83,7 @@ TYPED_TEST(CudaPointwise, WithoutAMaskNothingIsDropped) {
 }
 
 // One row, less than a partial sum, more than the second stage's slices; widths with vectors and without.
-TYPED_TEST(CudaPointwise, ColumnSums) {
+TYPED_TEST(CudaKernelPointwise, ColumnSums) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   for (const std::int64_t rows : {1, 63, 997}) {
@@ -105,7 +105,7 @@ TYPED_TEST(CudaPointwise, ColumnSums) {
   }
 }
 
-TEST(CudaSums, VectorsAreAddedEachToItsOwn) {
+TEST(CudaKernelSums, VectorsAreAddedEachToItsOwn) {
   WEIR_NEEDS_DEVICE();
   const std::int64_t n = 300;
   const auto x = random_floats(size(2 * n), 18), before = random_floats(size(n), 19);

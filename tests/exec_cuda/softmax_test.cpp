@@ -24,10 +24,10 @@ std::vector<float> lower_triangles(std::vector<float> values, std::int64_t s) {
 }
 
 template <class E>
-class CudaSoftmax : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaSoftmax, ElementTypes);
+class CudaKernelSoftmax : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaKernelSoftmax, ElementTypes);
 
-TYPED_TEST(CudaSoftmax, CausalWithDropout) {
+TYPED_TEST(CudaKernelSoftmax, CausalWithDropout) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const StepOnDevice step(1);
@@ -56,7 +56,7 @@ TYPED_TEST(CudaSoftmax, CausalWithDropout) {
   }
 }
 
-TYPED_TEST(CudaSoftmax, Gradient) {
+TYPED_TEST(CudaKernelSoftmax, Gradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const StepOnDevice step(1);

@@ -2,6 +2,8 @@
 // device.hpp. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
 #include "tests/exec_cuda/device.hpp"
@@ -23,14 +25,15 @@ struct Text {
 };
 
 template <class E>
-class CudaTokens : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaTokens, ElementTypes);
+class CudaKernelTokens : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaKernelTokens, ElementTypes);
 
 // Packed rows that begin anywhere; padded rows with a tail that no vector holds; fewer logits than a block has threads.
-TYPED_TEST(CudaTokens, CrossEntropyAndItsGradient) {
+TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
-  for (const auto& [vocabulary, row] : {std::pair<std::int64_t, std::int64_t>{29, 29}, {29, 32}, {9001, 9008}}) {
+  using Sizes = std::pair<std::int64_t, std::int64_t>;
+  for (const auto& [vocabulary, row] : {Sizes{29, 29}, Sizes{29, 32}, Sizes{9001, 9008}}) {
     const Text text(vocabulary);
     const auto x = random_held<E>(text.rows() * row, 12);
     const DeviceArray<std::int32_t> ids(text.ids);
@@ -57,7 +60,7 @@ TYPED_TEST(CudaTokens, CrossEntropyAndItsGradient) {
 }
 
 // 510 rows of 29 tokens: every token comes more than once, and its rows lie further apart than a block looks at once.
-TYPED_TEST(CudaTokens, EmbeddingAndItsGradient) {
+TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const Text text(29);

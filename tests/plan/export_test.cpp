@@ -109,6 +109,15 @@ TEST(MegatronExport, EvenStagesNeedNoLayout) {
   EXPECT_EQ(back(plan, job).plan, even);
 }
 
+TEST(MegatronExport, FusedAttentionReadsBack) {
+  Plan fused = example();
+  fused.attention = AttentionKind::fused;
+  const LoadedPlan plan = loaded(fused, llama_like(8));
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--attention-backend fused "));
+  EXPECT_EQ(back(plan, job).plan, fused);
+}
+
 TEST(MegatronExport, ZeroBubbleAndSgdReadBack) {
   for (const char* schedule : {"zb-h1", "zb-h2", "zb-v", "v-half", "v-min"}) {
     Plan p = example();

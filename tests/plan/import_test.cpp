@@ -190,6 +190,19 @@ TEST(MegatronJob, Fp16SumsInFp16UnlessToldOtherwise) {
   EXPECT_EQ(names(megatron(kSmall + "--bf16")), "");
 }
 
+// flash and fused differ in the library, not in what is kept; auto is Megatron's to decide.
+TEST(MegatronJob, FusedAttentionIsCarried) {
+  const auto attention = [](const std::string& more) { return megatron(kSmall + more).plan.attention; };
+  EXPECT_EQ(attention(""), AttentionKind::unfused);
+  EXPECT_EQ(attention("--attention-backend unfused"), AttentionKind::unfused);
+  EXPECT_EQ(attention("--use-flash-attn"), AttentionKind::fused);
+  EXPECT_EQ(attention("--attention-backend flash"), AttentionKind::fused);
+  EXPECT_EQ(attention("--use-flash-attn --attention-backend fused"), AttentionKind::fused);
+  EXPECT_EQ(attention("--attention-backend auto"), AttentionKind::unfused);
+  EXPECT_EQ(names(megatron(kSmall + "--attention-backend auto")), "attention-backend ");
+  EXPECT_EQ(names(megatron(kSmall + "--use-flash-attn")), "");
+}
+
 TEST(MegatronJob, SupposedIsSaid) {
   const Job job = megatron("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --micro-batch-size 1",
                            JobOptions{});

@@ -143,6 +143,30 @@ TEST_F(Plans, LoadingAndSavingGivesTheSameBytes) {
   EXPECT_EQ(to_json(parse_plan(bytes, "plan.json")), bytes);
 }
 
+// The key came after weir.plan/1: a file without it keeps its bytes and means unfused, which is not said aloud.
+TEST_F(Plans, AttentionStandsWhereItIsFused) {
+  const std::string before = to_json(plan_);
+  EXPECT_THAT(before, testing::Not(HasSubstr("attention")));
+  EXPECT_EQ(parse_plan(before, "p").attention, AttentionKind::unfused);
+  plan_.attention = AttentionKind::fused;
+  const std::string text = to_json(plan_);
+  EXPECT_THAT(text, HasSubstr("\"dtype\": \"fp32\",\n  \"attention\": \"fused\",\n  \"pp\": "));
+  EXPECT_EQ(to_json(parse_plan(text, "p")), text);
+  save_plan(plan_, folder_ / "plan.json");
+  for (const Layer& layer : load_plan(folder_ / "plan.json").model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block != nullptr) {
+      EXPECT_EQ(block->attention, AttentionKind::fused) << layer.name;
+    }
+  }
+  for (const char* word : {"unfused", "flash", "full"}) {
+    std::string wrong = text;
+    wrong.replace(wrong.find("fused"), 5, word);
+    EXPECT_THAT(complaint([&] { static_cast<void>(parse_plan(wrong, "p.json")); }),
+                HasSubstr("p.json: attention: expected fused"));
+  }
+}
+
 TEST_F(Plans, AChangedModelIsRefused) {
   save_plan(plan_, folder_ / "plan.json");
   write("config.json", std::string(kTiny) + " ");

@@ -103,6 +103,18 @@ TEST(Parallel, ParametersOfOneDevice) {
   EXPECT_EQ(of(2, 4), 3 * 8);  // padded to 12
 }
 
+// Statistics of fused attention, 4 heads x 6 rows x 4 bytes = 96 for the probabilities' 288: split by heads and tokens.
+TEST(Parallel, StatisticsOfOneDevice) {
+  Layer block = small().layers[1];
+  std::get<TransformerShape>(block.shape).attention = AttentionKind::fused;
+  const auto statistics = [&](const Split& split) {
+    return layer_tensors(block, 6, Dtype::bf16, split).saved[3].bytes_per_sample;
+  };
+  EXPECT_EQ(statistics({}), 4 * 6 * 4);
+  EXPECT_EQ(statistics({2, 1, false}), 2 * 6 * 4);
+  EXPECT_EQ(statistics({1, 2, false}), 4 * 3 * 4);
+}
+
 // bf16, s = 6. Whole: a token row 6 8 2 = 96 (normed, mlp.input, mlp.normed), statistics 48 twice, qkv 6 16 2 = 192,
 // probabilities 4 36 2 = 288, context 96, up and activated 144 each. tp = 2 halves all but rows and statistics;
 // sequence parallelism these too; cp = 2 halves everything, and its 3 tokens attend to all 6.

@@ -55,6 +55,13 @@ class Plans(Case):
     def test_a_model_as_the_command_says_it(self):
         self.assertEqual(weir.model("tiny.json"), json.loads(self.command("--json", "model", "tiny.json")))
 
+    def test_attention_as_the_command_takes_it(self):
+        self.assertEqual(weir.plan("tiny.json", attention="flash").to_dict()["attention"], "fused")
+        self.assertNotIn("attention", weir.plan("tiny.json").to_dict())
+        self.assertEqual(weir.model("tiny.json", attention="fused"),
+                         json.loads(self.command("--json", "model", "tiny.json", "--attention", "fused")))
+        self.refuses(weir.UsageError, "--attention eager", weir.plan, "tiny.json", attention="eager")
+
     def test_what_is_wrong_is_one_line(self):
         self.refuses(weir.InputError, "none.json", weir.plan, "none.json")
         self.refuses(weir.InputError, "pp: 7 stages for 6 layers", weir.plan, "tiny.json", pp=7)

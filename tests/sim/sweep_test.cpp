@@ -211,6 +211,9 @@ TEST_F(Sweep, OnlyTheSameJobIsABaseline) {
     return differs ? differs->key + ": " + differs->reason : "";
   };
   EXPECT_EQ(why(plan, model), "");
+  plan.attention = AttentionKind::fused;
+  EXPECT_EQ(why(plan, model), "attention: fused; the sweep has unfused");
+  plan.attention = AttentionKind::unfused;
   Model other = model;
   other.layers.front().name = "another name";
   EXPECT_EQ(why(plan, other), "");

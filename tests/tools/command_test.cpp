@@ -42,6 +42,22 @@ TEST_F(Command, ContradictionsNameAllThree) {
               HasSubstr("--global-batch-size 8 contradicts --micro-batch-size 3 times --microbatches 4"));
 }
 
+// One option, three places: what a plan says, what a block keeps, what it is forecast to take.
+TEST_F(Command, FusedAttentionGoesFromTheOptionToThePlan) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  EXPECT_THAT(read("plan.json"), testing::Not(HasSubstr("attention")));
+  EXPECT_THAT(weir("plan tiny.json -K 2 -M 4 --attention flash -o fused.json").out, HasSubstr(" fused"));
+  EXPECT_THAT(read("fused.json"), HasSubstr("\"attention\": \"fused\""));
+  EXPECT_EQ(weir("simulate fused.json").code, 0);
+  EXPECT_THAT(weir("plan tiny.json --attention eager").out, HasSubstr("--attention eager: expected unfused or fused"));
+  EXPECT_EQ(weir("plan tiny.json --attention eager").code, 2);
+  const auto kept = [this](const std::string& more) {
+    return Json::parse(weir("model tiny.json --json " + more).out)["layers"][1]["activation_bytes"].get<int>();
+  };
+  // fp32, 8 tokens, 2 heads: probabilities 2 8 8 4 = 512 bytes, statistics 2 8 4 = 64.
+  EXPECT_EQ(kept("") - kept("--attention fused"), 512 - 64);
+}
+
 // zb-v needs three slots at K = 3, M = 4: the plan takes them, unless told how many, and then it says why not.
 TEST_F(Command, PlansTakeTheSlotsTheirScheduleNeeds) {
   write("chain.csv",

@@ -36,6 +36,43 @@ TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
   EXPECT_EQ(weir("run plan.json").code, 5);
 }
 
+// Built-in costs have no interval: beside each forecast stands how far they were off, or that nothing can tell. Costs
+// that were measured have no such sentence.
+TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  const std::string a100 = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json";
+  const Json known = Json::parse(weir("--json simulate plan.json" + a100).out)["builtin_accuracy"];
+  EXPECT_EQ(known["device"], "A100-SXM4-80GB");
+  EXPECT_GT(known["numbers"], 50);
+  EXPECT_LE(known["median_abs_error"], known["worst_abs_error"]);
+  EXPECT_THAT(weir("simulate plan.json" + a100).out,
+              HasSubstr("\nbuilt-in costs of A100-SXM4-80GB: " + std::to_string(known["numbers"].get<int>())));
+  const std::string sweep = "sweep tiny.json -K 1,2 --global-batch-size 4 --report out/report.html" + cluster_;
+  const std::string unknown = "built-in costs of H100-SXM5-80GB: no published figure was forecast by them";
+  EXPECT_THAT(weir(sweep).out, HasSubstr(unknown));
+  EXPECT_THAT(read("out/report.html"), HasSubstr(unknown));
+  EXPECT_EQ(Json::parse(weir("--json " + sweep).out)["builtin_accuracy"]["median_abs_error"], nullptr);
+  ASSERT_EQ(weir("-q profile tiny.json --backend cpu -b 1 -o costs.json").code, 0);
+  const CommandResult measured = weir("--json simulate plan.json --costs costs.json");
+  EXPECT_FALSE(Json::parse(measured.out).contains("builtin_accuracy")) << measured.out;
+}
+
+// Five rows and the baseline, which is not among them, with its place; the best is drawn.
+TEST_F(ParallelCommand, TheReportRanksFivePlansAndTheBaseline) {
+  ASSERT_EQ(weir("plan tiny.json -K 4 -M 1 -b 16 --schedule gpipe -o plan.json").code, 0);
+  const CommandResult result = weir("sweep tiny.json -K 1,2,4 --baseline plan.json --report r.html --top 0" + cluster_);
+  ASSERT_EQ(result.code, 0) << result.out;
+  const std::string report = read("r.html");
+  int rows = 0;
+  const std::string ranking =
+      report.substr(report.find("<th>place"), report.find("</table>") - report.find("<th>place"));
+  for (auto at = ranking.find("<tr"); at != ranking.npos; at = ranking.find("<tr", at + 1)) ++rows;
+  EXPECT_EQ(rows, 6);
+  EXPECT_THAT(ranking, HasSubstr("<td>K4 M1 b16 gpipe [2,3,4] (baseline)</td>"));
+  EXPECT_THAT(report,
+              testing::AllOf(HasSubstr("The present plan takes "), HasSubstr("<svg"), HasSubstr("limited by ")));
+}
+
 TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 -b 1 --global-batch-size 8").code, 2);
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 --global-batch-size 8").code, 0);

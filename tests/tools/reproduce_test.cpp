@@ -11,6 +11,7 @@
 
 #include "plan/error.hpp"
 #include "plan/text_file.hpp"
+#include "tools/reproduce/accuracy.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
 namespace weir {
@@ -111,6 +112,40 @@ TEST(Reproduce, VTrainsPipelinesFromItsRowsWithoutOne) {
   const CaseResult result = run("vtrain");
   EXPECT_EQ(errors(result, "iteration").numbers, 37);
   EXPECT_LT(errors(result, "iteration").mean, 0.09);
+}
+
+// Nothing is fitted to these but two figures of the 22B layer; reached a median of 7.9 %. Every number says whose
+// built-in costs forecast it, and the sentence that users read is made of just these lines.
+TEST(Reproduce, BuiltInCostsAreHeldToPublishedSteps) {
+  const CaseResult result = run("builtin");
+  std::vector<double> errors;
+  for (const ReproductionLine& line : result.lines) {
+    EXPECT_EQ(line.device, "A100-SXM4-80GB");
+    EXPECT_EQ(line.role == Role::calibrated, line.row.starts_with("Korthikanti 22B")) << line.row;
+    if (line.role == Role::predicted) errors.push_back(std::abs(line.error()));
+  }
+  const auto accuracy = builtin_accuracy("A100-SXM4-80GB");
+  ASSERT_TRUE(accuracy);
+  EXPECT_EQ(accuracy->numbers, static_cast<int>(errors.size()));
+  EXPECT_EQ(accuracy->worst, *std::max_element(errors.begin(), errors.end()));
+  std::sort(errors.begin(), errors.end());
+  EXPECT_EQ(accuracy->median, errors[errors.size() / 2]);  // an odd number of them
+  EXPECT_EQ(errors.size() % 2, 1U);
+  EXPECT_LT(accuracy->median, 0.09);
+  EXPECT_EQ(builtin_accuracy("H100-SXM5-80GB"), std::nullopt);
+  EXPECT_THAT(describe(std::nullopt, "H100-SXM5-80GB"), HasSubstr("H100-SXM5-80GB: no published figure was forecast"));
+}
+
+// Reached 7.8 % on P100s and 70 % on TPUs, whose batch the paper changed from cell to cell; no row is left out.
+TEST(Reproduce, GPipesAmoebaNetsFromTheirSizes) {
+  const CaseResult result = run("gpipe-amoebanet");
+  EXPECT_EQ(result.lines.size() + result.anomalies.size(), 10U);
+  EXPECT_EQ(result.anomalies.size(), 2U);
+  for (const ReproductionLine& line : result.lines) {
+    EXPECT_EQ(line.role, Role::predicted);
+    EXPECT_LT(std::abs(line.error()), line.row.starts_with("table 3") ? 0.1 : 0.75) << line.row;
+  }
+  EXPECT_EQ(builtin_accuracy("P100-PCIE-16GB")->numbers, 2);
 }
 
 // A row's constants come from other rows: a pipelined row more or less changes no other prediction.

@@ -18,13 +18,15 @@ namespace weir::python {
 namespace {
 
 Costs profile(const std::filesystem::path& model_file, const std::vector<int>& sizes,
-              std::optional<std::int64_t> seq_length, const std::string& dtype, std::uint64_t seed) {
+              std::optional<std::int64_t> seq_length, const std::string& dtype, const std::string& attention,
+              std::uint64_t seed) {
   for (const int size : sizes) {
     if (size < 1) throw UsageError("profile: micro_batch_sizes are at least 1");
   }
   if (sizes.empty()) throw UsageError("profile: expected at least one of micro_batch_sizes");
-  const Model model = load_model(model_file);
-  const Plan plan = base_plan({.model = model_file, .seq_length = seq_length, .dtype = dtype}, seed, model);
+  const PlanOptions options{.model = model_file, .seq_length = seq_length, .dtype = dtype, .attention = attention};
+  const Model model = load_model(options);
+  const Plan plan = base_plan(options, seed, model);
   return profile_machine(model, plan, {.micro_batch_sizes = sizes}, available_backends());
 }
 
@@ -86,15 +88,17 @@ void bind_costs(py::module_& m) {
       });
   m.def("load_costs", &load_costs, py::arg("file"), "Reads a costs file.");
   m.def("profile", &profile, py::arg("model"), py::arg("micro_batch_sizes") = std::vector<int>{1, 2, 4, 8},
-        py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("seed") = 1,
-        py::call_guard<py::gil_scoped_release>(), "Measures the model's layers with every core busy; Costs.");
+        py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("attention") = "unfused",
+        py::arg("seed") = 1, py::call_guard<py::gil_scoped_release>(),
+        "Measures the model's layers with every core busy; Costs.");
   m.def("calibrate", &fit, py::arg("costs"), py::arg("traces"), py::arg("cluster") = py::none(),
         "Fits costs to measured traces: (Costs, quality of each factor).");
   m.def(
       "evaluate",
       [](const std::filesystem::path& model, int global_batch_size, int fit, int interval, int held_out, int rounds,
-         const std::filesystem::path& output, std::optional<std::int64_t> seq_length, std::uint64_t seed) {
-        return judge({.common = {.model = model, .seq_length = seq_length},
+         const std::filesystem::path& output, std::optional<std::int64_t> seq_length, const std::string& attention,
+         std::uint64_t seed) {
+        return judge({.common = {.model = model, .seq_length = seq_length, .attention = attention},
                       .global_batch_size = global_batch_size,
                       .fit = fit,
                       .interval = interval,
@@ -105,7 +109,7 @@ void bind_costs(py::module_& m) {
       },
       py::arg("model"), py::kw_only(), py::arg("global_batch_size") = 8, py::arg("fit") = 8, py::arg("interval") = 12,
       py::arg("held_out") = 20, py::arg("rounds") = 5, py::arg("output") = "weir-out",
-      py::arg("seq_length") = py::none(), py::arg("seed") = 1,
+      py::arg("seq_length") = py::none(), py::arg("attention") = "unfused", py::arg("seed") = 1,
       "Runs random held-out plans here and returns the forecaster's error, weir.evaluation/1. Into the folder `output` "
       "go predictions.json (before anything of it is run), costs.json, evaluation.json, evaluation.svg with its "
       "CSV, and report.html.");

@@ -9,6 +9,7 @@
 #include "sim/forecast_json.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/reproduce/accuracy.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/records_json.hpp"
 #include "tools/weir/sweep_limits.hpp"
@@ -38,22 +39,26 @@ std::vector<std::string> words(const Words& given) {
 py::tuple simulate(const PlacedPlan& plan, const CostsOrFile& costs, const OptionalPath& cluster_file,
                    const std::string& memory_limit) {
   ForecastResult result;
+  std::string json;
   {
     const py::gil_scoped_release others_may_run;
     const Cluster cluster = cluster_or_host(cluster_file);
-    result = forecast(plan.loaded, costs_for(costs, plan.loaded.model, plan.loaded.plan, cluster), cluster);
+    const Costs used = costs_for(costs, plan.loaded.model, plan.loaded.plan, cluster);
+    result = forecast(plan.loaded, used, cluster);
     if (!memory_limit.empty()) {
       result.forecast.memory_limit = parse_memory(memory_limit, "memory_limit");
     } else if (cluster_file) {
       result.forecast.memory_limit = cluster.device.memory;
     }
+    json = weir::to_json(result.forecast);
+    if (used.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 0);
   }
   if (!result.forecast.fits()) {
     throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}", summary(plan.loaded.plan),
                                      format_bytes(result.forecast.peak_memory()),
                                      format_bytes(*result.forecast.memory_limit)));
   }
-  return py::make_tuple(from_json(weir::to_json(result.forecast)), PlannedTrace{std::move(result.trace), plan});
+  return py::make_tuple(from_json(json), PlannedTrace{std::move(result.trace), plan});
 }
 
 // What a sweep varies, as it came from Python.
@@ -73,7 +78,7 @@ py::object search(const PlanOptions& common, const SweepArguments& a) {
   std::string json;
   {
     const py::gil_scoped_release others_may_run;
-    const Model model = load_model(common.model);
+    const Model model = load_model(common);
     const Cluster cluster = cluster_or_host(a.limits.cluster);
     SweepRequest request;
     request.base = base_plan(common, a.seed, model);
@@ -89,9 +94,11 @@ py::object search(const PlanOptions& common, const SweepArguments& a) {
     request.exact_slots = common.slots.has_value();
     request.threads = a.threads;
     set_limits(request, a.limits, cluster);
-    const SweepResult result = sweep(request, costs_for(a.costs, model, request.base, cluster), cluster);
+    const Costs costs = costs_for(a.costs, model, request.base, cluster);
+    const SweepResult result = sweep(request, costs, cluster);
     require_feasible(result, request);
     json = weir::to_json(result);
+    if (costs.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 0);
   }
   return from_json(json);
 }
@@ -155,10 +162,14 @@ void bind_sweep(py::module_& m) {
          const std::optional<Numbers>& microbatches, const Numbers& micro_batch_size,
          std::optional<int> global_batch_size, const Words& schedule, const Words& recompute,
          const std::string& memory_limit, const OptionalPath& cluster, const CostsOrFile& costs,
-         std::optional<std::int64_t> seq_length, const std::string& dtype, const std::string& optimizer,
-         std::optional<int> slots, std::uint64_t seed, int threads) {
-        const PlanOptions common{
-            .model = model, .seq_length = seq_length, .dtype = dtype, .optimizer = optimizer, .slots = slots};
+         std::optional<std::int64_t> seq_length, const std::string& dtype, const std::string& attention,
+         const std::string& optimizer, std::optional<int> slots, std::uint64_t seed, int threads) {
+        const PlanOptions common{.model = model,
+                                 .seq_length = seq_length,
+                                 .dtype = dtype,
+                                 .attention = attention,
+                                 .optimizer = optimizer,
+                                 .slots = slots};
         return search(common, {pp,
                                vpp,
                                microbatches,
@@ -175,8 +186,8 @@ void bind_sweep(py::module_& m) {
       py::arg("microbatches") = py::none(), py::arg("micro_batch_size") = 1, py::arg("global_batch_size") = py::none(),
       py::arg("schedule") = std::vector<std::string>{"gpipe", "1f1b"}, py::arg("recompute") = "none",
       py::arg("memory_limit") = "", py::arg("cluster") = py::none(), py::arg("costs") = py::none(),
-      py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("optimizer") = "adamw",
-      py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("threads") = 0,
+      py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32", py::arg("attention") = "unfused",
+      py::arg("optimizer") = "adamw", py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("threads") = 0,
       "Searches K, M, partition, schedule and re-materialisation; each takes one value or several. weir.sweep/1, best "
       "first; Plan.from_dict makes a plan of a row's 'plan'.");
 }

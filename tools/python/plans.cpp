@@ -44,7 +44,7 @@ std::string word_for(const Schedule& schedule, const ScheduleRequest& request) {
 Plan in_range(const Plan& plan) { return parse_plan(weir::to_json(plan), "plan"); }
 
 PlacedPlan make_plan(const PlanRequest& r, const py::object& source, const CostsOrFile& costs) {
-  const Model model = load_model(r.common.model);
+  const Model model = load_model(r.common);
   Plan plan = base_plan(r.common, r.seed, model);
   plan.pp = r.pp;
   plan.vpp = r.vpp;
@@ -78,9 +78,10 @@ void save(const PlacedPlan& plan, const std::filesystem::path& file) {
 }
 
 py::object describe_model(const std::filesystem::path& file, std::optional<std::int64_t> seq_length,
-                          const std::string& dtype) {
-  const Model model = load_model(file);
-  const Plan plan = in_range(base_plan({.model = file, .seq_length = seq_length, .dtype = dtype}, 1, model));
+                          const std::string& dtype, const std::string& attention) {
+  const PlanOptions options{.model = file, .seq_length = seq_length, .dtype = dtype, .attention = attention};
+  const Model model = load_model(options);
+  const Plan plan = in_range(base_plan(options, 1, model));
   return from_json(weir::to_json(model, plan.seq_length, plan.dtype));
 }
 
@@ -131,6 +132,7 @@ void bind_plans(py::module_& m) {
   bind_plan_class(m);
   m.def(
       "model", &describe_model, py::arg("model"), py::arg("seq_length") = py::none(), py::arg("dtype") = "fp32",
+      py::arg("attention") = "unfused",
       "Layers, parameters, FLOPs and bytes of a Hugging Face config.json, a layer list or a layers.csv; weir.model/1.");
   m.def("load_plan", &read_plan, py::arg("file"), "Reads a plan file with its model and its schedule.");
   m.def(
@@ -138,9 +140,9 @@ void bind_plans(py::module_& m) {
       [](const std::filesystem::path& model, int pp, int microbatches, int micro_batch_size, int vpp,
          const py::object& schedule, const std::string& recompute, const std::string& recompute_microbatches,
          const std::optional<std::vector<int>>& boundaries, std::optional<std::int64_t> seq_length,
-         const std::string& dtype, const std::string& optimizer, double learning_rate, std::optional<int> slots,
-         std::uint64_t seed, const std::string& note, const CostsOrFile& costs) {
-        const PlanOptions common{model, seq_length, dtype, optimizer, learning_rate, slots, note};
+         const std::string& dtype, const std::string& attention, const std::string& optimizer, double learning_rate,
+         std::optional<int> slots, std::uint64_t seed, const std::string& note, const CostsOrFile& costs) {
+        const PlanOptions common{model, seq_length, dtype, attention, optimizer, learning_rate, slots, note};
         return make_plan(
             {common, pp, microbatches, micro_batch_size, vpp, recompute, recompute_microbatches, boundaries, seed},
             schedule, costs);
@@ -148,8 +150,9 @@ void bind_plans(py::module_& m) {
       py::arg("model"), py::kw_only(), py::arg("pp") = 1, py::arg("microbatches") = 1, py::arg("micro_batch_size") = 1,
       py::arg("vpp") = 1, py::arg("schedule") = "1f1b", py::arg("recompute") = "none",
       py::arg("recompute_microbatches") = "", py::arg("boundaries") = py::none(), py::arg("seq_length") = py::none(),
-      py::arg("dtype") = "fp32", py::arg("optimizer") = "adamw", py::arg("learning_rate") = 1e-3,
-      py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("note") = "", py::arg("costs") = py::none(),
+      py::arg("dtype") = "fp32", py::arg("attention") = "unfused", py::arg("optimizer") = "adamw",
+      py::arg("learning_rate") = 1e-3, py::arg("slots") = py::none(), py::arg("seed") = 1, py::arg("note") = "",
+      py::arg("costs") = py::none(),
       "A plan by hand, with the options of the command. `schedule` is a name, a CSV file, a Schedule, or a function "
       "(K, M, v); without `boundaries` the stages are balanced exactly by `costs`.");
 }

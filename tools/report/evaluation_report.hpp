@@ -9,6 +9,7 @@
 #include "costmodel/intervals.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/weir/accuracy.hpp"
+#include "tools/weir/idle_shares.hpp"
 
 namespace weir {
 
@@ -21,6 +22,8 @@ struct EvaluationReport {
   Accuracy accuracy;
   std::optional<IntervalModel> interval;
   CoverageBand band;
+  IdleShares idle;
+  std::string sharing;  // of GPUs; empty where ranks are cores
 };
 
 // Forecast against measured, with y = x and each plan's interval.

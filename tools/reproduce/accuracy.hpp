@@ -12,6 +12,7 @@ struct BuiltinAccuracy {
   int numbers = 0;               // published numbers forecast by this device's built-in costs, none of them fitted to
   double median = 0, worst = 0;  // of |error|
   std::string worst_row;
+  bool operator==(const BuiltinAccuracy&) const = default;
 };
 
 // Over the predicted rows of `weir reproduce`; computed when asked for. nullopt: none is of this device.

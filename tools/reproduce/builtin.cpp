@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "plan/import/job.hpp"
@@ -60,7 +61,16 @@ class Jobs {
   Cluster cluster_;
 };
 
+// Mean error of the rows with a pipeline, which the predictor published with them is judged by.
+std::string pipelines_note(const std::vector<double>& errors) {
+  double sum = 0;
+  for (const double error : errors) sum += error;
+  return fmt::format("Of vTrain's rows {} have a pipeline: mean error {:.1f} %.", errors.size(),
+                     sum / static_cast<double>(errors.size()) * 100);
+}
+
 void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
+  std::vector<double> pipelines;
   jobs.set_adapters(BytesPerSecond(100e9 / jobs.cluster().devices_per_node));
   for (const PublishedRow& c : published.table("vtrain.csv")) {
     Plan plan;
@@ -77,7 +87,9 @@ void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
                                              plan.micro_batch_size, plan.tp, plan.dp, plan.pp),
                                  "iteration, ms", c.printed("iteration_ms"), jobs.step(plan, model).count() * 1e3,
                                  jobs.cluster().device.name});
+    if (plan.pp > 1) pipelines.push_back(std::abs(result.lines.back().error()));
   }
+  if (!pipelines.empty()) result.notes.push_back(pipelines_note(pipelines));
 }
 
 void add_korthikanti(const Publications& published, Jobs jobs, CaseResult& result) {

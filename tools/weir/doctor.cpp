@@ -1,6 +1,8 @@
 // `weir doctor`: what this machine can run, and why not.
 // SPDX-License-Identifier: Apache-2.0
+#ifndef WEIR_HAS_CUDA_BACKEND
 #include <dlfcn.h>
+#endif
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -26,6 +28,7 @@ struct Finding {
   std::string why;
 };
 
+#ifndef WEIR_HAS_CUDA_BACKEND
 // The driver is looked up, never linked: a machine without one must be able to ask.
 Finding gpus() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -38,6 +41,7 @@ Finding gpus() {
   const bool works = init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
   return {"GPUs", works, works ? fmt::format("{} found", devices) : "the driver is there but finds no device"};
 }
+#endif
 
 std::vector<Finding> findings() {
   std::vector<Finding> all;
@@ -50,10 +54,11 @@ std::vector<Finding> findings() {
 #ifdef WEIR_HAS_CUDA_BACKEND
   const CudaFacts cuda = cuda_facts();
   all.push_back({"cuda backend", cuda.device.has_value(), cuda.why});
+  for (const CudaFact& fact : cuda_capabilities()) all.push_back({fact.what, fact.works, fact.why});
 #else
   all.push_back({"cuda backend", false, "not in this build"});
-#endif
   all.push_back(gpus());
+#endif
 #ifdef WEIR_HAS_MPI
   const MpiFacts mpi = mpi_facts();
   all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});

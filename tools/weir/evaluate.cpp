@@ -32,11 +32,19 @@
 namespace weir {
 namespace {
 
-// The K to draw from: those asked for, or up to a core each.
+// The K to draw from: those asked for, or up to a core each. The shares of a GPU are smaller the more there are, so a
+// profile of them holds for one K.
 std::vector<int> stages_of(const EvaluateOptions& o, const Model& model) {
   const int layers = static_cast<int>(model.layers.size());
+  const BackendKind backend = parse_backend(o.backend);
+  if (backend == BackendKind::cuda && o.stages.size() > 1) {
+    throw UsageError("--backend cuda: --pp takes one number, since layers are timed on shares of the GPU for one K");
+  }
   std::vector<int> stages = o.stages;
-  for (int k = 1; o.stages.empty() && k <= std::min(available_cores(), layers); ++k) stages.push_back(k);
+  if (stages.empty() && backend == BackendKind::cuda) stages.push_back(default_devices(backend));
+  if (stages.empty()) {
+    for (int k = 1; k <= std::min(default_devices(backend), layers); ++k) stages.push_back(k);
+  }
   for (const int k : stages) {
     if (k < 1 || k > layers) {
       throw InputError(o.common.model, "layers", fmt::format("K = {} needs as many layers, there are {}", k, layers));
@@ -112,18 +120,24 @@ nlohmann::ordered_json evaluation_json(const EvaluationReport& r) {
                 {"band", {r.band.low, r.band.high}},
                 {"calibration_plans", r.interval->calibration_plans}};
   }
-  nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
-                              {"machine", r.machine},
-                              {"seed", r.seed},
-                              {"predictions_sha256", r.predictions_sha256},
-                              {"plans", r.outcomes.size()},
-                              {"median_abs_error", a.median_error},
-                              {"p95_abs_error", a.p95_error},
-                              {"kendall_tau", a.tau},
-                              {"top1_regret", a.regret},
-                              {"coverage", coverage},
-                              {"memory_max_abs_error", a.memory_error},
-                              {"trials", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{
+      {"schema", "weir.evaluation/1"},
+      {"machine", r.machine},
+      {"seed", r.seed},
+      {"predictions_sha256", r.predictions_sha256},
+      {"plans", r.outcomes.size()},
+      {"median_abs_error", a.median_error},
+      {"p95_abs_error", a.p95_error},
+      {"kendall_tau", a.tau},
+      {"top1_regret", a.regret},
+      {"coverage", coverage},
+      {"memory_max_abs_error", a.memory_error},
+      {"sharing", r.sharing.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.sharing)},
+      {"idle", nlohmann::ordered_json::object()},
+      {"trials", nlohmann::ordered_json::array()}};
+  for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
+    json["idle"][kIdleCauses[c]] = {{"predicted", r.idle.predicted[c]}, {"measured", r.idle.measured[c]}};
+  }
   for (const Outcome& o : r.outcomes) json["trials"].push_back(outcome_json(o));
   return json;
 }
@@ -135,11 +149,12 @@ class Evaluator {
       : o_(o),
         global_(global),
         backend_(parse_backend(o.backend)),
-        model_(load_model(o.common.model)),
+        model_(load_model(o.common)),
         base_(base_plan(o.common, global.seed, model_)) {
     const std::vector<int> stages = stages_of(o, model_);
-    host_ = local_cluster(backend_, *std::max_element(stages.begin(), stages.end()));
-    profile();
+    const int most = *std::max_element(stages.begin(), stages.end());
+    host_ = local_cluster(backend_, most);
+    profile(most);
     plans_ = random_plans(o, base_, model_, costs_, host_, global.seed);
   }
 
@@ -150,9 +165,10 @@ class Evaluator {
   }
 
  private:
-  void profile() {
+  void profile(int most_stages) {
     ProfileRequest profiling;
     profiling.backend = backend_;
+    if (backend_ == BackendKind::cuda) profiling.devices = most_stages;
     profiling.progress = !global_.quiet;
     profiling.micro_batch_sizes.clear();
     for (int b = 1; b <= o_.global_batch_size; ++b) {
@@ -219,14 +235,18 @@ class Evaluator {
     run_all(held_out, "held out", o_.rounds);
 
     EvaluationReport report{.model = model_.name,
-                            .machine = machine_name(),
+                            .machine = machine_name(backend_),
                             .seed = global_.seed,
                             .fitted = o_.fit,
                             .predictions_sha256 = sha256_hex(text),
                             .outcomes = {},
                             .accuracy = {},
                             .interval = costs_.interval,
-                            .band = {}};
+                            .band = {},
+                            .idle = idle_shares(held_out),
+                            .sharing = {}};
+    const auto& devices = held_out.front().run.devices;
+    if (!devices.empty()) report.sharing = devices.front().sharing;
     for (const Trial& t : held_out) report.outcomes.push_back(outcome_of(t));
     report.accuracy = accuracy(report.outcomes);
     if (report.interval) report.band = coverage_band(*report.interval, report.accuracy.with_interval);
@@ -265,7 +285,13 @@ void print_evaluation(const EvaluationReport& report, const EvaluateOptions& o, 
                format_duration(outcome.measured()), outcome.error() * 100,
                outcome.interval && !outcome.inside() ? "  outside its interval" : "");
   }
-  fmt::print("\n{}\n{}\n", accuracy_text(report), (o.output / "report.html").string());
+  fmt::print("\n{}\nidle, predicted / measured:", accuracy_text(report));
+  for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
+    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c], report.idle.predicted[c] * 100, report.idle.measured[c] * 100,
+               c + 1 < kIdleCauses.size() ? "," : "\n");
+  }
+  if (!report.sharing.empty()) fmt::print("{}\n", report.sharing);
+  fmt::print("{}\n", (o.output / "report.html").string());
 }
 
 }  // namespace
@@ -282,7 +308,8 @@ void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
   add_plan_options(*command, o->common);
   const CLI::Range positive(1, 1 << 16);
   command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
-  command->add_option("-K,--pp", *stages, "Stages to draw from, 1,2,4 (default: up to a core each)");
+  command->add_option("-K,--pp", *stages,
+                      "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)");
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
       ->check(positive)
       ->capture_default_str();

@@ -17,8 +17,9 @@
 #endif
 
 namespace weir {
+namespace {
 
-std::string machine_name() {
+std::string processor_name() {
   std::ifstream in("/proc/cpuinfo");
   std::string name = "unknown CPU";
   for (std::string line; std::getline(in, line);) {
@@ -29,6 +30,48 @@ std::string machine_name() {
   }
   return fmt::format("{}, {} cores", name, available_cores());
 }
+
+// What the cuda backend finds, in this build or not.
+#ifdef WEIR_HAS_CUDA_BACKEND
+CudaFacts require_gpu() {
+  CudaFacts facts = cuda_facts();
+  if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));
+  return facts;
+}
+
+Cluster gpu_cluster(int devices) {
+  const CudaFacts facts = require_gpu();
+  const int sharing = (devices + facts.devices - 1) / facts.devices;  // ranks on one GPU
+  Cluster cluster;
+  cluster.name = "this machine";
+  cluster.devices_per_node = devices;
+  cluster.device.name = facts.device->name;
+  cluster.device.memory = Bytes(facts.device->memory.count() / sharing);
+  cluster.device.multiprocessors = facts.device->multiprocessors / sharing;
+  cluster.intra = {Seconds(1e-6), BytesPerSecond(0)};  // messages are handed over
+  cluster.inter = cluster.intra;
+  cluster.origin = {"memory and multiprocessors as the driver says; weir profile measures the rest"};
+  return cluster;
+}
+
+std::string gpu_name() {
+  const CudaFacts facts = require_gpu();
+  return fmt::format("{}, CUDA {}", facts.device->name, facts.toolkit);
+}
+#else
+[[noreturn]] void refuse_gpu() { throw MissingComponent("this build has no cuda backend"); }
+Cluster gpu_cluster(int) { refuse_gpu(); }
+std::string gpu_name() { refuse_gpu(); }
+#endif
+
+}  // namespace
+
+std::string machine_name(BackendKind backend) {
+  if (backend == BackendKind::cuda) return fmt::format("{}, in {}", gpu_name(), processor_name());
+  return processor_name();
+}
+
+int default_devices(BackendKind backend) { return backend == BackendKind::cuda ? 2 : available_cores(); }
 
 Cluster host_cluster() {
   Cluster cluster;
@@ -47,18 +90,7 @@ Cluster host_cluster() {
 }
 
 Cluster local_cluster(BackendKind backend, int devices) {
-  Cluster cluster = host_cluster();
-#ifdef WEIR_HAS_CUDA_BACKEND
-  const CudaFacts facts = backend == BackendKind::cuda ? cuda_facts() : CudaFacts{};
-  if (facts.device) {
-    cluster.devices_per_node = devices;
-    cluster.device.name = facts.device->name;
-    cluster.device.memory = Bytes(facts.device->memory.count() / devices);
-  }
-#endif
-  static_cast<void>(backend);
-  static_cast<void>(devices);
-  return cluster;
+  return backend == BackendKind::cuda ? gpu_cluster(devices) : host_cluster();
 }
 
 Cluster cluster_or_host(const std::optional<std::filesystem::path>& file) {
@@ -71,7 +103,7 @@ Backends available_backends() {
   backends[BackendKind::cpu] = make_cpu_backend;
 #endif
 #ifdef WEIR_HAS_CUDA_BACKEND
-  backends[BackendKind::cuda] = make_cuda_backend;
+  backends[BackendKind::cuda] = cuda_backends();
 #endif
   return backends;
 }

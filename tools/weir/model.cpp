@@ -73,7 +73,7 @@ void add_model_command(CLI::App& app, GlobalOptions& global) {
   command->callback([options, layouts, &global] {
     if (!layouts->file.empty()) return layout_command(*layouts, global);
     if (options->model.empty()) throw UsageError("model: expected MODEL, or --layout FILE");
-    const Model model = load_model(options->model);
+    const Model model = load_model(*options);
     const Plan plan = base_plan(*options, global.seed, model);
     if (global.json) {
       fmt::print("{}\n", to_json(model, plan.seq_length, plan.dtype));

@@ -26,6 +26,12 @@ int parse_number(std::string_view text, const std::string& option) {
   return number;
 }
 
+AttentionKind attention_of(const PlanOptions& options) {
+  const auto kind = parse_attention_kind(options.attention);
+  if (!kind) throw UsageError(fmt::format("--attention {}: expected unfused or fused (flash)", options.attention));
+  return *kind;
+}
+
 }  // namespace
 
 std::vector<int> parse_numbers(const std::string& text, const std::string& option) {
@@ -88,11 +94,21 @@ void add_plan_options(CLI::App& command, PlanOptions& options) {
       ->required();
   command.add_option("--seq-length", options.seq_length, "Tokens a sample (default: the model's positions)");
   command.add_option("--dtype", options.dtype, "fp32, tf32, bf16 or fp16")->capture_default_str();
+  command
+      .add_option("--attention,--attention-backend", options.attention,
+                  "unfused (probabilities are kept) or fused (flash: their statistics are)")
+      ->capture_default_str();
   command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
   command.add_option("--learning-rate", options.learning_rate, "Learning rate")->capture_default_str();
   command.add_option("--slots", options.slots,
                      "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)");
   command.add_option("--note", options.note, "A free note kept in the plan");
+}
+
+Model load_model(const PlanOptions& options) {
+  Model model = load_model(options.model);
+  set_attention(model, attention_of(options));
+  return model;
 }
 
 Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model) {
@@ -109,6 +125,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   const auto dtype = parse_dtype(options.dtype);
   if (!dtype) throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16", options.dtype));
   plan.dtype = *dtype;
+  plan.attention = attention_of(options);
   if (options.optimizer != "adamw" && options.optimizer != "sgd") {
     throw UsageError(fmt::format("--optimizer {}: expected adamw or sgd", options.optimizer));
   }
@@ -146,6 +163,7 @@ std::string summary(const Plan& plan) {
   if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
+  if (plan.attention == AttentionKind::fused) text += " fused";
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";
 }

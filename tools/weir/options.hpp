@@ -34,12 +34,16 @@ struct PlanOptions {
   std::filesystem::path model;
   std::optional<std::int64_t> seq_length;
   std::string dtype = "fp32";
+  std::string attention = "unfused";
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
 };
 void add_plan_options(CLI::App& command, PlanOptions& options);
+
+// The model these name, its blocks with the attention they ask for.
+[[nodiscard]] Model load_model(const PlanOptions& options);
 
 // A plan with these and one stage; model path as given, hash of its bytes. Reports ignored keys on stderr.
 [[nodiscard]] Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model);

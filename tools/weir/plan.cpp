@@ -51,7 +51,7 @@ void check_batch(PlanCommand& c, bool b_given) {
 
 void write_plan(PlanCommand& c, bool b_given, const GlobalOptions& global) {
   check_batch(c, b_given);
-  const Model model = load_model(c.common.model);
+  const Model model = load_model(c.common);
   Plan plan = base_plan(c.common, global.seed, model);
   plan.pp = c.pp;
   plan.vpp = c.vpp;

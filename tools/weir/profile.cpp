@@ -9,6 +9,7 @@
 #include <ctime>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "exec/run.hpp"
 #include "plan/error.hpp"
@@ -59,20 +60,55 @@ Correction measure_alone(const Model& model, const Plan& plan, const Measurement
           quiet.w / slowest->w, quiet.f / slowest->f, alone.optimizer[layer] / busy.optimizer[layer]};
 }
 
+int devices_of(const ProfileRequest& request) {
+  return request.devices > 0 ? request.devices : default_devices(request.backend);
+}
+
+// "slowed by neighbours: transformer F 1.08 B 1.12, ..."
+std::string describe(const std::vector<NeighbourSlowdown>& slowdowns) {
+  std::string text;
+  for (const NeighbourSlowdown& s : slowdowns) {
+    text += fmt::format("{}{} F {:.2f} B {:.2f}", text.empty() ? "; slowed by neighbours: " : ", ", s.layer, s.f, s.b);
+  }
+  return text;
+}
+
 }  // namespace
+
+std::vector<NeighbourSlowdown> neighbour_slowdowns(const Model& model, const Plan& plan, const ProfileRequest& request,
+                                                   const Costs& busy, const Backends& backends) {
+  if (request.backend != BackendKind::cuda || devices_of(request) < 2) return {};
+  MeasureOptions options;
+  options.backend = request.backend;
+  options.layers = distinct_layers(model, plan);
+  options.micro_batch_sizes = {*std::max_element(request.micro_batch_sizes.begin(), request.micro_batch_sizes.end())};
+  options.devices = devices_of(request);
+  options.working = 1;
+  const Measurements alone = measure(model, plan.seq_length, plan, options, backends);
+  std::vector<NeighbourSlowdown> slowdowns;
+  for (const LayerSample& sample : alone.samples) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(sample.layer)];
+    const std::string key = layer_key(layer, plan.seq_length, plan.dtype);
+    const auto found =
+        std::find_if(busy.layers.begin(), busy.layers.end(), [&](const auto& l) { return l.key == key; });
+    const LayerTime& together = found->by_batch.at(sample.micro_batch_size);
+    slowdowns.push_back({kind_name(layer), together.f / sample.f, together.b / sample.b});
+  }
+  return slowdowns;
+}
 
 Costs profile_machine(const Model& model, const Plan& plan, const ProfileRequest& request, const Backends& backends) {
   MeasureOptions options;
   options.backend = request.backend;
   options.micro_batch_sizes = request.micro_batch_sizes;
-  options.devices = request.devices > 0 ? request.devices : available_cores();
+  options.devices = devices_of(request);
   options.layers = distinct_layers(model, plan);
   ProgressBar bar("profile", request.progress);
   options.progress = [&bar](int done, int of) { bar.show(done, of); };
   const Measurements busy = measure(model, plan.seq_length, plan, options, backends);
   Costs costs;
   costs.basis = Basis::measured;
-  costs.machine = machine_name();
+  costs.machine = machine_name(request.backend);
   costs.backend = to_string(request.backend);
   costs.origin =
       fmt::format("weir profile, {:%Y-%m-%d}, {} devices busy", fmt::gmtime(std::time(nullptr)), options.devices);
@@ -90,6 +126,7 @@ Costs profile_machine(const Model& model, const Plan& plan, const ProfileRequest
     }
     costs.layers.push_back(std::move(cost));
   }
+  costs.origin += describe(neighbour_slowdowns(model, plan, request, costs, backends));
   return costs;
 }
 
@@ -97,21 +134,27 @@ void add_profile_command(CLI::App& app, GlobalOptions& global) {
   struct Options {
     PlanOptions common;
     std::string backend = "cpu", sizes = "1,2,4,8";
+    int devices = 0;
     std::filesystem::path output = "profile.json";
   };
   CLI::App* command = app.add_subcommand("profile", "Measure layers and links on this machine");
   auto o = std::make_shared<Options>();
   add_plan_options(*command, o->common);
-  command->add_option("--backend", o->backend, "cpu")->capture_default_str();
+  command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
+  command
+      ->add_option("-K,--pp", o->devices,
+                   "Devices at work at once: cores, or equal shares of the GPUs (default: all cores, 2 shares)")
+      ->check(CLI::Range(1, 1 << 10));
   command->add_option("-b,--micro-batch-size", o->sizes, "Sizes to measure")->capture_default_str();
   command->add_option("-o,--output", o->output, "Costs file")->capture_default_str();
   command->callback([o, &global] {
-    const Model model = load_model(o->common.model);
+    const Model model = load_model(o->common);
     const Plan plan = base_plan(o->common, global.seed, model);
     ProfileRequest request;
     request.backend = parse_backend(o->backend);
     if (request.backend == BackendKind::synthetic)
       throw UsageError("--backend synthetic: timed waits have no costs to measure");
+    request.devices = o->devices;
     request.micro_batch_sizes = parse_numbers(o->sizes, "--micro-batch-size");
     request.progress = !global.quiet;
     const Costs costs = profile_machine(model, plan, request, available_backends());
@@ -128,7 +171,7 @@ void add_profile_command(CLI::App& app, GlobalOptions& global) {
                    t.spread * 100);
       }
     }
-    fmt::print("{}\n", o->output.string());
+    fmt::print("{}\n{}\n", costs.origin, o->output.string());
   });
 }
 

@@ -25,11 +25,27 @@
 namespace weir {
 namespace {
 
+// What the driver says of each rank's share of a GPU.
+void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ranks) {
+  json["sharing"] = ranks.front().sharing;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const DeviceUse& use = ranks[rank];
+    json["ranks"][rank]["device"] = use.device;
+    json["ranks"][rank]["multiprocessors"] = use.multiprocessors;
+    json["ranks"][rank]["pool_peak_bytes"] = use.pool_peak.count();
+    json["ranks"][rank]["pool_reserved_bytes"] = use.pool_reserved.count();
+  }
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const Bytes outside : outside_the_pools(ranks)) {
+    json["devices"].push_back({{"device", json["devices"].size()}, {"outside_pools_bytes", outside.count()}});
+  }
+}
+
 nlohmann::ordered_json run_json(const RunResult& result, const std::string& backend) {
   nlohmann::ordered_json json{
       {"schema", "weir.run/1"}, {"backend", backend}, {"steps", nlohmann::ordered_json::array()}};
   for (const StepResult& step : result.steps)
-    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}});
+    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
   json["step_time_s"] = result.step_time.count();
   json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
                                                                : nlohmann::ordered_json(result.parameters_sha256);
@@ -41,7 +57,19 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
     if (!result.peak_memory.empty()) peak = result.peak_memory[static_cast<std::size_t>(rank)].count();
     json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
   }
+  if (!result.devices.empty()) add_devices(json, result.devices);
   return json;
+}
+
+void print_devices(const std::vector<DeviceUse>& ranks) {
+  fmt::print("{}; memory pools ", ranks.front().sharing);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    fmt::print("{}rank {} {}", rank == 0 ? "" : ", ", rank, format_bytes(ranks[rank].pool_peak));
+  }
+  for (const Bytes outside : outside_the_pools(ranks)) {
+    fmt::print("; {} outside them (context, libraries, others)", format_bytes(outside));
+  }
+  fmt::print("\n");
 }
 
 void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptions& options) {
@@ -56,6 +84,7 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
     fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
   }
   fmt::print("\n");
+  if (!result.devices.empty()) print_devices(result.devices);
   if (result.host_per_action) {
     fmt::print("host time to launch an action {:.2f} us{}\n", result.host_per_action->count() * 1e6,
                options.graphs ? " (the step is one graph)" : "");
@@ -68,10 +97,11 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
 std::string to_json(const RunResult& result, const std::string& backend) { return run_json(result, backend).dump(2); }
 
 void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend) {
-  result.trace.info["machine"] = machine_name();
+  result.trace.info["machine"] = machine_name(parse_backend(backend));
   result.trace.info["version"] = WEIR_VERSION;
   result.trace.info["backend"] = backend;
   result.trace.info["seed"] = std::to_string(loaded.plan.seed);
+  if (!result.devices.empty()) result.trace.info["sharing"] = result.devices.front().sharing;
   if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
 }
 
@@ -82,6 +112,7 @@ struct RunCommand {
   std::string backend = "cpu", transport;
   std::optional<std::filesystem::path> data, costs;
   int steps = 3, warmup = 1;
+  bool fastest = false;
   bool graphs = false;
   double patience = 10;
 };
@@ -97,6 +128,7 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
   options.warmup_steps = o.warmup;
   options.data = o.data;
   options.graphs = o.graphs;
+  options.fastest = o.fastest;
   if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
   ProgressBar bar("run", speaks && !global.quiet);
   options.progress = [&bar](int done, int of) { bar.show(done, of); };
@@ -164,6 +196,8 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
+  command->add_flag("--fastest", o->fastest,
+                    "cuda: matrix products by what is fastest for this K (parameters are then no longer equal over K)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
   command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");

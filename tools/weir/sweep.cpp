@@ -169,6 +169,7 @@ LoadedPlan load_baseline(const std::filesystem::path& file) {
 void complete(SweepOptions& o, const Plan& baseline, const CLI::App& command) {
   if (command.count("--seq-length") == 0) o.common.seq_length = baseline.seq_length;
   if (command.count("--dtype") == 0) o.common.dtype = to_string(baseline.dtype);
+  if (command.count("--attention") == 0) o.common.attention = to_string(baseline.attention);
   if (command.count("--optimizer") == 0)
     o.common.optimizer = baseline.optimizer.kind == OptimizerKind::sgd ? "sgd" : "adamw";
   if (!o.global_batch_size) o.global_batch_size = static_cast<int>(baseline.global_batch_size());
@@ -188,47 +189,61 @@ std::vector<Row> rows_of(const SweepResult& result, std::size_t top) {
   return rows;
 }
 
-void run_sweep(SweepOptions o, const CLI::App& command, const GlobalOptions& global) {
+// A search that found something, with what it was made by.
+struct Found {
+  Cluster cluster;
+  Costs costs;
+  SweepResult result;
+  [[nodiscard]] bool builtin() const { return costs.basis == Basis::builtin; }
+};
+
+Found search(SweepOptions& o, const CLI::App& command, const GlobalOptions& global) {
   std::optional<LoadedPlan> baseline;
   if (o.baseline) {
     baseline = load_baseline(*o.baseline);
     complete(o, baseline->plan, command);
   }
-  const Model model = load_model(o.common.model);
+  const Model model = load_model(o.common);
   const Plan base = base_plan(o.common, global.seed, model);
-  const Cluster cluster = cluster_or_host(o.cluster);
-  SweepRequest request = request_for(o, base, cluster);
+  Found found{.cluster = cluster_or_host(o.cluster)};
+  SweepRequest request = request_for(o, base, found.cluster);
   request.baseline = std::move(baseline);
   const auto differs = request.baseline ? incomparable(*request.baseline, request, model) : std::nullopt;
   if (differs) throw InputError(o.baseline->string(), differs->key, differs->reason);
-  const Costs costs = o.costs ? load_costs(*o.costs)
-                              : builtin_costs(model, base.seq_length, base.dtype, cluster, splits(request, model));
-  const SweepResult result = sweep(request, costs, cluster);
-  if (result.plans.empty()) {
-    for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
+  found.costs = o.costs ? load_costs(*o.costs)
+                        : builtin_costs(model, base.seq_length, base.dtype, found.cluster, splits(request, model));
+  found.result = sweep(request, found.costs, found.cluster);
+  if (found.result.plans.empty()) {
+    for (const std::string& reason : found.result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
   }
-  require_feasible(result, request);
+  require_feasible(found.result, request);
+  return found;
+}
+
+void run_sweep(SweepOptions o, const CLI::App& command, const GlobalOptions& global) {
+  const Found found = search(o, command, global);
+  const SweepResult& result = found.result;
   std::vector<Row> rows = rows_of(result, o.run ? result.plans.size() : static_cast<std::size_t>(std::max(o.top, 0)));
   if (o.run) run_rows(rows, o, !global.quiet);
   std::optional<std::filesystem::path> picture = o.picture;
   if (o.run && !picture) picture = "weir-out/sweep.svg";
   if (picture) draw(rows, *picture);
-  if (o.report) write_report(result, o, costs, cluster);
+  if (o.report) write_report(result, o, found.costs, found.cluster);
   std::string json;
   if (o.output || global.json) {
     json = sweep_json(result, rows).dump(2);
-    if (costs.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 2);
+    if (found.builtin()) json = with_accuracy(json, found.cluster.device.name, 2);
   }
   if (o.output) write_file_atomically(*o.output, json + "\n");
   if (global.json) {
     fmt::print("{}\n", json);
-  } else {
-    print_rows(result, rows);
-    if (result.baseline) print_baseline(*result.baseline, result, *o.baseline);
-    if (costs.basis == Basis::builtin) fmt::print("{}\n", trust(costs, cluster));
-    if (o.report) fmt::print("{}\n", o.report->string());
-    if (picture) fmt::print("{}\n", picture->string());
+    return;
   }
+  print_rows(result, rows);
+  if (result.baseline) print_baseline(*result.baseline, result, *o.baseline);
+  if (found.builtin()) fmt::print("{}\n", trust(found.costs, found.cluster));
+  if (o.report) fmt::print("{}\n", o.report->string());
+  if (picture) fmt::print("{}\n", picture->string());
 }
 
 }  // namespace
@@ -274,8 +289,8 @@ void add_sweep_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("--baseline", o->baseline,
-                      "The plan in use today, ranked among the results; sequence length, number format, optimizer and "
-                      "mini-batch are its own where no option says them");
+                      "The plan in use today, ranked among the results; sequence length, number format, attention, "
+                      "optimizer and mini-batch are its own where no option says them");
   command->add_option("--top", o->top, "Rows to print")->capture_default_str();
   command->add_option("--threads", o->threads, "Threads of the search (0: all cores)")->capture_default_str();
   command->add_flag("--run", o->run, "Execute each row");

@@ -35,6 +35,7 @@ struct TuneOptions {
   PlanOptions common;
   std::string backend = "cpu", memory_limit;
   int global_batch_size = 8, plans = 6, rounds = 3, steps = 2;
+  int devices = 0;  // most ranks; 0: default_devices
   std::filesystem::path output = "weir-out";
   std::optional<std::filesystem::path> data;
 };
@@ -45,8 +46,12 @@ SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& mo
   request.exact_slots = o.common.slots.has_value();
   request.folder = ".";
   request.pp.clear();
-  const int most = std::min(available_cores(), static_cast<int>(model.layers.size()));
-  for (int k = 1; k <= most; ++k) request.pp.push_back(k);
+  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds for one K, and for
+  // the whole.
+  const int most = std::min(host.devices(), static_cast<int>(model.layers.size()));
+  for (int k = 1; k <= most; ++k) {
+    if (parse_backend(o.backend) != BackendKind::cuda || k == 1 || k == most) request.pp.push_back(k);
+  }
   request.global_batch_size = o.global_batch_size;
   request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""), parse_recompute("except-last", "")};
   request.memory_limit = o.memory_limit.empty() ? Bytes(host.device.memory.count() / 10 * 8)
@@ -153,8 +158,9 @@ double median_error(const std::vector<ReportRow>& rows, Seconds ReportRow::*reca
 
 void tune(const TuneOptions& o, const GlobalOptions& global) {
   const Backends backends = available_backends();
-  const Cluster host = host_cluster();
-  const Model model = load_model(o.common.model);
+  const BackendKind backend = parse_backend(o.backend);
+  const Cluster host = local_cluster(backend, o.devices > 0 ? o.devices : default_devices(backend));
+  const Model model = load_model(o.common);
   Plan base = base_plan(o.common, global.seed, model);
   const auto say = [&](const char* what) {
     if (!global.quiet) fmt::print(stderr, "{}\n", what);
@@ -162,7 +168,8 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
 
   say("profiling this machine's layers");
   ProfileRequest profiling;
-  profiling.backend = parse_backend(o.backend);
+  profiling.backend = backend;
+  profiling.devices = o.devices;
   profiling.progress = !global.quiet;
   profiling.micro_batch_sizes.clear();
   for (int b = 1; b <= o.global_batch_size; ++b) {
@@ -188,12 +195,8 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   }
   say("running the most promising plans");
   ProgressBar bar("run", !global.quiet);
-  TrialOptions trials{.backend = parse_backend(o.backend),
-                      .rounds = o.rounds,
-                      .steps = o.steps,
-                      .seed = 0,
-                      .data = o.data,
-                      .progress = {}};
+  TrialOptions trials{
+      .backend = backend, .rounds = o.rounds, .steps = o.steps, .seed = 0, .data = o.data, .progress = {}};
   trials.progress = [&bar](int done, int of) { bar.show(done, of); };
   run_trials(contenders, trials, backends);
 
@@ -203,7 +206,11 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   const Calibration fit = calibrate(profile, all, host);
   Report report;
   report.title = "weir tune: " + model.name;
-  report.machine = machine_name();
+  report.machine = machine_name(backend);
+  for (const Trial& c : contenders) {
+    if (c.run.devices.size() > 1) report.machine += "; " + c.run.devices.front().sharing;
+    if (c.run.devices.size() > 1) break;
+  }
   report.costs_origin = profile.origin;
   report.candidates = swept.candidates;
   report.feasible = swept.feasible;
@@ -212,6 +219,9 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
                                     {"version", WEIR_VERSION},
                                     {"backend", o.backend},
                                     {"seed", std::to_string(base.seed)}};
+    if (!contenders[i].run.devices.empty()) {
+      contenders[i].run.trace.info["sharing"] = contenders[i].run.devices.front().sharing;
+    }
     report.rows.push_back(row_of(contenders[i], forecast_left_out(contenders, i, profile, host)));
   }
   report.error_before = median_error(report.rows, nullptr);
@@ -241,7 +251,11 @@ void add_tune_command(CLI::App& app, GlobalOptions& global) {
   auto o = std::make_shared<TuneOptions>();
   add_plan_options(*command, o->common);
   const CLI::Range positive(1, 1 << 20);
-  command->add_option("--backend", o->backend, "cpu")->capture_default_str();
+  command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
+  command
+      ->add_option("-K,--pp", o->devices,
+                   "Most ranks: cores, or equal shares of the GPUs (default: all cores, 2 shares)")
+      ->check(CLI::Range(1, 1 << 10));
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
       ->check(positive)
       ->capture_default_str();

@@ -28,7 +28,7 @@ struct Rows {
 struct StepNumbers {
   std::uint32_t step;  // 0-based
 };
-// Puts the step in its place, before the step's first kernel on the same stream.
+// Puts the step in its place.
 void begin_step(std::uint32_t step, StepNumbers* numbers, cudaStream_t stream);
 
 // A dropout mask whose step is read on the device: `mask.step` is not looked at. `numbers` may be null where the mask

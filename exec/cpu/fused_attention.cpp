@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/fused_attention.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/vector_math.hpp"
+
+namespace weir::cpu {
+namespace {
+
+constexpr std::int64_t kMostTileRows = 64;
+
+// Query rows [first, first + rows) of one head and the keys [0, keys) that they see.
+struct Tile {
+  std::int64_t first = 0, rows = 0, keys = 0;
+};
+
+// From the last rows to the first: the last tile sees every key, so it overwrites the gradients of keys and values and
+// the others add to them.
+template <class Visit>
+void for_tiles(const AttentionSize& size, Visit visit) {
+  const std::int64_t rows = size.tile_rows();
+  for (std::int64_t t = (size.s + rows - 1) / rows; t-- > 0;) {
+    const std::int64_t keys = std::min(size.s, (t + 1) * rows);
+    visit(Tile{t * rows, keys - t * rows, keys});
+  }
+}
+
+// One head's products for a tile, on views of qkv (row stride 3 width) and of the context (row stride width).
+struct TileProducts {
+  Product scores, mix, d_probabilities, d_value, d_query, d_key;
+  TileProducts(const AttentionSize& size, const Tile& t) {
+    const std::int64_t d = size.d, c = size.width(), q = 3 * size.width();
+    const bool add = t.keys < size.s;
+    scores = {.m = t.rows, .n = t.keys, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = t.keys};
+    mix = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = c};
+    d_probabilities = {.m = t.rows, .n = t.keys, .k = d, .a_row = c, .b_row = 1, .b_column = q, .c_row = t.keys};
+    d_query = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = q};
+    d_key = {.m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = q, .c_row = q};
+    d_key.accumulate = add;
+    d_value = {.m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = c, .c_row = q};
+    d_value.accumulate = add;
+  }
+};
+
+WEIR_INLINE float scale_of(const AttentionSize& size) { return 1.0F / std::sqrt(static_cast<float>(size.d)); }
+
+// Scores become probabilities, zero past the diagonal; statistics[row] = L.
+WEIR_MULTIVERSION void tile_softmax(const Tile& t, float scale, float* x, float* statistics) {
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    float* p = x + row * t.keys;
+    const std::int64_t n = t.first + row + 1;
+    float largest = p[0];
+    for (std::int64_t i = 1; i < n; ++i) largest = p[i] > largest ? p[i] : largest;
+    for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp((p[i] - largest) * scale);
+    const float sum = lane_sum(n, [p](std::int64_t i) { return p[i]; });
+    const float inverse = 1.0F / sum;
+    for (std::int64_t i = 0; i < n; ++i) p[i] *= inverse;
+    for (std::int64_t i = n; i < t.keys; ++i) p[i] = 0.0F;
+    statistics[row] = largest * scale + std::log(sum);
+  }
+}
+
+// Scores become the same probabilities again.
+WEIR_MULTIVERSION void tile_probabilities(const Tile& t, float scale, const float* statistics, float* x) {
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    float* p = x + row * t.keys;
+    const std::int64_t n = t.first + row + 1;
+    const float l = statistics[row];
+    for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp(p[i] * scale - l);
+    for (std::int64_t i = n; i < t.keys; ++i) p[i] = 0.0F;
+  }
+}
+
+// dp becomes p (dp - D) scale with D = sum(c dc) of its row.
+WEIR_MULTIVERSION void tile_score_gradient(const Tile& t, const AttentionSize& size, const float* p, const float* c,
+                                           const float* dc, float* dp) {
+  const float scale = scale_of(size);
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    const float* ci = c + row * size.width();
+    const float* dci = dc + row * size.width();
+    const float sum = lane_sum(size.d, [=](std::int64_t i) { return ci[i] * dci[i]; });
+    const float* q = p + row * t.keys;
+    float* x = dp + row * t.keys;
+    const std::int64_t n = t.first + row + 1;
+    for (std::int64_t i = 0; i < n; ++i) x[i] = q[i] * (x[i] - sum) * scale;
+    for (std::int64_t i = n; i < t.keys; ++i) x[i] = 0.0F;
+  }
+}
+
+// x = x mask, the tile's rows being rows of the head's s x s matrix.
+void drop_tile(const DropoutMask& mask, std::int64_t matrix, const Tile& t, std::int64_t s, float* x) {
+  if (!mask.active()) return;
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    const auto first = static_cast<std::uint64_t>((matrix * s + t.first + row) * s);
+    dropout(mask, first, x + row * t.keys, t.keys, x + row * t.keys);
+  }
+}
+
+// One head: where its parts begin.
+struct Head {
+  std::int64_t matrix, qkv, context, statistics;
+  Head(const AttentionSize& size, std::int64_t index)
+      : matrix(index),
+        qkv((index / size.heads) * size.s * 3 * size.width() + (index % size.heads) * size.d),
+        context((index / size.heads) * size.s * size.width() + (index % size.heads) * size.d),
+        statistics(index * size.s) {}
+};
+
+template <class Visit>
+void for_heads_tiles(const AttentionSize& size, Visit visit) {
+  for (std::int64_t index = 0; index < size.batch * size.heads; ++index) {
+    const Head head(size, index);
+    for_tiles(size, [&](const Tile& tile) { visit(head, tile); });
+  }
+}
+
+}  // namespace
+
+std::int64_t AttentionSize::tile_rows() const {
+  assert(width() >= 2 && "two tiles of one row must fit into a sample");
+  return std::clamp(width() / 2, std::int64_t{1}, kMostTileRows);
+}
+
+void prepare_fused(const AttentionSize& size, Matmul& matmul) {
+  for_tiles(size, [&](const Tile& t) {
+    const TileProducts p(size, t);
+    for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+      matmul.prepare(product);
+    }
+  });
+}
+
+void fused_forward(const FusedAttention& a, Matmul& matmul) {
+  const AttentionSize& z = a.size;
+  const std::int64_t c = z.width();
+  for_heads_tiles(z, [&](const Head& head, const Tile& t) {
+    const TileProducts products(z, t);
+    const float* q = a.qkv + head.qkv;
+    matmul.run(products.scores, q + t.first * 3 * c, q + c, nullptr, a.tiles);
+    tile_softmax(t, scale_of(z), a.tiles, a.statistics + head.statistics + t.first);
+    drop_tile(a.mask, head.matrix, t, z.s, a.tiles);
+    matmul.run(products.mix, a.tiles, q + 2 * c, nullptr, a.context + head.context + t.first * c);
+  });
+}
+
+void fused_backward(const FusedAttention& a, const float* d_context, float* d_qkv, Matmul& matmul) {
+  const AttentionSize& z = a.size;
+  const std::int64_t c = z.width();
+  float* p = a.tiles;
+  float* ds = a.tiles + z.tile_rows() * z.s;
+  for_heads_tiles(z, [&](const Head& head, const Tile& t) {
+    const TileProducts products(z, t);
+    const float* q = a.qkv + head.qkv;
+    const float* rows = q + t.first * 3 * c;
+    const float* dc = d_context + head.context + t.first * c;
+    float* dq = d_qkv + head.qkv;
+    matmul.run(products.scores, rows, q + c, nullptr, p);
+    tile_probabilities(t, scale_of(z), a.statistics + head.statistics + t.first, p);
+    matmul.run(products.d_probabilities, dc, q + 2 * c, nullptr, ds);
+    drop_tile(a.mask, head.matrix, t, z.s, ds);
+    tile_score_gradient(t, z, p, a.context + head.context + t.first * c, dc, ds);
+    matmul.run(products.d_query, ds, q + c, nullptr, dq + t.first * 3 * c);
+    matmul.run(products.d_key, ds, rows, nullptr, dq + c);
+    drop_tile(a.mask, head.matrix, t, z.s, p);
+    matmul.run(products.d_value, p, dc, nullptr, dq + 2 * c);
+  });
+}
+
+}  // namespace weir::cpu

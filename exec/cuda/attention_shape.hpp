@@ -1,0 +1,47 @@
+// What the attention of one block is given and gives: shapes and the tensors of its two passes. Read by nvcc too:
+// C++17. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "exec/philox.hpp"
+#include "plan/dtype.hpp"
+
+namespace weir::cuda {
+
+// Queries, keys and values are the three parts of qkv [batch, s, 3, heads, d]; a part begins heads x d after the other.
+struct AttentionShape {
+  std::int64_t batch = 1, s = 1, heads = 1, d = 1;
+  Dtype dtype = Dtype::fp32;  // of qkv, context and their gradients
+  bool dropout = false;       // of the probabilities
+  [[nodiscard]] std::int64_t width() const { return heads * d; }
+  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(d)); }
+  [[nodiscard]] std::int64_t rows() const { return batch * heads * s; }  // floats of the statistics
+};
+
+// Which of the probabilities are dropped: a mask numbered row-major in [batch, heads, s, s]. `step`, in device memory,
+// takes the place of the mask's own where it is not null, so that a captured graph stays right at every later step.
+struct AttentionMask {
+  DropoutMask mask;
+  const std::uint32_t* step = nullptr;
+};
+
+// Device memory.
+struct AttentionForward {
+  const void* qkv = nullptr;
+  AttentionMask mask;
+  void* context = nullptr;      // [batch, s, heads, d]
+  float* statistics = nullptr;  // [batch, heads, s]: log sum_j exp(q k_j' / sqrt d)
+};
+struct AttentionBackward {
+  const void* qkv = nullptr;
+  const void* context = nullptr;
+  const float* statistics = nullptr;
+  const void* d_context = nullptr;
+  AttentionMask mask;
+  void* d_qkv = nullptr;
+  float* row_sums = nullptr;  // scratch, [batch, heads, s]: sum(context x its gradient) over d
+};
+
+}  // namespace weir::cuda

@@ -1,0 +1,205 @@
+// Rate of the CUDA backend's matrix products on GPT-2 124M's shapes (8 sequences of 1024) in bf16, over the rate of one
+// large product on the same device. Random data; operands rotate among more sets than the second-level cache holds;
+// medians of groups of products timed by events. A plain program: where a GPU is, a benchmark library may not be.
+// Exit code 5 where there is no device. SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "exec/cuda/device_info.hpp"
+#include "exec/cuda/matmul.hpp"
+#include "exec/cuda/stream.hpp"
+#include "plan/error.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr std::int64_t kTokens = 8 * 1024;
+constexpr int kWarmUps = 3, kRepetitions = 15;
+constexpr double kGroupSeconds = 300e-6;  // long against an event's half microsecond
+
+void release_memory(void* data) noexcept { CUDA_CHECK_NOEXCEPT(cudaFree(data)); }
+using Memory = UniqueHandle<void*, release_memory>;
+void release_event(cudaEvent_t event) noexcept { CUDA_CHECK_NOEXCEPT(cudaEventDestroy(event)); }
+using Event = UniqueHandle<cudaEvent_t, release_event>;
+
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreate(&event));
+  return Event(event);
+}
+
+Memory allocate(std::int64_t bytes) {
+  void* data = nullptr;
+  CUDA_CHECK(cudaMalloc(&data, static_cast<std::size_t>(bytes)));
+  return Memory(data);
+}
+
+// bf16 of a normal distribution: the upper half of a float.
+std::vector<std::uint16_t> random_bf16(std::size_t count) {
+  std::mt19937 engine(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> values(count);
+  for (std::uint16_t& value : values) {
+    const float drawn = normal(engine);
+    std::uint32_t bits = 0;
+    static_assert(sizeof(bits) == sizeof(drawn));
+    std::memcpy(&bits, &drawn, sizeof(bits));
+    value = static_cast<std::uint16_t>(bits >> 16);
+  }
+  return values;
+}
+
+// An operand of so many elements in bf16, random: a drawn piece, repeated.
+Memory random_operand(std::int64_t elements) {
+  static const std::vector<std::uint16_t> piece = random_bf16(std::size_t{1} << 20);
+  Memory memory = allocate(elements * 2);
+  for (std::int64_t at = 0; at < elements; at += std::ssize(piece)) {
+    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(piece), elements - at));
+    CUDA_CHECK(
+        cudaMemcpy(static_cast<std::uint16_t*>(memory.get()) + at, piece.data(), count * 2, cudaMemcpyHostToDevice));
+  }
+  return memory;
+}
+
+struct Case {
+  std::string name;
+  Product product;
+  int times = 1;  // in a step's forward and backward of a micro-batch
+  [[nodiscard]] double flops() const {
+    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
+  }
+};
+
+// y = x w', dx = dy w and dw += dy' x of one linear layer, w as [out, in].
+void add_linear(std::vector<Case>& cases, const std::string& name, std::int64_t in, std::int64_t out, int times) {
+  cases.push_back({name + " forward",
+                   {.m = kTokens, .n = out, .k = in, .a_row = in, .b_row = 1, .b_column = in, .c_row = out},
+                   times});
+  cases.push_back(
+      {name + " input gradient", {.m = kTokens, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in}, times});
+  cases.push_back({name + " weight gradient",
+                   {.m = out,
+                    .n = in,
+                    .k = kTokens,
+                    .a_row = 1,
+                    .a_column = out,
+                    .b_row = in,
+                    .c_row = in,
+                    .accumulate = true,
+                    .fp32_result = true},
+                   times});
+}
+
+std::vector<Case> gpt2_cases() {
+  std::vector<Case> cases;
+  add_linear(cases, "qkv", 768, 2304, 12);
+  add_linear(cases, "attention out", 768, 768, 12);
+  add_linear(cases, "mlp in", 768, 3072, 12);
+  add_linear(cases, "mlp out", 3072, 768, 12);
+  add_linear(cases, "head", 768, 50257, 1);
+  return cases;
+}
+
+class Bench {
+ public:
+  Bench()
+      : stream_(make_stream()), scratch_(allocate(Matmul::kScratchBytes)), begin_(make_event()), end_(make_event()) {
+    CUDA_CHECK(cudaDeviceGetAttribute(&cache_, cudaDevAttrL2CacheSize, 0));
+  }
+
+  // Seconds of one product.
+  double time(const Product& p) {
+    matmul_.prepare(p);
+    const std::vector<Set> sets = make_sets(p);
+    std::size_t next = 0;
+    const auto launch = [&](int count) {
+      CUDA_CHECK(cudaEventRecord(begin_.get(), stream_.get()));
+      for (int i = 0; i < count; ++i) {
+        const Set& set = sets[next++ % sets.size()];
+        matmul_.run(p, {set.a.get(), set.b.get(), set.c.get()}, scratch_.get(), stream_.get());
+      }
+      CUDA_CHECK(cudaEventRecord(end_.get(), stream_.get()));
+      CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+      float milliseconds = 0;
+      CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
+      return static_cast<double>(milliseconds) * 1e-3 / count;
+    };
+    double rough = 0;
+    for (int i = 0; i < kWarmUps; ++i) rough = launch(4);
+    const int group = std::max(4, static_cast<int>(kGroupSeconds / rough) + 1);
+    std::vector<double> times;
+    for (int i = 0; i < kRepetitions; ++i) times.push_back(launch(group));
+    std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
+    return times[kRepetitions / 2];
+  }
+
+ private:
+  struct Set {
+    Memory a, b, c;
+  };
+  [[nodiscard]] std::vector<Set> make_sets(const Product& p) const {
+    const std::int64_t result_bytes = p.m * p.n * (p.fp32_result ? 4 : 2);
+    const std::int64_t bytes = 2 * (p.m * p.k + p.k * p.n) + result_bytes;
+    const std::int64_t count = 2 + 4 * static_cast<std::int64_t>(cache_) / bytes;
+    std::vector<Set> sets;
+    for (std::int64_t i = 0; i < count; ++i) {
+      sets.push_back({random_operand(p.m * p.k), random_operand(p.k * p.n), allocate(result_bytes)});
+      CUDA_CHECK(cudaMemset(sets.back().c.get(), 0, static_cast<std::size_t>(result_bytes)));
+    }
+    return sets;
+  }
+
+  Matmul matmul_{Dtype::bf16, 0};
+  Stream stream_;
+  Memory scratch_;
+  Event begin_, end_;
+  int cache_ = 0;
+};
+
+void run_all() {
+  Bench bench;
+  constexpr std::int64_t kLarge = 8192;
+  const Case large{
+      "large",
+      {.m = kLarge, .n = kLarge, .k = kLarge, .a_row = kLarge, .b_row = 1, .b_column = kLarge, .c_row = kLarge}};
+  const double large_rate = large.flops() / bench.time(large.product);
+  fmt::print("{:<28} {:>9} {:>9} {:>7}\n", "product", "us", "TFLOP/s", "share");
+  fmt::print("{:<28} {:>9.1f} {:>9.1f}\n", "8192 x 8192 x 8192", large.flops() / large_rate * 1e6, large_rate / 1e12);
+  double flops = 0, seconds = 0, worst = 1e9;
+  std::string worst_name;
+  for (const Case& c : gpt2_cases()) {
+    const double time = bench.time(c.product), share = c.flops() / time / large_rate;
+    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>7.2f}\n", c.name, time * 1e6, c.flops() / time / 1e12, share);
+    flops += c.times * c.flops();
+    seconds += c.times * time;
+    if (share < worst) worst_name = c.name;
+    worst = std::min(worst, share);
+  }
+  fmt::print("together {:.2f} of a large product's {:.0f} TFLOP/s in bf16; least {:.2f}, {}\n",
+             flops / seconds / large_rate, large_rate / 1e12, worst, worst_name);
+}
+
+}  // namespace
+}  // namespace weir::cuda
+
+int main() {
+  const weir::CudaFacts facts = weir::cuda_facts();
+  if (!facts.device) {
+    fmt::print(stderr, "cuda_matmul_bench: {}\n", facts.why);
+    return 5;
+  }
+  try {
+    weir::cuda::run_all();
+  } catch (const std::exception& failed) {
+    fmt::print(stderr, "cuda_matmul_bench: {}\n", failed.what());
+    return 6;
+  }
+  return 0;
+}

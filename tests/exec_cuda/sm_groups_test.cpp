@@ -1,0 +1,91 @@
+// Groups of multiprocessors as the device gives them. SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/sm_groups.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "exec/cuda/device_sharing.hpp"
+#include "exec/cuda/memory_pool.hpp"
+#include "tests/exec_cuda/device.hpp"
+#include "tests/exec_cuda/running_on.hpp"
+
+namespace weir {
+namespace {
+
+// Kernels of two groups that run at the same time are on different multiprocessors, and on no more than their group
+// has.
+TEST(CudaSmGroups, KernelsStayInTheirGroup) {
+  WEIR_NEEDS_DEVICE();
+  constexpr int kGroups = 2, kBlocks = 2048;
+  const SmGroupsResult divided = divide_device(0, kGroups);
+  if (!divided.groups) GTEST_SKIP() << divided.why;
+  const SmSplit& split = divided.groups->split();
+  EXPECT_EQ(split.groups, kGroups);
+  EXPECT_GE(split.left(), 0);
+  std::vector<Stream> streams;
+  const std::vector<std::uint32_t> zeros(kMostMultiprocessors, 0);
+  DeviceArray<std::uint32_t> first(zeros), second(zeros);
+  for (int group = 0; group < kGroups; ++group) streams.push_back(divided.groups->make_stream(group, 0));
+  note_multiprocessors(first.get(), kBlocks, streams[0].get());
+  note_multiprocessors(second.get(), kBlocks, streams[1].get());
+  for (const Stream& stream : streams) CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+  const std::vector<std::uint32_t> a = first.host(), b = second.host();
+  int in_first = 0, in_second = 0;
+  std::uint32_t blocks = 0;
+  for (std::size_t m = 0; m < a.size(); ++m) {
+    EXPECT_FALSE(a[m] > 0 && b[m] > 0) << "multiprocessor " << m << " served both groups";
+    in_first += a[m] > 0 ? 1 : 0;
+    in_second += b[m] > 0 ? 1 : 0;
+    blocks += a[m] + b[m];
+  }
+  EXPECT_EQ(blocks, 2U * kBlocks);
+  EXPECT_LE(in_first, split.size);
+  EXPECT_LE(in_second, split.size);
+}
+
+// More groups than the smallest size allows are refused with a reason, not with an error, and ranks share by streams.
+TEST(CudaSmGroups, TooManyGroupsAreAnAnswer) {
+  WEIR_NEEDS_DEVICE();
+  const SmGroupsResult divided = divide_device(0, 1000);
+  EXPECT_EQ(divided.groups, nullptr);
+  EXPECT_NE(divided.why, "");
+  DeviceSharing sharing;
+  const Seat seat = sharing.seat(999, 1000);
+  EXPECT_EQ(seat.groups, nullptr);
+  EXPECT_TRUE(seat.label.starts_with("streams with priorities on ")) << seat.label;
+  EXPECT_TRUE(seat.make_stream(Seat::Use::compute));
+}
+
+// Ranks of one run get different groups of one division, and the next run with as many ranks the same division.
+TEST(CudaSmGroups, ADeviceIsDividedOnce) {
+  WEIR_NEEDS_DEVICE();
+  DeviceSharing sharing;
+  const Seat a = sharing.seat(0, 4), b = sharing.seat(3, 4);
+  EXPECT_EQ(a.label, b.label);
+  EXPECT_EQ(a.multiprocessors, b.multiprocessors);
+  EXPECT_NE(std::pair(a.place.device, a.place.group), std::pair(b.place.device, b.place.group));
+  EXPECT_EQ(a.groups, sharing.seat(0, 4).groups);
+}
+
+// 1 MiB, then another beside it, then both released and one again: never more than 2 MiB in use at once.
+TEST(CudaMemoryPool, ItsPeakIsTheMostInUseAtOnce) {
+  WEIR_NEEDS_DEVICE();
+  constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+  MemoryPool pool(0);
+  const Stream stream = DeviceSharing().seat(0, 1).make_stream(Seat::Use::compute);
+  void* a = pool.allocate(kMebibyte, stream.get());
+  EXPECT_EQ(pool.peak(), Bytes(kMebibyte));
+  void* b = pool.allocate(kMebibyte, stream.get());
+  pool.release(a, stream.get());
+  pool.release(b, stream.get());
+  void* c = pool.allocate(kMebibyte, stream.get());
+  EXPECT_EQ(pool.peak(), Bytes(2 * kMebibyte));
+  EXPECT_GE(pool.reserved(), Bytes(2 * kMebibyte));
+  pool.release(c, stream.get());
+  CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""tools/gpu-check where there is no GPU: a real kit is refused in one line; and with a kit of stand-ins, which print what
+the real programs print, the whole flow runs and its table has every row, also when a stage fails or hangs.
+Usage: gpu_check_test.py SOURCE_DIR WEIR. SPDX-License-Identifier: Apache-2.0"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+source, weir = pathlib.Path(sys.argv[1]), sys.argv[2]
+script = source / "tools/gpu-check"
+
+WEIR = r"""#!/bin/bash
+[[ $1 != -q ]] || shift
+command=$1
+while (($#)); do
+  case $1 in
+    --help) [[ $command == run ]] && echo '  --graphs'; exit 0 ;;
+    bf16) echo "weir: the cuda backend computes in fp32 or tf32, the plan asks for bf16" >&2; exit 2 ;;
+    -o) out=$2; shift ;;
+  esac
+  shift
+done
+case $command in
+  doctor) echo 'weir 0.1.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
+  plan) echo '{}' > "$out" ;;
+  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json" ;;
+  evaluate) mkdir -p "$out"; echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
+    echo 'idle, predicted / measured: fill 1.0 / 1.1 %' ;;
+  tune) echo 'median error 4.0 % as first predicted' ;;
+esac
+"""
+TESTS = r"""#!/bin/bash
+echo '[  PASSED  ] 7 tests.'
+"""
+PEER = r"""import json, sys
+for line in sys.stdin:
+    print(json.dumps({"tokens_per_s": 131072.0}), flush=True)
+"""
+ROWS = ["tests on the device", "matrix products of GPT-2", "bf16", "fused attention",
+        "GPT-2 124M, K = 1, tokens a second (--dtype tf32)", "the same with graphs", "the same by PyTorch, compiled",
+        "ours over PyTorch's", "host time per action, s", *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
+        *(f"forecasts, K = {k}" for k in (2, 4, 8)),
+        "weir tune gpt2-mini, K = 2", "compute-sanitizer memcheck",
+        "compute-sanitizer racecheck"]
+
+
+def program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def check(kit, out, *options):
+    environment = {**os.environ, "PATH": f"{kit}:{os.environ['PATH']}", "CUDA_HOME": str(kit)}
+    done = subprocess.run([script, *options, kit, out], capture_output=True, text=True, env=environment, timeout=120)
+    rows = {}
+    if (out / "results.json").exists():
+        rows = {c["check"]: c["result"] for c in json.loads((out / "results.json").read_text())["checks"]}
+    return done, rows
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    kit = folder / "kit"
+    (kit / "lib").mkdir(parents=True)
+
+    # The command itself, on a machine without a GPU: one line, and nothing is run.
+    shutil.copy(weir, kit / "weir")
+    for stand_in in ("exec_cuda_tests", "cuda_matmul_bench", "compute-sanitizer"):
+        program(kit / stand_in, TESTS)
+    has_gpu = "yes cuda backend" in subprocess.run([weir, "doctor"], capture_output=True, text=True).stdout
+    if not has_gpu:
+        done, rows = check(kit, folder / "none")
+        assert done.returncode == 5 and rows == {}, (done, rows)
+        assert len(done.stderr.splitlines()) == 1 and "cuda backend" in done.stderr, done.stderr
+
+    # All goes well: 4 micro-batches of 8 sequences of 1024 are 32,768 tokens, in 0.5 s 65,536 a second; the stand-in for
+    # PyTorch says 131,072, twice that.
+    program(kit / "weir", WEIR)
+    (kit / "gpt2_pytorch.py").write_text(PEER)
+    done, rows = check(kit, folder / "good")
+    assert done.returncode == 0, done
+    for row in ROWS:
+        assert any(found.startswith(row) for found in rows), (row, rows)
+        assert row in (folder / "good/summary.md").read_text() and row in done.stdout, row
+    assert rows["tests on the device"].startswith("ok; PASSED 7 tests."), rows
+    assert rows["bf16"].startswith("not in this build: weir: the cuda backend computes in fp32 or tf32"), rows
+    assert rows["fused attention"] == "not in this build", rows
+    assert rows["GPT-2 124M, K = 1, tokens a second (--dtype tf32)"] == "6.554e+04", rows
+    assert rows["the same by PyTorch, compiled"] == "131072.0", rows
+    assert rows["ours over PyTorch's"] == "0.5, with graphs 0.5", rows
+    assert rows["host time per action, s"] == "1.5e-06, with graphs 1.5e-06", rows
+    assert rows["idle time, K = 8"] == " fill 1.0 / 1.1 %", rows
+    assert rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06", rows
+
+    # The tests hang, PyTorch is missing and the tuning fails: the other rows are there all the same.
+    program(kit / "exec_cuda_tests", "#!/bin/bash\nsleep 100\n")
+    program(kit / "weir", WEIR.replace("tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median"))
+    (kit / "gpt2_pytorch.py").write_text("import sys\nsys.exit('needs PyTorch')\n")
+    done, rows = check(kit, folder / "bad", "--seconds", "30")
+    assert done.returncode == 1, done
+    for row in ROWS:
+        assert any(found.startswith(row) for found in rows), (row, rows)
+    assert rows["tests on the device"].startswith("FAILED: stopped after "), rows
+    assert rows["the same by PyTorch, compiled"] == "skipped: needs PyTorch", rows
+    assert rows["weir tune gpt2-mini, K = 2"] == "failed (4): weir: no plan", rows
+    assert rows["compute-sanitizer memcheck on the kernel tests"] == "clean", rows
+print("gpu-check: every row is there")
