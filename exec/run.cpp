@@ -1,6 +1,6 @@
-// A run in one process: one worker thread a rank, a barrier at each end of a step, and the clocks of all operations
-// turned into a trace. What a rank does with an action is exec/rank_work's; ranks as processes are exec/process_run's.
-// SPDX-License-Identifier: Apache-2.0
+// A run in one process: one worker thread a rank and a barrier at each end of a step, or, where devices only launch,
+// one thread for all ranks (exec/step_launcher); and the clocks of all operations turned into a trace. What a rank does
+// with an action is exec/rank_work's; ranks as processes are exec/process_run's. SPDX-License-Identifier: Apache-2.0
 #include "exec/run.hpp"
 
 #include <fmt/format.h>
@@ -105,7 +105,7 @@ class ThreadRun {
       if (step >= options_.warmup_steps) launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
-    result_.host_per_action = Seconds(median(launching) / compute_actions());
+    if (!launching.empty()) result_.host_per_action = Seconds(median(launching) / compute_actions());
   }
 
   [[nodiscard]] double compute_actions() const {

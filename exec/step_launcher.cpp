@@ -75,6 +75,7 @@ LaunchedStep StepLauncher::run_step(std::uint32_t step, StepClock& clock) {
     rank.arena->end_step();
     rank.work->end_step();
   }
+  adjust_clocks(window);
   read_times(window, clock);
   return window;
 }
@@ -195,6 +196,20 @@ void StepLauncher::start_clocks() {
 std::int64_t StepLauncher::time_of(const Mark& mark) const {
   const DeviceClock& clock = clocks_.at(mark.of->device());
   return clock.at_ns + mark.of->ns_between(clock.base, mark);
+}
+
+// The host may have been interrupted while it read a base mark. All that a device did lies within the step, so its
+// clock is moved until it does.
+void StepLauncher::adjust_clocks(const LaunchedStep& window) {
+  for (auto& [device, clock] : clocks_) {
+    std::int64_t first = window.end_ns, last = window.start_ns;
+    for (std::size_t id = 0; id < end_.size(); ++id) {
+      if (end_[id].of == nullptr || end_[id].of->device() != device) continue;
+      first = std::min(first, time_of(begin_[id]));
+      last = std::max(last, time_of(end_[id]));
+    }
+    clock.at_ns += std::min<std::int64_t>(window.end_ns - last, 0) + std::max<std::int64_t>(window.start_ns - first, 0);
+  }
 }
 
 // The clocks of two devices and the host's agree to some microseconds: nothing begins before what it waited for has

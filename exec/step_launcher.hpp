@@ -66,6 +66,7 @@ class StepLauncher {
   void finish();
   void start_clocks();
   [[nodiscard]] std::int64_t time_of(const Mark& mark) const;
+  void adjust_clocks(const LaunchedStep& window);
   void read_times(const LaunchedStep& window, StepClock& clock) const;
 
   const Program& program_;

@@ -79,6 +79,7 @@ class CudaBackend : public Backend {
 
   // There when this returns: a step may be launched on any stream.
   void begin_step(std::uint32_t step) override {
+    CUDA_CHECK(cudaSetDevice(seat_.place.device));  // one thread serves all ranks
     cuda::begin_step(step, on_.numbers, queue_.stream());
     finish();
   }

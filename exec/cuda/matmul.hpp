@@ -8,9 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/cuda_check.hpp"
-#include "exec/cuda/product.hpp"
-#include "plan/dtype.hpp"
+#include "exec/cuda/product_descriptor.hpp"
 
 namespace weir::cuda {
 
@@ -32,17 +30,16 @@ struct ProductChoice {
 
 class Matmul {
  public:
-  // The scratch memory that an algorithm may ask for; the same on every device, since the choice may depend on it.
-  static constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+  static constexpr std::int64_t kScratchBytes = kProductScratchBytes;
 
-  // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current context has. dtype: fp32,
-  // tf32 or bf16.
+  // Algorithms are chosen for so many multiprocessors, and may then use no more even where there are more; 0: for what
+  // the device or its current context has. dtype: fp32, tf32 or bf16.
   Matmul(Dtype dtype, int multiprocessors);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  [[nodiscard]] Element element() const { return dtype_ == Dtype::bf16 ? Element::bf16 : Element::fp32; }
+  [[nodiscard]] Element element() const { return element_of(dtype_); }
 
   // On the device that will run it. Throws RunFailed when cuBLASLt has no algorithm without split-K.
   void prepare(const Product& product);

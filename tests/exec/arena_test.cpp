@@ -20,6 +20,10 @@ class CountingSource : public BlockSource {
 
 class AsyncArena : public testing::Test {
  protected:
+  void TearDown() override {  // what is queued writes to blocks that the arena gives back
+    compute_.finish();
+    lane_.finish();
+  }
   std::shared_ptr<AsyncWorld> world_ = std::make_shared<AsyncWorld>(AsyncOptions{});
   AsyncQueue compute_{world_, 0}, lane_{world_, 0};
   Mark action_ = compute_.make_mark(), copied_ = lane_.make_mark();

@@ -145,6 +145,7 @@ TEST(StepLauncher, ARecordedStepRepeats) {
       EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256) << c.schedule;
       EXPECT_EQ(losses(found), losses(expected)) << c.schedule;
       EXPECT_EQ(world->replays, 4);
+      for (std::size_t step = 1; step < 5; ++step) EXPECT_EQ(found.steps[step].allocations, 0) << c.schedule;
     }
   }
 }
@@ -161,7 +162,6 @@ TEST(StepLauncher, TheTraceIsTheQueues) {
     const RunResult result = train(loaded, asynchronous(world), 3, true);
     ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());
     EXPECT_GT(result.host_per_action.value(), Seconds(0));
-    std::size_t copied = 0;
     for (const Span& span : result.trace.spans) {
       const auto step = static_cast<std::size_t>(span.step);
       const auto of = [&](OperationId id) -> const Span& {
@@ -170,10 +170,9 @@ TEST(StepLauncher, TheTraceIsTheQueues) {
       EXPECT_GE(span.start, result.trace.steps[step].start);
       EXPECT_LE(span.end, result.trace.steps[step].end);
       EXPECT_LE(span.start, span.end);
-      if (span.lane == LaneKind::compute) {
+      if (span.lane == LaneKind::compute && ranks_a_device == 3) {  // one clock: nothing had to be mended
         EXPECT_LT(span.start, span.end) << to_string(span.action);
       }
-      if (span.lane == LaneKind::send && span.start < span.end) ++copied;
       if (span.operation > program.lane_of(span.operation).first && span.lane != LaneKind::receive) {
         EXPECT_GE(span.start, of(span.operation - 1).end) << to_string(span.action);
       }
@@ -182,7 +181,8 @@ TEST(StepLauncher, TheTraceIsTheQueues) {
             << to_string(span.action);
       }
     }
-    EXPECT_EQ(copied, static_cast<std::size_t>(ranks_a_device == 1 ? 3 * 2 * 2 * 4 : 0));
+    // Both borders, both ways, four micro-batches; launched once and recorded once.
+    EXPECT_EQ(world->copies, ranks_a_device == 1 ? 2 * 2 * 2 * 4 : 0);
   }
 }
 

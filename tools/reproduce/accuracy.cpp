@@ -35,7 +35,7 @@ Json to_json(const std::optional<BuiltinAccuracy>& accuracy, std::string_view de
 std::optional<BuiltinAccuracy> builtin_accuracy(std::string_view device) {
   BuiltinAccuracy accuracy;
   std::vector<double> errors;
-  for (const auto& run : {reproduce_builtin, reproduce_gpipe_amoebanet}) {
+  for (const auto& run : {reproduce_builtin, reproduce_gpipe_amoebanet, reproduce_torchgpipe}) {
     for (const ReproductionLine& line : run({}).lines) {
       if (line.role != Role::predicted || line.device != device) continue;
       errors.push_back(std::abs(line.error()));

@@ -5,6 +5,8 @@
 // waiting for the gradient. SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "plan/cnn/network.hpp"
 #include "sim/forecast.hpp"
 #include "sim/search/balance.hpp"
@@ -16,19 +18,42 @@ namespace {
 
 constexpr int kBatch = 128;  // of Table 1's AmoebaNets
 
-Seconds amoebanet_step(const Model& model, const Cluster& cluster, int k, int m) {
+Plan gpipe_plan(int k, int m, int batch) {
   Plan plan;
   plan.schedule = "gpipe";
   plan.pp = k;
   plan.microbatches = m;
-  plan.micro_batch_size = kBatch / m;
-  plan.dtype = cluster.device.peak_bf16.count() > 0 ? Dtype::bf16 : Dtype::fp32;
+  plan.micro_batch_size = batch / m;
   plan.recompute = {RecomputeMode::full};
   plan.slots = 0;
+  return plan;
+}
+
+// With the plan's boundaries, or balanced ones where it has none.
+Seconds step_of(Plan plan, const Model& model, const Cluster& cluster) {
+  plan.dtype = cluster.device.peak_bf16.count() > 0 ? Dtype::bf16 : Dtype::fp32;
   const Costs costs = builtin_costs(model, 0, plan.dtype, cluster);
-  plan.boundaries = balanced_boundaries(model, plan, costs, cluster);
-  const LoadedPlan loaded{plan, model, named_schedule(plan.schedule, k, 1, m)};
+  if (plan.boundaries.empty()) plan.boundaries = balanced_boundaries(model, plan, costs, cluster);
+  const LoadedPlan loaded{plan, model, named_schedule(plan.schedule, plan.pp, 1, plan.microbatches)};
   return forecast(loaded, costs, cluster, {.detail = ForecastDetail::ranking}).forecast.step_time;
+}
+
+Cluster cluster_of(const PublishedRow& row) {
+  const std::string file = row.text("cluster") + ".json";
+  if (!compiled_tables().contains(file)) row.fail("cluster", "is no file of tools/examples/clusters");
+  return parse_cluster(compiled_tables().at(file), file);
+}
+
+// "7 17" are 7 layers and 17: the second stage begins at layer 7.
+std::vector<int> boundaries_of(const PublishedRow& row, const Plan& plan, const Model& model) {
+  std::istringstream words(row.text("balance"));
+  std::vector<int> boundaries;
+  int first = 0, count = 0;
+  while (words >> count && count > 0) boundaries.push_back(first += count);
+  const bool all = static_cast<int>(boundaries.size()) == plan.pp && first == static_cast<int>(model.layers.size());
+  if (!all) row.fail("balance", fmt::format("expected {} numbers of layers, {} in all", plan.pp, model.layers.size()));
+  boundaries.pop_back();
+  return boundaries;
 }
 
 }  // namespace
@@ -39,11 +64,10 @@ CaseResult reproduce_gpipe_amoebanet(const Publications& published) {
     const auto [k, m, base_k, base_m] = read_gain(row);
     if (k == base_k && m == base_m) continue;
     if (kBatch % m != 0 || kBatch % base_m != 0) row.fail("m", fmt::format("does not divide {} samples", kBatch));
-    const std::string file = row.text("cluster") + ".json";
-    if (!compiled_tables().contains(file)) row.fail("cluster", "is no file of tools/examples/clusters");
-    const Cluster cluster = parse_cluster(compiled_tables().at(file), file);
+    const Cluster cluster = cluster_of(row);
     const Model model = cnn::amoebanet_d(row.integer("layers"), row.integer("filters"), {}, 1000);
-    const double gain = amoebanet_step(model, cluster, base_k, base_m) / amoebanet_step(model, cluster, k, m);
+    const double gain =
+        step_of(gpipe_plan(base_k, base_m, kBatch), model, cluster) / step_of(gpipe_plan(k, m, kBatch), model, cluster);
     add_gain(result, {k, m, base_k, base_m},
              {fmt::format("table {}, AmoebaNet-D({},{}) K={} M={}", row.text("table"), row.integer("layers"),
                           row.integer("filters"), k, m),
@@ -55,6 +79,34 @@ CaseResult reproduce_gpipe_amoebanet(const Publications& published) {
                   "print it, so ratios "
                   "of its cells mix batch sizes, and nothing tells by how much.",
                   kBatch));
+  return result;
+}
+
+// The rate cancels in ratios: of the first row, which every other is measured by.
+CaseResult reproduce_torchgpipe(const Publications& published) {
+  CaseResult result;
+  double base_published = 0, base_forecast = 0;
+  for (const PublishedRow& row : published.table("torchgpipe-amoebanet.csv")) {
+    const Cluster cluster = cluster_of(row);
+    const Model model = cnn::amoebanet_d(row.integer("layers"), row.integer("filters"), {}, 1000);
+    const int m = row.integer("m"), batch = m * row.share("batch", m);
+    Plan plan = gpipe_plan(row.integer("k"), m, batch);
+    plan.boundaries = boundaries_of(row, plan, model);
+    plan.recompute.except_last = row.text("checkpoint") == "except_last";
+    const double rate = batch / step_of(plan, model, cluster).count(), measured = row.number("samples_per_s");
+    if (base_published == 0) {
+      base_published = measured;
+      base_forecast = rate;
+      continue;
+    }
+    const Printed ratio{measured / base_published, row.printed("samples_per_s").last_digit / base_published};
+    result.add(Role::predicted,
+               {fmt::format("AmoebaNet-D({},{}) K={} M={}", row.integer("layers"), row.integer("filters"), plan.pp, m),
+                "throughput over the first row", ratio, rate / base_forecast, cluster.device.name});
+  }
+  result.notes.emplace_back(
+      "The same network, rule and costs as gpipe-amoebanet, where batch, partition and checkpointed micro-batches are "
+      "stated for each row.");
   return result;
 }
 

@@ -52,6 +52,8 @@ std::span<const ReproductionCase> reproduction_cases() {
                        reproduce_gpipe_throughput},
       ReproductionCase{"gpipe-amoebanet", "GPipe, Tables 2 and 3 (AmoebaNet-D), by built-in costs",
                        reproduce_gpipe_amoebanet},
+      ReproductionCase{"torchgpipe", "torchgpipe's benchmarks of AmoebaNet-D on P40s, by built-in costs",
+                       reproduce_torchgpipe},
       ReproductionCase{"zero-bubble-rates", "Zero Bubble (Qi et al., ICLR 2024), Table 5 from Table 9",
                        reproduce_zero_bubble_rates},
       ReproductionCase{"zero-bubble-throughput", "Zero Bubble, Table 4: measured throughput",

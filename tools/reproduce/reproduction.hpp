@@ -75,6 +75,7 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_gpipe_memory(const Publications& published);
 [[nodiscard]] CaseResult reproduce_gpipe_throughput(const Publications& published);
 [[nodiscard]] CaseResult reproduce_gpipe_amoebanet(const Publications& published);
+[[nodiscard]] CaseResult reproduce_torchgpipe(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_rates(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_throughput(const Publications& published);
 [[nodiscard]] CaseResult reproduce_zero_bubble_memory(const Publications& published);

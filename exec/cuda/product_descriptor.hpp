@@ -1,0 +1,42 @@
+// A product as cuBLASLt's descriptors say it. Making them needs no device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/product.hpp"
+#include "exec/cuda/unique_handle.hpp"
+#include "plan/dtype.hpp"
+
+namespace weir::cuda {
+
+inline void release(cublasLtHandle_t handle) noexcept { static_cast<void>(cublasLtDestroy(handle)); }
+inline void release(cublasLtMatmulDesc_t descriptor) noexcept {
+  static_cast<void>(cublasLtMatmulDescDestroy(descriptor));
+}
+inline void release(cublasLtMatrixLayout_t layout) noexcept { static_cast<void>(cublasLtMatrixLayoutDestroy(layout)); }
+inline void release(cublasLtMatmulPreference_t preference) noexcept {
+  static_cast<void>(cublasLtMatmulPreferenceDestroy(preference));
+}
+template <class Handle>
+using CublasHandle = UniqueHandle<Handle, release>;
+
+[[nodiscard]] constexpr Element element_of(Dtype dtype) { return dtype == Dtype::bf16 ? Element::bf16 : Element::fp32; }
+
+// The scratch memory that an algorithm may ask for; the same on every device, since the choice may depend on it.
+inline constexpr std::int64_t kProductScratchBytes = std::int64_t{32} << 20;
+
+struct ProductDescriptor {
+  // For so many multiprocessors; 0: what the device or its current context has.
+  ProductDescriptor(const Product& product, Dtype dtype, int multiprocessors);
+
+  // Where the bias and the matrix beside the result lie; ignored where the epilogue has none.
+  void point(void* bias, void* aux) const;
+
+  Product product;
+  CublasHandle<cublasLtMatmulDesc_t> operation;
+  CublasHandle<cublasLtMatrixLayout_t> first, second, result;
+  CublasHandle<cublasLtMatmulPreference_t>
+      preference;  // no split-K; aligned as the shape keeps it, wherever tensors lie
+};
+
+}  // namespace weir::cuda

@@ -1,0 +1,99 @@
+// A device made of host code, for tests: enough of CUDA's C++ to run our kernels where there is no GPU. A block's
+// threads are fibers of one host thread, blocks run one after the other, and every synchronisation (of a block, a warp,
+// a shuffle, a vote) is taken by all threads of the block together. So it finds wrong indices, formulas and
+// uninitialised or foreign memory; it finds no race, for nothing here runs at the same time, and no error of a launch.
+//
+// Included before everything else in a kernel file whose launches rewrite.py has made calls of `run_grid`.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#undef __shared__
+#undef __device__
+#undef __global__
+#undef __host__
+#define __shared__ static thread_local  // blocks of a host thread follow each other
+#define __device__
+#define __global__
+#define __host__
+
+struct EmulatedIndex {
+  unsigned x = 0, y = 0, z = 0;
+};
+extern thread_local EmulatedIndex threadIdx, blockIdx;
+extern thread_local dim3 blockDim, gridDim;
+
+namespace weir::emulation {
+
+// Complete when it returns, whatever the stream. Throws std::logic_error for a grid that no device takes.
+void run_grid(dim3 grid, dim3 block, cudaStream_t stream, const std::function<void()>& kernel);
+void meet();               // all threads of the block that have not returned
+int self();                // which thread of the block
+int threads();             // of the block
+bool running(int thread);  // has not returned
+void offer(const void* value, std::size_t bytes);
+void take(int thread, void* value, std::size_t bytes);  // what that thread offered before the last meeting
+
+template <class T>
+T exchange(T value, int from) {
+  offer(&value, sizeof(T));
+  meet();
+  take(from, &value, sizeof(T));
+  meet();
+  return value;
+}
+
+}  // namespace weir::emulation
+
+inline void __syncthreads() { weir::emulation::meet(); }
+
+inline int __syncthreads_or(int predicate) {
+  using namespace weir::emulation;
+  offer(&predicate, sizeof(int));
+  meet();
+  int any = 0;
+  for (int thread = 0; thread < threads(); ++thread) {
+    int value = 0;
+    if (running(thread)) take(thread, &value, sizeof(int));
+    any |= static_cast<int>(value != 0);
+  }
+  meet();
+  return any;
+}
+
+inline unsigned __ballot_sync(unsigned, bool predicate) {
+  using namespace weir::emulation;
+  offer(&predicate, sizeof(bool));
+  meet();
+  unsigned votes = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    bool value = false;
+    take(self() / 32 * 32 + lane, &value, sizeof(bool));
+    votes |= value ? 1U << lane : 0U;
+  }
+  meet();
+  return votes;
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return weir::emulation::exchange(value, weir::emulation::self() ^ mask);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, int by) {
+  const int own = weir::emulation::self();
+  return weir::emulation::exchange(value, own % 32 + by < 32 ? own + by : own);
+}
+
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
+inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
+template <class T>
+T min(T a, T b) {
+  return a < b ? a : b;
+}
