@@ -101,6 +101,8 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
     return {new std::byte[static_cast<std::size_t>(bytes)], [](std::byte* data) noexcept { delete[] data; }};
   }
+  // Whether tensors may be read and written by the host where they are.
+  [[nodiscard]] virtual bool in_host_memory() const { return false; }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
 

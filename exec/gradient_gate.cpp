@@ -4,24 +4,31 @@
 #include <algorithm>
 #include <limits>
 #include <thread>
+#include <utility>
 
 namespace weir {
 namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
-GradientGate::GradientGate(const Program& program, bool spin)
-    : program_(program),
-      spin_(spin),
-      last_gradient_(at(program.shape.total_stages()), -1),
-      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape.total_stages()))) {
+std::vector<OperationId> last_gradients(const Program& program) {
+  std::vector<OperationId> last(at(program.shape.total_stages()), -1);
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
     const Action& action = program.operations[i].action;
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) {
-      last_gradient_[at(action.stage.value)] = static_cast<OperationId>(i);
+      last[at(action.stage.value)] = static_cast<OperationId>(i);
     }
   }
+  return last;
 }
+
+GradientGate::GradientGate(const Program& program, const Stages& stages, GradientCopies copies, bool spin)
+    : program_(program),
+      stages_(stages),
+      copies_(std::move(copies)),
+      spin_(spin),
+      last_gradient_(last_gradients(program)),
+      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape.total_stages()))) {}
 
 void GradientGate::ended(OperationId id, std::uint32_t step) {
   const std::int32_t stage = program_.operations[at(id)].action.stage.value;
@@ -34,7 +41,7 @@ void GradientGate::await_stage(std::int32_t stage, std::uint32_t step) {
   auto& opened = opened_[at(stage)];
   for (;;) {
     const std::uint32_t seen = opened.load(std::memory_order_acquire);
-    if (stopped_.load()) throw ThreadTransport::Stopped{};
+    if (stopped_.load()) throw Transport::Stopped{};
     if (seen > step) return;
     if (spin_) {
       std::this_thread::yield();
@@ -56,6 +63,14 @@ void GradientGate::await(OperationId optimizer, std::uint32_t step, StepClock& c
     clock.start_ns[at(reduce.before)] = ready;
     clock.end_ns[at(reduce.before)] = ready;
   }
+}
+
+std::vector<Tensor> GradientGate::copies(Stage stage, std::size_t parameter) {
+  std::vector<Tensor> gradients;
+  for (const GradientUse& use : copies_[at(stage.value)][parameter]) {
+    gradients.push_back(stages_[at(use.stage.value)]->parameters()[at(use.parameter)].gradient);
+  }
+  return gradients;
 }
 
 void GradientGate::stop() {

@@ -49,12 +49,12 @@ void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t st
       } else if (m.local_producer >= 0) {
         incoming = kept.extract(m.local_producer).mapped();
       }
-      if (action.kind == ActionKind::OPTIMIZER) context.gate.await(id, step, context.clock);
+      if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
       context.clock.start_ns[at(id)] = context.now();
       const Tensor outgoing = work.act(id, action, incoming);
       work.finish();
       context.clock.end_ns[at(id)] = context.now();
-      context.gate.ended(id, step);
+      context.gradients.ended(id, step);
       if (m.receive_edge >= 0) context.transport.consumed(m.receive_edge, m.receive_index);
       if (m.send_edge >= 0) context.transport.send(m.send_edge, m.send_index, outgoing);
       if (m.feeds_local) kept[id] = outgoing;

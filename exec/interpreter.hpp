@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/gradient_gate.hpp"
+#include "exec/gradient_exchange.hpp"
 #include "exec/transport.hpp"
 #include "plan/program.hpp"
 
@@ -37,9 +37,9 @@ struct Mail {
 struct StepContext {
   const Program& program;
   const std::vector<Mail>& mail;
-  ThreadTransport& transport;
-  GradientGate& gate;
-  ThreadTransport::Now now;
+  Transport& transport;
+  GradientExchange& gradients;
+  Transport::Now now;
   StepClock& clock;
 };
 

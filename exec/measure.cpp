@@ -21,8 +21,8 @@
 #include "exec/launch_queue.hpp"
 #include "exec/stage.hpp"
 #include "exec/stored.hpp"
+#include "exec/thread_transport.hpp"
 #include "exec/trainable.hpp"
-#include "exec/transport.hpp"
 #include "plan/error.hpp"
 #include "plan/lower.hpp"
 #include "plan/schedules/schedules.hpp"
@@ -79,8 +79,8 @@ class LayerBench {
     arena_.release(output);
     times.b.push_back(timed_pass(output_bytes_, [&](Tensor given) { gradient = worker_->backward(pass, given); }));
     arena_.release(gradient);
-    times.optimizer.push_back(
-        timed([&] { worker_->update(++step_, [](const Parameter& p) { return std::vector<Tensor>{p.gradient}; }); }));
+    const auto own = [&](std::size_t i) { return std::vector<Tensor>{worker_->parameters()[i].gradient}; };
+    times.optimizer.push_back(timed([&] { worker_->update(++step_, own); }));
   }
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
 

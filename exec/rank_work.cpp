@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank_work.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
-#include <tuple>
 
 namespace weir {
 namespace {
@@ -21,15 +19,16 @@ Tensor Waiter::act(OperationId id, const Action&, Tensor) {
   return {};
 }
 
-Trainer::Trainer(Shared& shared, Backend& backend, Rank rank)
-    : shared_(shared),
+Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank)
+    : training_(training),
       backend_(backend),
-      tokens_of_microbatch_(shared.loaded.plan.micro_batch_size * (shared.loaded.plan.seq_length + 1)),
-      host_(backend.host_memory(shared.program.shape.microbatches *
+      gradients_(gradients),
+      tokens_of_microbatch_(training.loaded.plan.micro_batch_size * (training.loaded.plan.seq_length + 1)),
+      host_(backend.host_memory(training.program.shape.microbatches *
                                 (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
-  for (const Operation& operation : shared.program.operations) {
+  for (const Operation& operation : training.program.operations) {
     const Action& action = operation.action;
-    const ScheduleShape& shape = shared.program.shape;
+    const ScheduleShape& shape = training.program.shape;
     if (action.kind == ActionKind::F && shape.is_last(action.stage) && shape.rank_of(action.stage) == rank) {
       owned_.push_back(at(action.microbatch.value));
     }
@@ -39,35 +38,35 @@ Trainer::Trainer(Shared& shared, Backend& backend, Rank rank)
 double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
 
 std::int32_t* Trainer::tokens(std::size_t microbatch) const {
-  std::byte* first = host_.get() + shared_.program.shape.microbatches * kLossBytes;
+  std::byte* first = host_.get() + training_.program.shape.microbatches * kLossBytes;
   return reinterpret_cast<std::int32_t*>(first) + static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
 }
 
 void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
   backend_.begin_step(step);
-  const Plan& plan = shared_.loaded.plan;
-  for (std::int32_t m = 0; m < shared_.program.shape.microbatches; ++m) {
+  const Plan& plan = training_.loaded.plan;
+  for (std::int32_t m = 0; m < training_.program.shape.microbatches; ++m) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
-      const auto index = static_cast<std::uint32_t>(m * plan.micro_batch_size + sample);
-      shared_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
+      const auto index = static_cast<std::uint32_t>((training_.first_microbatch + m) * plan.micro_batch_size + sample);
+      training_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
     }
   }
 }
 
 void Trainer::end_step() {
-  for (const std::size_t m : owned_) shared_.losses[m] = losses()[m];
+  for (const std::size_t m : owned_) training_.losses[m] = losses()[m];
 }
 
 Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
-  StageWorker& stage = *shared_.stages[at(action.stage.value)];
+  StageWorker& stage = *training_.stages[at(action.stage.value)];
   Tensor outgoing;
   if (action.kind == ActionKind::OPTIMIZER) {
     update(action.stage);
     return outgoing;
   }
   const std::size_t m = at(action.microbatch.value);
-  const Pass pass{step_, action.microbatch.value, tokens(m), losses() + m};
+  const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
   switch (action.kind) {
     case ActionKind::F:
       outgoing = stage.forward(pass, incoming, keep(action));
@@ -89,39 +88,16 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
 }
 
 StageWorker::Keep Trainer::keep(const Action& forward) const {
-  const Plan& plan = shared_.loaded.plan;
+  const Plan& plan = training_.loaded.plan;
   const bool kept = plan.recompute.mode == RecomputeMode::none ||
                     (plan.recompute.except_last && forward.microbatch.value == plan.microbatches - 1);
   return kept ? StageWorker::Keep::everything : StageWorker::Keep::input_only;
 }
 
 void Trainer::update(Stage stage) {
-  StageWorker& worker = *shared_.stages[at(stage.value)];
-  worker.update(step_ + 1, [&](const Parameter& parameter) { return copies_of(parameter, stage); });
+  StageWorker& worker = *training_.stages[at(stage.value)];
+  worker.update(step_ + 1, [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
   worker.begin_step();
-}
-
-// Gradients of every use of a parameter, in layer order and then by replica; none for a use that is updated elsewhere
-// on this stage.
-std::vector<Tensor> Trainer::copies_of(const Parameter& parameter, Stage stage) const {
-  if (!parameter.owns_weight) return {};
-  const ScheduleShape& shape = shared_.program.shape;
-  const std::string& tie = parameter.description.tied_with;
-  std::vector<std::tuple<int, std::int32_t, Tensor>> found;
-  for (std::int32_t other = 0; other < shape.total_stages(); ++other) {
-    if (other % shape.stages != stage.value % shape.stages && tie.empty()) continue;
-    for (const Parameter& candidate : shared_.stages[at(other)]->parameters()) {
-      const bool same = candidate.layer == parameter.layer && candidate.tensor == parameter.tensor;
-      const bool tied = !tie.empty() && candidate.description.tied_with == tie;
-      if (same || tied) found.emplace_back(candidate.layer, other, candidate.gradient);
-    }
-  }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
-  });
-  std::vector<Tensor> gradients;
-  for (const auto& [layer, other, gradient] : found) gradients.push_back(gradient);
-  return gradients;
 }
 
 }  // namespace weir

@@ -25,9 +25,9 @@ class Waiter : public RankWork {
   const std::vector<std::int64_t>& durations_;  // by operation
 };
 
-// Everything the ranks of one training run share.
-struct Shared {
-  Shared(const LoadedPlan& plan, const Program& lowered, const Batches& data)
+// What the ranks of one training run have in common.
+struct Training {
+  Training(const LoadedPlan& plan, const Program& lowered, const Batches& data)
       : loaded(plan),
         program(lowered),
         batches(data),
@@ -36,13 +36,14 @@ struct Shared {
   const LoadedPlan& loaded;
   const Program& program;
   const Batches& batches;
-  std::vector<std::unique_ptr<StageWorker>> stages;  // by global stage
-  std::vector<double> losses;                        // by micro-batch
+  std::int32_t first_microbatch = 0;  // of this replica among those of all replicas: which samples and masks it draws
+  Stages stages;                      // by global stage
+  std::vector<double> losses;         // by micro-batch of this replica
 };
 
 class Trainer : public RankWork {
  public:
-  Trainer(Shared& shared, Backend& backend, Rank rank);
+  Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank);
   void begin_step(std::uint32_t step) override;  // draws the step's tokens
   Tensor act(OperationId id, const Action& action, Tensor incoming) override;
   void finish() override { backend_.finish(); }
@@ -53,10 +54,10 @@ class Trainer : public RankWork {
   [[nodiscard]] double* losses() const;
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
   void update(Stage stage);
-  [[nodiscard]] std::vector<Tensor> copies_of(const Parameter& parameter, Stage stage) const;
 
-  Shared& shared_;
+  Training& training_;
   Backend& backend_;
+  GradientExchange& gradients_;
   std::uint32_t step_ = 0;
   std::int64_t tokens_of_microbatch_;
   HostMemory host_;                 // losses, then tokens, by micro-batch

@@ -35,7 +35,7 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
   const int index = first_layer_ + static_cast<int>(layer);
   std::vector<Tensor> weights, gradients;
   for (std::size_t i = 0; i < tensors_[layer].parameters.size(); ++i) {
-    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), true, {}, {}, {}, {}, {}};
+    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
     made.gradient = arena_.allocate(elements * 4);
     const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
@@ -49,7 +49,6 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
     if (same != nullptr) {
       made.weight = same->weight;
       made.master = same->master;
-      made.owns_weight = false;
     } else {
       made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
       if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ namespace weir {
 // Where a pass stands in training.
 struct Pass {
   std::uint32_t step = 0;
-  std::int32_t microbatch = 0;
+  std::int32_t microbatch = 0;  // among those of all replicas
   const std::int32_t* tokens = nullptr;
   double* loss = nullptr;
 };
@@ -27,11 +28,10 @@ struct Pass {
 // A parameter tensor with everything that updates it.
 struct Parameter {
   ParameterTensor description;
-  int layer = 0;            // index in the model
-  int tensor = 0;           // index in the layer
-  bool owns_weight = true;  // false: a second use of a tied weight on the same stage
-  Tensor weight;            // in the plan's dtype
-  Tensor master;            // its fp32 original where the dtype has fewer bits; else empty
+  int layer = 0;   // index in the model
+  int tensor = 0;  // index in the layer
+  Tensor weight;   // in the plan's dtype
+  Tensor master;   // its fp32 original where the dtype has fewer bits; else empty
   Tensor gradient, state1, state2;
   [[nodiscard]] const Tensor& fp32() const { return master ? master : weight; }
 };
@@ -54,7 +54,7 @@ class StageWorker {
   void backward_weight(Pass pass);
 
   void begin_step() { fresh_gradients_ = true; }
-  // Updates every parameter; `copies(parameter)` gives the gradients to sum for it, in layer order.
+  // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
   template <class Copies>
   void update(std::int64_t step, Copies copies);
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
@@ -90,8 +90,9 @@ class StageWorker {
 
 template <class Copies>
 void StageWorker::update(std::int64_t step, Copies copies) {
-  for (Parameter& parameter : parameters_) {
-    const std::vector<Tensor> gradients = copies(parameter);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    const std::vector<Tensor> gradients = copies(i);
     if (gradients.empty()) continue;  // a second use of a weight of this stage: updated with the first
     backend_.update({.weight = parameter.weight,
                      .master = parameter.master,
@@ -104,5 +105,8 @@ void StageWorker::update(std::int64_t step, Copies copies) {
                      .optimizer = plan_.optimizer});
   }
 }
+
+// By global stage; null where the stage is another process's.
+using Stages = std::vector<std::unique_ptr<StageWorker>>;
 
 }  // namespace weir

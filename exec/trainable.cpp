@@ -41,6 +41,20 @@ struct Lacking {
   std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
 };
 
+void require_what_runs(const Plan& plan, Replicas replicas) {
+  const auto refuse = [](const std::string& what) {
+    throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
+  };
+  if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
+  if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
+  if (plan.dp > 1 && replicas == Replicas::one) {
+    throw MissingComponent(fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",
+                                       plan.dp, plan.pp * plan.dp));
+  }
+  if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
+  if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
+}
+
 }  // namespace
 
 void require_kernels(const Model& model) {
@@ -52,15 +66,22 @@ void require_kernels(const Model& model) {
   }
 }
 
-void require_pipeline_alone(const Plan& plan) {
-  const auto refuse = [](const std::string& what) {
-    throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
-  };
-  if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
-  if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
-  if (plan.dp > 1) refuse(fmt::format("dp = {}", plan.dp));
-  if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
-  if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
+void require_trainable(const LoadedPlan& loaded, Replicas replicas) {
+  require_what_runs(loaded.plan, replicas);
+  require_kernels(loaded.model);
+  for (const Layer& layer : loaded.model.layers) {
+    if (std::holds_alternative<TimedShape>(layer.shape)) {
+      throw InputError(loaded.plan.model_path, layer.name,
+                       "a layer of which only times are known cannot be trained; use --backend synthetic");
+    }
+  }
+  if (loaded.schedule.shape.segments > 1) {
+    throw InputError(loaded.plan.schedule, "", "slices of sequences cannot be trained; use --backend synthetic");
+  }
+  if (!std::holds_alternative<HeadShape>(loaded.model.layers.back().shape) ||
+      !std::holds_alternative<EmbeddingShape>(loaded.model.layers.front().shape)) {
+    throw InputError(loaded.plan.model_path, "layers", "training needs an embedding first and a head last");
+  }
 }
 
 }  // namespace weir

@@ -3,6 +3,8 @@
 // Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "plan/model.hpp"
 #include "plan/plan.hpp"
 
@@ -12,8 +14,12 @@ namespace weir {
 // layers pass: they have no kernels in any sense, and who runs them says so.
 void require_kernels(const Model& model);
 
-// Throws MissingComponent naming the first thing in the plan that is forecast only: devices beside those of the
-// pipeline, ZeRO, selective re-materialisation.
-void require_pipeline_alone(const Plan& plan);
+// How many copies of the pipeline the run can keep in step.
+enum class Replicas : std::uint8_t { one, many };
+
+// All of the above, for a plan that is about to be trained, and more: throws MissingComponent naming the first thing in
+// the plan that is forecast only (devices beside those of the pipeline, ZeRO, selective re-materialisation), InputError
+// for layers and schedules that no backend can train.
+void require_trainable(const LoadedPlan& loaded, Replicas replicas);
 
 }  // namespace weir

@@ -57,6 +57,7 @@ class CpuBackend : public Backend {
                 call.state1.floats(), call.state2.floats());
   }
   void finish() override {}
+  bool in_host_memory() const override { return true; }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     std::memcpy(to.data, from, static_cast<std::size_t>(bytes));
   }

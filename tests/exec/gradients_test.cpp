@@ -80,7 +80,6 @@ class StageOnCpu {
     std::mt19937 random(5);
     std::normal_distribution<float> normal(0, 0.3F);
     for (Parameter& parameter : worker_->parameters()) {
-      if (!parameter.owns_weight) continue;
       const bool gain = parameter.description.init == ParameterTensor::Init::ones;
       std::generate_n(parameter.weight.floats(), parameter.description.elements(),
                       [&] { return (gain ? 1.0F : 0.0F) + normal(random); });

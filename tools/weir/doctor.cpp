@@ -15,6 +15,9 @@
 #ifdef WEIR_HAS_CUDA_BACKEND
 #include "exec/cuda/device_info.hpp"
 #endif
+#ifdef WEIR_HAS_MPI
+#include "exec/mpi/mpi_facts.hpp"
+#endif
 
 namespace weir {
 namespace {
@@ -56,7 +59,12 @@ std::vector<Finding> findings() {
   all.push_back({"cuda backend", false, "not in this build"});
   all.push_back(gpus());
 #endif
+#ifdef WEIR_HAS_MPI
+  const MpiFacts mpi = mpi_facts();
+  all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});
+#else
   all.push_back({"processes (MPI)", false, "not in this build: ranks are threads of one process"});
+#endif
   return all;
 }
 

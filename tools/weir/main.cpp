@@ -5,19 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <exception>
-#include <new>
 
-#include "plan/error.hpp"
+#include "plan/ending.hpp"
 #include "tools/weir/commands.hpp"
-
-namespace {
-
-int fail(int code, const char* message) {
-  fmt::print(stderr, "weir: {}\n", message);
-  return code;
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"Forecasts pipeline-parallel training, runs the plan it picked, and learns from the difference."};
@@ -47,22 +37,14 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
+  } catch (const CLI::RuntimeError& ended) {  // the run was one of several processes, and has said why
+    return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     app.exit(error);
     return 2;
-  } catch (const weir::UsageError& error) {
-    return fail(2, error.what());
-  } catch (const weir::InputError& error) {
-    return fail(3, error.what());
-  } catch (const weir::NoFeasiblePlan& error) {
-    return fail(4, error.what());
-  } catch (const weir::MissingComponent& error) {
-    return fail(5, error.what());
-  } catch (const weir::RunFailed& error) {
-    return fail(6, error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(6, "out of memory");
-  } catch (const std::exception& error) {
-    return fail(1, error.what());
+  } catch (...) {
+    const weir::Ending ending = weir::ending_of(std::current_exception());
+    fmt::print(stderr, "weir: {}\n", ending.line);
+    return ending.exit_code;
   }
 }

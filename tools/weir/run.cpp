@@ -5,15 +5,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "exec/process_run.hpp"
 #include "plan/error.hpp"
 #include "plan/text_file.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
+#include "tools/weir/process_session.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/records_json.hpp"
 #include "tools/weir/synthetic.hpp"
@@ -102,17 +105,89 @@ void label(RunResult& result, const LoadedPlan& loaded, const std::string& backe
   if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
 }
 
+namespace {
+
+struct RunCommand {
+  std::filesystem::path plan, output;
+  std::string backend = "cpu", transport;
+  std::optional<std::filesystem::path> data, costs;
+  int steps = 3, warmup = 1;
+  bool fastest = false;
+  bool graphs = false;
+  double patience = 10;
+};
+
+using Execute = std::function<RunResult(const LoadedPlan&, const RunOptions&)>;
+
+// Loads, runs and, where `speaks`, reports: everything but how the ranks are spread over processes.
+void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, const Execute& execute) {
+  const LoadedPlan loaded = load_plan(o.plan);
+  RunOptions options;
+  options.backend = parse_backend(o.backend);
+  options.steps = o.steps;
+  options.warmup_steps = o.warmup;
+  options.data = o.data;
+  options.graphs = o.graphs;
+  options.fastest = o.fastest;
+  if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
+  ProgressBar bar("run", speaks && !global.quiet);
+  options.progress = [&bar](int done, int of) { bar.show(done, of); };
+  RunResult result = execute(loaded, options);
+  if (!speaks) return;
+  label(result, loaded, o.backend);
+  const auto json = run_json(result, o.backend);
+  if (!o.output.empty()) {
+    write_file_atomically(o.output / "run.json", json.dump(2) + "\n");
+    save_traced_plan(result.trace, loaded, o.plan.parent_path(), o.output, "measured");
+  }
+  if (global.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    print_run(loaded, result, options);
+    if (!o.output.empty()) fmt::print("{}\n", o.output.string());
+  }
+}
+
+void run_alone(const RunCommand& o, const GlobalOptions& global) {
+  run_plan(o, global, true, [](const LoadedPlan& loaded, const RunOptions& options) {
+    if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
+      fmt::print(stderr, "weir: K = {} on {} cores: the result is oversubscribed and compares with nothing\n",
+                 loaded.plan.pp, available_cores());
+    }
+    return run(loaded, options, available_backends());
+  });
+}
+
+// As one of several processes, which end together: the leader has said why, the rest is an exit code.
+void run_with_others(const RunCommand& o, const GlobalOptions& global, TransportKind transport) {
+  const ProcessSession session = open_session(transport, Seconds(o.patience));
+  Processes& processes = *session.processes;
+  const bool leads = processes.index() == 0;
+  Ending ending;
+  try {
+    run_plan(o, global, leads, [&](const LoadedPlan& loaded, const RunOptions& options) {
+      RunResult result = run_as_process(loaded, options, available_backends(), processes, session.open_transport);
+      if (leads && result.oversubscribed) {
+        fmt::print(stderr,
+                   "weir: fewer cores than processes: the result is oversubscribed and compares with nothing\n");
+      }
+      return result;
+    });
+    processes.barrier();
+    return;
+  } catch (const Transport::Stopped&) {
+    ending = processes.conclude({});
+  } catch (...) {
+    ending = processes.conclude(ending_of(std::current_exception()));
+  }
+  throw CLI::RuntimeError(ending.exit_code);
+}
+
+}  // namespace
+
 void add_run_command(CLI::App& app, GlobalOptions& global) {
-  struct Options {
-    std::filesystem::path plan, output;
-    std::string backend = "cpu";
-    std::optional<std::filesystem::path> data, costs;
-    int steps = 3, warmup = 1;
-    bool fastest = false;
-    bool graphs = false;
-  };
   CLI::App* command = app.add_subcommand("run", "Execute a plan: real training steps");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunCommand>();
   command->add_option("plan", o->plan, "Plan file")->required();
   command->add_option("--backend", o->backend, "cpu, cuda or synthetic (timed waits, no training)")
       ->capture_default_str();
@@ -126,35 +201,19 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
   command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
+  command->add_option(
+      "--transport", o->transport,
+      "threads of one process; mpi: one process a rank, as mpirun or srun started them (default where they "
+      "started several); nccl: the same, and messages go from GPU to GPU");
+  command->add_option("--patience", o->patience, "Seconds without a sign of life after which a process counts as gone")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
   command->callback([o, &global] {
-    const LoadedPlan loaded = load_plan(o->plan);
-    RunOptions options;
-    options.backend = parse_backend(o->backend);
-    options.steps = o->steps;
-    options.warmup_steps = o->warmup;
-    options.fastest = o->fastest;
-    options.data = o->data;
-    options.graphs = o->graphs;
-    if (options.backend == BackendKind::synthetic)
-      options.synthetic_duration_ns = synthetic_durations(loaded, o->costs);
-    if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
-      fmt::print(stderr, "weir: K = {} on {} cores: the result is oversubscribed and compares with nothing\n",
-                 loaded.plan.pp, available_cores());
-    }
-    ProgressBar bar("run", !global.quiet);
-    options.progress = [&bar](int done, int of) { bar.show(done, of); };
-    RunResult result = run(loaded, options, available_backends());
-    label(result, loaded, o->backend);
-    const auto json = run_json(result, o->backend);
-    if (!o->output.empty()) {
-      write_file_atomically(o->output / "run.json", json.dump(2) + "\n");
-      save_traced_plan(result.trace, loaded, o->plan.parent_path(), o->output, "measured");
-    }
-    if (global.json) {
-      fmt::print("{}\n", json.dump(2));
+    const TransportKind transport = choose_transport(o->transport);
+    if (transport == TransportKind::threads) {
+      run_alone(*o, global);
     } else {
-      print_run(loaded, result, options);
-      if (!o->output.empty()) fmt::print("{}\n", o->output.string());
+      run_with_others(*o, global, transport);
     }
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/transport.hpp"
+#include "exec/thread_transport.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,0 +1,65 @@
+// What a process brings home from a run, and how the leader makes one result of all of them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/clock_offsets.hpp"
+#include "exec/run.hpp"
+#include "exec/transport.hpp"
+#include "plan/program.hpp"
+
+namespace weir {
+
+struct RecordShape {
+  int steps = 0;         // warm-up included
+  int warmup_steps = 0;  // not in the trace
+  bool trace = true;
+};
+
+// A step as one process saw it: when it reached the barrier before it and the one after it, and what it allocated.
+struct ProcessStep {
+  std::int64_t began_ns = 0, ended_ns = 0;
+  std::int64_t allocations = 0;  // StepResult::allocations, of this process
+};
+
+// One process's part. Its length as numbers is known to the leader beforehand, so it travels as one message.
+class ProcessRecord {
+ public:
+  ProcessRecord(const Program& program, Rank rank, RecordShape shape);
+
+  // The next step, with the times of its own operations and its losses by micro-batch.
+  void add(const ProcessStep& step, const StepClock& clock, const std::vector<double>& losses);
+  void finish(Bytes peak, Bytes scratch);
+
+  [[nodiscard]] std::vector<std::int64_t>& numbers() { return numbers_; }  // to send, or to receive into
+
+  [[nodiscard]] ProcessStep step(int step) const;
+  [[nodiscard]] double loss(int step, std::int32_t unit) const;
+  // Copies the rank's operations of a traced step into `clock`, moved to the leader's clock.
+  void restore(int step, const ClockLine& line, StepClock& clock) const;
+  [[nodiscard]] Bytes peak() const { return Bytes(numbers_[numbers_.size() - 2]); }
+  [[nodiscard]] Bytes scratch() const { return Bytes(numbers_.back()); }
+
+ private:
+  [[nodiscard]] std::size_t step_begin(int step) const;
+
+  RecordShape shape_;
+  std::int32_t units_;
+  std::vector<OperationId> own_;  // operations of this rank
+  std::vector<std::int64_t> numbers_;
+  std::size_t written_ = 0;
+  int step_ = 0;
+};
+
+// Makes the ends of messages and reductions agree, which two processes saw each from its side: a receive begins with
+// its send and a send ends by the arrival; a reduction begins when the last gradient was whole and ends before any
+// copy's optimizer.
+void join_ends(const Program& program, StepClock& clock);
+
+// The leader's result. `records` and `lines`: by process, replica after replica.
+[[nodiscard]] RunResult merge(const Program& program, RecordShape shape, const std::vector<ProcessRecord>& records,
+                              const std::vector<ClockLine>& lines);
+
+}  // namespace weir

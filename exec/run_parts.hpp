@@ -1,0 +1,30 @@
+// What a run of threads and a run of processes do alike. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/backend.hpp"
+#include "exec/batches.hpp"
+#include "exec/run.hpp"
+#include "plan/plan.hpp"
+#include "plan/program.hpp"
+
+namespace weir {
+
+// The run's clock: steady_clock, which all processes of one host share.
+[[nodiscard]] std::int64_t now_ns();
+
+// Throws MissingComponent where this build has no such backend.
+[[nodiscard]] const BackendFactory& factory_of(BackendKind kind, const Backends& backends);
+
+// Precondition: require_trainable. Throws InputError.
+[[nodiscard]] Batches open_batches(const LoadedPlan& loaded, const RunOptions& options);
+
+// Throws RunFailed unless there is a duration for every operation.
+void require_durations(const Program& program, const RunOptions& options);
+
+// Median time of the steps after `warmup`; 0 where there are none.
+[[nodiscard]] Seconds median_step(const std::vector<StepResult>& steps, int warmup);
+
+}  // namespace weir

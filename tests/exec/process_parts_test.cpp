@@ -1,0 +1,159 @@
+// The parts of a run by processes that need no process: clocks, copies, records, what a launcher leaves behind.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "exec/clock_offsets.hpp"
+#include "exec/edge_rounds.hpp"
+#include "exec/gradient_copies.hpp"
+#include "exec/launched.hpp"
+#include "exec/message_sizes.hpp"
+#include "exec/process_record.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+// The other clock is 1000 ahead. A trip of 10 out and 30 back looks like 20 and 20: 10 off, within its bound of 20. The
+// longer trip, 100 out and 10 back, is not used.
+TEST(Clocks, TheShortestTripCounts) {
+  const ClockSample sample = shortest({{0, 1100, 110}, {200, 1210, 240}});
+  EXPECT_EQ(sample.offset_ns, -990);
+  EXPECT_EQ(sample.uncertainty_ns, 20);
+}
+
+// 100 behind at its time 0 and 200 behind at its time 1000: 150 behind in the middle, 300 behind at 2000.
+TEST(Clocks, DriftIsAStraightLine) {
+  const ClockLine line{{0, 100, 5}, {1000, 200, 7}};
+  EXPECT_EQ(line.to_leader(500), 650);
+  EXPECT_EQ(line.to_leader(2000), 2300);
+  EXPECT_EQ(line.uncertainty_ns(), 7);
+}
+
+// Stages [embedding, block] and [block, block, norm, head]: the head's table is the embedding's, so both sum the
+// embedding's gradient first. Nothing else has a second use.
+TEST(GradientCopies, ATiedTableIsSummedInLayerOrderOnBothStages) {
+  const TinyModel model;
+  const LoadedPlan loaded = model.load(model.plan({2}, 4));
+  const GradientCopies copies = gradient_copies(loaded);
+  const auto parameters = stage_parameters(loaded);
+  int shared = 0;
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    for (std::size_t i = 0; i < copies[stage].size(); ++i) {
+      if (parameters[stage][i].description.tied_with.empty()) {
+        EXPECT_EQ(copies[stage][i].size(), 1U);
+        continue;
+      }
+      ++shared;
+      ASSERT_EQ(copies[stage][i].size(), 2U);
+      EXPECT_EQ(copies[stage][i][0].layer, 0);
+      EXPECT_EQ(copies[stage][i][0].stage, Stage{0});
+      EXPECT_EQ(copies[stage][i][1].layer, 5);
+      EXPECT_EQ(copies[stage][i][1].stage, Stage{1});
+    }
+  }
+  EXPECT_EQ(shared, 2);
+}
+
+// One stage holds both uses: the first sums both, the second is updated with it.
+TEST(GradientCopies, OnOneStageTheFirstUseSumsForBoth) {
+  const TinyModel model;
+  const GradientCopies copies = gradient_copies(model.load(model.plan({}, 1)));
+  int both = 0, none = 0;
+  for (const auto& uses : copies[0]) {
+    both += uses.size() == 2 ? 1 : 0;
+    none += uses.empty() ? 1 : 0;
+  }
+  EXPECT_EQ(both, 1);
+  EXPECT_EQ(none, 1);
+}
+
+// Two processes, one step; process 1's clock is 50 behind the leader's. It reached the first barrier last, at 100 + 50,
+// and the leader the second one, at 400: the step took 250.
+TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
+  const TinyModel model;
+  const Program program = lower(model.load(model.plan({2}, 1)));
+  const RecordShape shape{1, 0, false};
+  StepClock clock;
+  clock.start_ns.resize(program.operations.size());
+  clock.end_ns.resize(program.operations.size());
+  std::vector<ProcessRecord> records;
+  for (int rank = 0; rank < 2; ++rank) records.emplace_back(program, Rank{rank}, shape);
+  records[0].add({120, 400, 2}, clock, {0.0});
+  records[1].add({100, 300, 1}, clock, {2.5});
+  const RunResult result = merge(program, shape, records, {{}, {{0, 50, 1}, {1000, 50, 1}}});
+  ASSERT_EQ(result.steps.size(), 1U);
+  EXPECT_DOUBLE_EQ(result.steps[0].time.count(), 250e-9);
+  EXPECT_EQ(result.steps[0].loss, 2.5);
+  EXPECT_EQ(result.steps[0].allocations, 3);
+}
+
+// The sender noticed at 90 that its message, sent at 10, had left; it had arrived at 60.
+TEST(Records, AMessageEndsWithItsArrival) {
+  const TinyModel model;
+  const Program program = lower(model.load(model.plan({2}, 1)));
+  StepClock clock;
+  clock.start_ns.assign(program.operations.size(), 0);
+  clock.end_ns.assign(program.operations.size(), 0);
+  const auto send = static_cast<std::size_t>(program.lanes[static_cast<std::size_t>(program.edges[0].send_lane)].first);
+  const auto receive =
+      static_cast<std::size_t>(program.lanes[static_cast<std::size_t>(program.edges[0].receive_lane)].first);
+  clock.start_ns[send] = 10;
+  clock.end_ns[send] = 90;
+  clock.end_ns[receive] = 60;  // its start, 0: it was ready all the time
+  join_ends(program, clock);
+  EXPECT_EQ(clock.end_ns[send], 60);
+  EXPECT_EQ(clock.start_ns[receive], 10);
+  EXPECT_EQ(clock.end_ns[receive], 60);
+}
+
+// 4 ranks in a ring both ways: 8 edges, 4 at each rank, so at least 4 rounds; the greedy colouring stays below 2 * 4
+// - 1. In no round has a rank two edges.
+TEST(Connecting, NoRankHasTwoEdgesInARound) {
+  std::vector<std::pair<std::int32_t, std::int32_t>> edges;
+  for (std::int32_t rank = 0; rank < 4; ++rank) {
+    edges.emplace_back(rank, (rank + 1) % 4);
+    edges.emplace_back((rank + 1) % 4, rank);
+  }
+  const std::vector<int> rounds = connection_rounds(edges);
+  std::set<std::pair<int, std::int32_t>> busy;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    EXPECT_LT(rounds[i], 7);
+    EXPECT_TRUE(busy.insert({rounds[i], edges[i].first}).second);
+    EXPECT_TRUE(busy.insert({rounds[i], edges[i].second}).second);
+  }
+}
+
+// Width 16, sequence 8, 2 samples a micro-batch, fp32: 16 * 8 * 2 * 4 = 1024 bytes, either way.
+TEST(MessageSizes, AreTheBoundarysOutput) {
+  const TinyModel model;
+  const LoadedPlan loaded = model.load(model.plan({2}, 3));
+  const Program program = lower(loaded);
+  const std::vector<std::int64_t> bytes = message_bytes(loaded, program);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const LaneKind kind = program.lane_of(static_cast<OperationId>(i)).kind;
+    EXPECT_EQ(bytes[i], kind == LaneKind::send || kind == LaneKind::receive ? 1024 : 0);
+  }
+}
+
+TEST(Launcher, SeveralProcessesAreToldFromOne) {
+  const auto in = [](const std::map<std::string, std::string>& variables) {
+    const auto found = launched([&](const char* name) {
+      const auto variable = variables.find(name);
+      return variable == variables.end() ? nullptr : variable->second.c_str();
+    });
+    return found ? found->processes : 1;
+  };
+  EXPECT_EQ(in({}), 1);
+  EXPECT_EQ(in({{"OMPI_COMM_WORLD_SIZE", "4"}}), 4);
+  EXPECT_EQ(in({{"OMPI_COMM_WORLD_SIZE", "1"}}), 1);
+  EXPECT_EQ(in({{"PMI_SIZE", "8"}}), 8);
+  EXPECT_EQ(in({{"PMIX_RANK", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}}), 3);
+  EXPECT_EQ(in({{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "3"}}), 1);  // a batch script before its srun
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,15 @@
+// The process this test program runs as: mpirun starts K of them, and all run the same tests in step. The leader
+// judges. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/mpi/mpi_transport.hpp"
+#include "exec/process_run.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+
+[[nodiscard]] Processes& processes();  // of this program, opened by main
+
+[[nodiscard]] RunResult run_here(const LoadedPlan& loaded, const RunOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,36 @@
+# Ranks as processes: one test program, started by mpirun for K = 1 to 4. Where there is no MPI the tests are there and
+# skip with the reason.
+set(mpi_missing "")
+if(NOT WEIR_EXECUTOR)
+  set(mpi_missing "this build has no executor")
+elseif(NOT TARGET weir_exec_mpi)
+  set(mpi_missing "this build has no MPI")
+elseif(NOT MPIEXEC_EXECUTABLE)
+  set(mpi_missing "no mpirun was found")
+endif()
+
+if(mpi_missing)
+  add_test(NAME mpi/processes COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${mpi_missing}")
+  set_tests_properties(mpi/processes PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
+  return()
+endif()
+
+# Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may not read another
+# process's memory. Its libraries leak at exit.
+set(mpi_environment
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_plm_rsh_agent= OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+
+file(GLOB mpi_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_mpi/*.cpp)
+add_executable(exec_mpi_tests ${mpi_sources})
+target_link_libraries(exec_mpi_tests PRIVATE weir_sim weir_exec_mpi weir_exec_cpu GTest::gtest)
+foreach(k RANGE 1 4)
+  add_test(NAME mpi/processes_${k} COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_mpi_tests>)
+  set_tests_properties(mpi/processes_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
+endforeach()
+
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_test(NAME mpi/command COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/exec_mpi/command_test.py
+  ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:weir>)
+set_tests_properties(mpi/command PROPERTIES RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
