@@ -18,6 +18,9 @@
 #ifdef WEIR_HAS_MPI
 #include "exec/mpi/mpi_facts.hpp"
 #endif
+#ifdef WEIR_HAS_NCCL
+#include "exec/nccl/nccl_facts.hpp"
+#endif
 
 namespace weir {
 namespace {
@@ -64,6 +67,13 @@ std::vector<Finding> findings() {
   all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});
 #else
   all.push_back({"processes (MPI)", false, "not in this build: ranks are threads of one process"});
+#endif
+#if defined(WEIR_HAS_NCCL) && defined(WEIR_HAS_MPI)
+  all.push_back({"NCCL", cuda.device.has_value(),
+                 nccl_facts().version + (cuda.device ? ": weir run --transport nccl under mpirun, a GPU each process"
+                                                     : ": nothing to send between without a device")});
+#else
+  all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend, MPI and NCCL for it"});
 #endif
   return all;
 }
