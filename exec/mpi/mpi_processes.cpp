@@ -238,14 +238,14 @@ bool MpiProcesses::poll_until(const std::function<bool()>& ready, std::chrono::n
 
 Ending MpiProcesses::agree(const std::optional<Ending>& own) {
   if (index_ == 0) {
-    const Ending verdict = own ? *own : failure_ ? failure_->ending : Ending{6, "stopped for no known reason"};
+    Ending verdict = own ? *own : failure_ ? failure_->ending : Ending{6, "stopped for no known reason"};
     tell_all(kVerdict, verdict);
     return verdict;
   }
   if (own) tell_all(kNotice, *own);
   // Not all at once, should it be the leader that is gone: one speaks, and ends the others.
   if (poll_until([&] { return verdict_.has_value(); }, options_.patience + index_ * 100ms)) return *verdict_;
-  const Ending known = own ? *own : failure_ ? failure_->ending : Ending{6, "process 0 does not answer"};
+  Ending known = own ? *own : failure_ ? failure_->ending : Ending{6, "process 0 does not answer"};
   speak_and_abort(known);
   return known;
 }
