@@ -138,11 +138,12 @@ std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at
 }
 
 // Quantiles at 0, 5, ..., 100 %; nothing where there are too few observations to tell them apart.
-Jitter jitter_of(std::map<ActionKind, std::vector<double>> scatter) {
+Jitter jitter_of(const std::map<ActionKind, std::vector<double>>& scatter) {
   constexpr std::size_t kSteps = 20;
   Jitter jitter;
-  for (auto& [kind, ratios] : scatter) {
-    if (ratios.size() <= kSteps) continue;
+  for (const auto& [kind, seen] : scatter) {
+    if (seen.size() <= kSteps) continue;
+    std::vector<double> ratios = seen;
     std::sort(ratios.begin(), ratios.end());
     for (std::size_t q = 0; q <= kSteps; ++q) jitter[kind].push_back(ratios[q * (ratios.size() - 1) / kSteps]);
   }
@@ -166,7 +167,7 @@ double slowdown_of(const std::vector<std::pair<double, double>>& overlapped) {
 }  // namespace
 
 Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, const Cluster& cluster) {
-  Observations seen = observe(base, runs, cluster);
+  const Observations seen = observe(base, runs, cluster);
   const Locations at = fit_locations(seen);
   Calibration result{base, quality_of(seen, at)};
   result.costs.basis = Basis::calibrated;
@@ -186,7 +187,7 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs, c
   result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();
-  result.costs.jitter = jitter_of(std::move(seen.scatter));
+  result.costs.jitter = jitter_of(seen.scatter);
   if (const double slowdown = slowdown_of(seen.overlapped); slowdown > 0) result.costs.overlap.compute = slowdown;
   CalibratedRange range = base.range.value_or(CalibratedRange{});
   for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);

@@ -131,7 +131,7 @@ void MpiTransport::take_credits() {
 void MpiTransport::take_messages() {
   for (;;) {
     int there = 0;
-    MPI_Message message;
+    MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     WEIR_MPI_CHECK(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, processes_.edges(), &there, &message, &status));
     if (there == 0) return;

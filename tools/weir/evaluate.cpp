@@ -266,7 +266,7 @@ class Evaluator {
 };
 
 EvaluationReport evaluate_here(const EvaluateOptions& o, const GlobalOptions& global) {
-  const EvaluationReport report = Evaluator(o, global).run();
+  EvaluationReport report = Evaluator(o, global).run();
   write_file_atomically(o.output / "evaluation.json", evaluation_json(report).dump(2) + "\n");
   const Chart scatter = scatter_chart(report.outcomes);
   save_drawing(draw_chart(scatter), chart_csv(scatter), o.output / "evaluation.svg");
