@@ -12,6 +12,7 @@
 
 #include "exec/gradient_copies.hpp"
 #include "exec/gradient_exchange.hpp"
+#include "exec/gradient_peers.hpp"
 #include "exec/processes.hpp"
 #include "exec/stage.hpp"
 
@@ -40,15 +41,11 @@ class ProcessGradients : public GradientExchange {
   void stop() override {}  // those who wait for another process are stopped by Processes
 
  private:
-  using Place = std::pair<std::int32_t, int>;  // stage, parameter
-  struct Reduction {                           // of one parameter over the replicas
+  using Place = GradientPlace;
+  struct Reduction {  // of one parameter over the replicas
     Place place;
     std::vector<float> partials;  // this replica's slice of every other's gradient, in replica order
     std::vector<Processes::Ticket> sends, receives;
-  };
-  struct Copy {  // of a gradient on another rank
-    std::int32_t rank = 0;
-    std::int64_t elements = 0;
   };
 
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
@@ -57,7 +54,7 @@ class ProcessGradients : public GradientExchange {
   [[nodiscard]] Parameter& parameter(const Place& place) const;
   // The gradient where the host can work on it; brought there first where the device has memory of its own.
   [[nodiscard]] std::span<float> on_host(const Place& place);
-  void find_peers();
+  void find_noted();
   void start_reduction(std::int32_t stage);
   void finish_reduction(Reduction& reduction);
   void exchange_copies();
@@ -66,11 +63,10 @@ class ProcessGradients : public GradientExchange {
 
   Setup setup_;
   Processes& processes_;
-  std::vector<OperationId> last_gradient_;                     // by stage
-  std::vector<std::int32_t> own_;                              // stages of this rank
-  std::vector<int> first_tag_;                                 // by stage
-  std::set<std::pair<Place, std::int32_t>> outgoing_;          // own gradient, to rank
-  std::map<Place, Copy> incoming_;                             // by its place on the other rank
+  std::vector<OperationId> last_gradient_;  // by stage
+  std::vector<std::int32_t> own_;           // stages of this rank
+  std::vector<int> first_tag_;              // by stage
+  GradientPeers peers_;
   std::set<int> noted_;                                        // processes that wait for each other, timed waits
   std::map<std::int32_t, std::vector<Reduction>> reductions_;  // by stage, under way
   std::map<Place, Tensor> arrived_;                            // copies of this step

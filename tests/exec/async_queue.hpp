@@ -50,6 +50,7 @@ struct AsyncWorld {
   LaunchCounts launched, launched_before_recording;
   int queues = 0, waits = 0, replays = 0, copies = 0;
   bool fault_was_redundant = false;
+  bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
   std::atomic<bool> held{false};  // a step is being launched; read by all queues
 };
 
@@ -78,6 +79,12 @@ class AsyncQueue : public LaunchQueue {
   }
   void record(const Mark& own) override;
   void wait_for(const Mark& mark) override;
+  [[nodiscard]] bool reached(const Mark& own) const override {
+    world_->held = false;  // who asks waits
+    Place& place = place_of(own);
+    const std::scoped_lock lock(place.mutex);
+    return place.reached >= place.recorded;
+  }
   [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override {
     return (place_of(to).time - place_of(from).time) / std::chrono::nanoseconds(1);
   }
@@ -199,6 +206,7 @@ inline void AsyncQueue::wait_for(const Mark& mark) {
   const bool left_out = world_->waits++ == world_->options.left_out_wait;
   if (left_out) {
     world_->fault_was_redundant = behind_[other] >= place.behind[other];
+    world_->fault_was_beside_the_first = number_ != 0 && other != 0;
     place.of->dawdle(place.first_put);
     return;
   }
