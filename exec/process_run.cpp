@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -52,7 +53,8 @@ class ProcessRun {
     for (int step = 0; step < shape_.steps; ++step) run_step(static_cast<std::uint32_t>(step), record);
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
-    record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0));
+    const auto use = device_ ? device_->backend().device_use() : std::nullopt;
+    record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0), use);
     const std::string hash = training_ ? gather_hash() : "";
     if (processes_.index() != 0) {
       processes_.wait(processes_.start_send(0, kRecordTag, std::as_bytes(std::span(record.numbers()))));
@@ -60,6 +62,7 @@ class ProcessRun {
       return {};
     }
     RunResult result = gather(std::move(record), before, after);
+    for (DeviceUse& each : result.devices) each.sharing = use->sharing;
     result.parameters_sha256 = hash;
     processes_.barrier();  // nobody leaves before all have said what they had to say
     return result;
@@ -200,6 +203,7 @@ class ProcessRun {
       }
       result.peak_memory.push_back(peak);
       result.scratch.push_back(records[at(rank)].scratch());
+      add_device(result.devices, records[at(rank)].device_use(), processes_.place(rank).host);
     }
     result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
@@ -208,6 +212,14 @@ class ProcessRun {
     }
     describe(result.trace, lines);
     return result;
+  }
+
+  // Devices are numbered over all hosts.
+  void add_device(std::vector<DeviceUse>& devices, std::optional<DeviceUse> use, const std::string& host) {
+    if (!use) return;
+    const auto number = static_cast<int>(device_numbers_.size());
+    use->device = device_numbers_.try_emplace({host, use->device}, number).first->second;
+    devices.push_back(std::move(*use));
   }
 
   void describe(Trace& trace, const std::vector<ClockLine>& lines) const {
@@ -240,7 +252,8 @@ class ProcessRun {
   std::unique_ptr<Training> training_;
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
-  std::vector<double> launching_s_;  // by measured step
+  std::vector<double> launching_s_;                            // by measured step
+  std::map<std::pair<std::string, int>, int> device_numbers_;  // by host and its own number there
 };
 
 }  // namespace
