@@ -28,9 +28,11 @@ class Group {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own, Wait wait) : wait_(std::move(wait)) {
+NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks, Wait wait)
+    : wait_(std::move(wait)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = blocks;
   ncclComm_t made = nullptr;
   const ncclResult_t status = ncclCommInitRankConfig(&made, members, id, own, &config);
   handle_ = Handle(made);  // there even where the call fails later

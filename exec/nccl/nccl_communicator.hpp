@@ -32,8 +32,9 @@ class NcclCommunicator {
   // How to wait for what is in progress: calls the argument until it says true, or throws.
   using Wait = std::function<void(const std::function<bool()>&)>;
 
-  // Collective over the members, on the current device. Throws RunFailed.
-  NcclCommunicator(const ncclUniqueId& id, int members, int own, Wait wait);
+  // Collective over the members, on the current device. `blocks`: the most thread blocks that one of its kernels takes
+  // there, each on a multiprocessor. Throws RunFailed.
+  NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks, Wait wait);
 
   // All are launched on `stream`, and hold it up until the other members do their part.
   void send(const NcclPart& to, cudaStream_t stream);

@@ -12,6 +12,7 @@ namespace weir {
 namespace {
 
 constexpr int kIdTag = 4;
+constexpr int kBlocks = 32;  // of all communicators of a process: a quarter of the multiprocessors of an H100
 
 cudaStream_t stream_of(const LaunchQueue& queue) { return dynamic_cast<const CudaQueue&>(queue).stream(); }
 
@@ -29,6 +30,22 @@ NcclTransport::NcclTransport(const LaunchedTransportRequest& request, Processes&
 
 NcclCommunicator::Wait NcclTransport::wait() const {
   return [this](const auto& ready) { processes_.wait_until(ready); };
+}
+
+bool NcclTransport::shares() const {
+  const std::vector<std::int32_t>& ranks = request_.sharing_ranks;
+  return std::find(ranks.begin(), ranks.end(), request_.rank.value) != ranks.end();
+}
+
+// Members of a communicator must ask for the same, so the rank with most communicators decides for all.
+int NcclTransport::blocks_each() const {
+  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape.ranks), request_.replicas > 1 ? 1 : 0);
+  for (const Edge& edge : request_.program.edges) {
+    ++communicators[static_cast<std::size_t>(edge.from.value)];
+    ++communicators[static_cast<std::size_t>(edge.to.value)];
+  }
+  for (const std::int32_t rank : request_.sharing_ranks) ++communicators[static_cast<std::size_t>(rank)];
+  return std::max(1, kBlocks / std::max(1, *std::max_element(communicators.begin(), communicators.end())));
 }
 
 int NcclTransport::process_of(std::int32_t rank, int replica) const {
@@ -70,7 +87,7 @@ void NcclTransport::make_end(std::int32_t index, const ncclUniqueId& id) {
   End& end = edges_[index];
   end.peer = 1 - own;
   end.queue = request_.backend->queue()->make_lane();
-  end.communicator = std::make_unique<NcclCommunicator>(id, 2, own, wait());
+  end.communicator = std::make_unique<NcclCommunicator>(id, 2, own, blocks_each(), wait());
   // NCCL connects two members at their first message, which must not happen in the midst of a step.
   Tensor probe = request_.arena->allocate(1);
   if (out) {
@@ -96,7 +113,8 @@ std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& me
   } else {
     processes_.wait(processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(letter)));
   }
-  return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()), static_cast<int>(own), wait());
+  return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()), static_cast<int>(own), blocks_each(),
+                                            wait());
 }
 
 void NcclTransport::connect_replicas() {
@@ -113,8 +131,8 @@ void NcclTransport::connect_replicas() {
 }
 
 void NcclTransport::connect_sharing() {
+  if (!shares()) return;
   const std::vector<std::int32_t>& ranks = request_.sharing_ranks;
-  if (std::find(ranks.begin(), ranks.end(), request_.rank.value) == ranks.end()) return;
   std::vector<int> members;
   for (const std::int32_t rank : ranks) members.push_back(process_of(rank, request_.replica));
   sharing_ = join(members);

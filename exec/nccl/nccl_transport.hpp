@@ -4,7 +4,8 @@
 //
 // The receiver launches a receive into each free slot, and a send waits on its queue until its receive is there: slots
 // bound the messages without a word between the ends. Strictly first in, first out: what the plan's proof allows is
-// what can run. On a device, what waits holds some of its multiprocessors; the rest computes on.
+// what can run. What waits on a device holds some of its multiprocessors: all communicators of a process together at
+// most 32, so all of them find room at once and the rest computes on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -48,6 +49,8 @@ class NcclTransport : public LaunchedTransport {
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
   [[nodiscard]] int sharer(std::int32_t rank) const;  // its number among those that share
   [[nodiscard]] NcclCommunicator::Wait wait() const;
+  [[nodiscard]] int blocks_each() const;  // of a communicator's kernel
+  [[nodiscard]] bool shares() const;      // weights with other ranks
   [[nodiscard]] std::vector<NcclCommunicator*> all() const;
 
   LaunchedTransportRequest request_;

@@ -22,7 +22,7 @@ TEST(Nccl, SaysItsVersion) {
 NcclCommunicator alone() {
   ncclUniqueId id;
   NCCL_CHECK(ncclGetUniqueId(&id));
-  return NcclCommunicator(id, 1, 0, [](const std::function<bool()>& ready) {
+  return NcclCommunicator(id, 1, 0, 8, [](const std::function<bool()>& ready) {
     while (!ready()) std::this_thread::yield();
   });
 }
