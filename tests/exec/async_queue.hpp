@@ -51,7 +51,7 @@ struct AsyncWorld {
   int queues = 0, waits = 0, replays = 0, copies = 0;
   bool fault_was_redundant = false;
   bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
-  std::atomic<bool> held{false};  // a step is being launched; read by all queues
+  std::atomic<bool> held{false};            // a step is being launched; read by all queues
 };
 
 inline void require(bool holds, const char* sentence) {

@@ -14,8 +14,8 @@
 #include "plan/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/async_transport.hpp"
+#include "tests/exec/launch_cases.hpp"
 #include "tests/exec/thread_processes.hpp"
-#include "tests/exec/tiny.hpp"
 
 namespace weir {
 namespace {
@@ -72,72 +72,26 @@ ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned
   return result;
 }
 
-RunResult train_here(const LoadedPlan& loaded, int steps) {
-  RunOptions options;
-  options.steps = steps;
-  options.warmup_steps = 0;
-  return run(loaded, options, cpu_only());
-}
-
-struct Case {
-  const char* schedule;
-  int vpp;
-  std::vector<int> boundaries;
-};
-
-// K 1..4, split backwards, chunks, re-materialisation, 1, 2 and unlimited slots, a tied table whose ends sit on two
-// processes.
 TEST(LaunchingRank, ParametersAreThoseOfRanksThatWait) {
-  const TinyModel model;
-  const Case cases[] = {{"gpipe", 1, {}},
-                        {"gpipe", 1, {3}},
-                        {"1f1b", 1, {1, 2, 4}},
-                        {"zb-h1", 1, {2, 4}},
-                        {"interleaved-1f1b", 2, {1, 3, 4}},
-                        {"v-half", 2, {1, 3, 4}}};
   unsigned seed = 0;
-  int runs = 0;
-  for (const Case& c : cases) {
-    Plan plan = model.plan(c.boundaries, 4, c.schedule);
-    plan.pp = static_cast<int>(c.boundaries.size() + 1) / c.vpp;
-    plan.vpp = c.vpp;
-    plan.slots = 0;
-    const RunResult expected = train_here(model.load(plan), 2);
-    for (const int slots : {1, 2, 0}) {
-      for (const bool recompute : {false, true}) {
-        plan.slots = slots;
-        plan.recompute.mode = recompute ? RecomputeMode::full : RecomputeMode::none;
-        std::optional<LoadedPlan> loaded;
-        try {
-          loaded = model.load(plan);
-        } catch (const InputError&) {
-          continue;  // would deadlock with so few slots
-        }
-        ++runs;
-        SCOPED_TRACE(std::string(c.schedule) + " K" + std::to_string(plan.pp) + " slots " + std::to_string(slots) +
-                     (recompute ? " recompute" : "") + " seed " + std::to_string(seed));
-        seed += 10;
-        const ProcessesResult found = train_as_processes(*loaded, 2, seed);
-        EXPECT_EQ(found.endings, std::set<std::string>{});
-        EXPECT_EQ(found.leaders.parameters_sha256, expected.parameters_sha256);
-        ASSERT_EQ(found.leaders.steps.size(), 2U);
-        for (std::size_t s = 0; s < 2; ++s) EXPECT_EQ(found.leaders.steps[s].loss, expected.steps[s].loss);
-        EXPECT_GT(found.leaders.host_per_action.value(), Seconds(0));
-      }
-    }
-  }
-  EXPECT_GT(runs, 25);
+  const int runs = for_each_launch_case(TinyModel(), 2, [&](const LaunchCase& c) {
+    seed += 10;
+    SCOPED_TRACE(c.name + " seed " + std::to_string(seed));
+    const ProcessesResult found = train_as_processes(c.loaded, 2, seed);
+    EXPECT_EQ(found.endings, std::set<std::string>{});
+    EXPECT_EQ(found.leaders.parameters_sha256, c.expected.parameters_sha256);
+    EXPECT_EQ(losses(found.leaders), losses(c.expected));
+    EXPECT_GT(found.leaders.host_per_action.value(), Seconds(0));
+  });
+  EXPECT_GT(runs, 50);
 }
 
-// Two copies of the weights on each pair of ranks: every gradient crosses between processes.
+// Every gradient crosses between processes.
 TEST(LaunchingRank, BidirectionalPlansToo) {
   const TinyModel model;
-  for (const char* schedule : {"dualpipe", "chimera"}) {
-    Plan plan = model.plan({3}, 4, schedule);
-    plan.slots = 0;
-    const LoadedPlan loaded = model.load(plan);
-    EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256, train_here(loaded, 3).parameters_sha256)
-        << schedule;
+  for (const LoadedPlan& loaded : bidirectional_plans(model)) {
+    EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256, train_waiting(loaded, 3).parameters_sha256)
+        << loaded.plan.schedule;
   }
 }
 
@@ -153,7 +107,7 @@ TEST(LaunchingRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   EXPECT_EQ(first.leaders.parameters_sha256, again.leaders.parameters_sha256);
   plan.microbatches = 6;
   plan.dp = 1;
-  const RunResult one = train_here(model.load(plan), 3);
+  const RunResult one = train_waiting(model.load(plan), 3);
   for (std::size_t s = 0; s < 3; ++s) EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
 }
 
@@ -180,14 +134,14 @@ TEST(LaunchingRank, TheTraceIsWholeAndCausal) {
 }
 
 // As in exec/step_launcher's test: a wait that no other implies, left out with the action behind it late, spoils the
-// parameters, here of either process. Not so where a receive takes the block that a send has left: what arrives was made
-// from what was sent, which only the other process knows.
+// parameters, here of either process. Not so where a receive takes the block that a send has left: what arrives was
+// made from what was sent, which only the other process knows.
 TEST(LaunchingRank, EveryWaitCounts) {
   const TinyModel model;
   Plan plan = model.plan({3}, 3, "zb-h1");
   plan.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
   const LoadedPlan loaded = model.load(plan);
-  const std::string expected = train_here(loaded, 2).parameters_sha256;
+  const std::string expected = train_waiting(loaded, 2).parameters_sha256;
   const ProcessesResult whole = train_as_processes(loaded, 1, 1);
   for (int process = 0; process < 2; ++process) {
     const AsyncWorld& world = *whole.devices[static_cast<std::size_t>(process)];
