@@ -18,12 +18,26 @@ const Tensor& LaunchedGradients::gradient(const GradientPlace& place) const {
 }
 
 void LaunchedGradients::launch_sum(Stage stage) {
+  launch_sum(stage, 0, static_cast<int>(setup_.stages[at(stage.value)]->parameters().size()));
+}
+
+void LaunchedGradients::launch_sum(Stage stage, int first_parameter, int count) {
   if (setup_.replicas == 1) return;
   std::vector<Tensor> gradients;
-  for (const Parameter& parameter : setup_.stages[at(stage.value)]->parameters()) {
-    gradients.push_back(parameter.gradient);
+  for (int p = first_parameter; p < first_parameter + count; ++p) {
+    const GradientPlace place{stage.value, p};
+    if (summed_.insert(place).second) gradients.push_back(gradient(place));
   }
-  transport_.sum_over_replicas(gradients);
+  if (!gradients.empty()) transport_.sum_over_replicas(gradients);
+}
+
+void LaunchedGradients::whole(Stage stage, int first_parameter, int count) {
+  if (count == 0) return;
+  const auto [mark, fresh] = made_.try_emplace({stage.value, first_parameter});
+  if (fresh) mark->second = setup_.queue->make_mark();
+  setup_.queue->record(mark->second);
+  transport_.gradient_queue().wait_for(mark->second);
+  launch_sum(stage, first_parameter, count);
 }
 
 void LaunchedGradients::launch_exchange() {
@@ -50,6 +64,7 @@ std::vector<Tensor> LaunchedGradients::copies(Stage stage, std::size_t parameter
 void LaunchedGradients::end_step() {
   for (auto& [place, tensor] : arrived_) setup_.arena->release(tensor);
   arrived_.clear();
+  summed_.clear();
 }
 
 }  // namespace weir

@@ -80,18 +80,28 @@ std::span<float> ProcessGradients::on_host(const Place& place) {
 
 void ProcessGradients::ended(OperationId id, std::uint32_t) {
   const std::int32_t stage = setup_.program.operations[at(id)].action.stage.value;
-  if (last_gradient_[at(stage)] == id) start_reduction(stage);
+  if (last_gradient_[at(stage)] == id) start_reductions(stage);
 }
 
-void ProcessGradients::start_reduction(std::int32_t stage) {
-  if (setup_.backend == nullptr || setup_.replicas == 1 || reductions_.contains(stage)) return;
-  std::vector<Reduction>& started = reductions_[stage];
-  const auto count = static_cast<int>(setup_.stages[at(stage)]->parameters().size());
-  for (int p = 0; p < count; ++p) {
+void ProcessGradients::whole(Stage stage, int first_parameter, int count) {
+  start_reductions(stage.value, first_parameter, count);
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage) {
+  if (setup_.backend == nullptr) return;
+  start_reductions(stage, 0, static_cast<int>(setup_.stages[at(stage)]->parameters().size()));
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {
+  if (setup_.replicas == 1) return;
+  for (int p = first_parameter; p < first_parameter + count; ++p) {
     const Place place{stage, p};
+    const auto [started, fresh] = reductions_.try_emplace(place);
+    if (!fresh) continue;
+    Reduction& reduction = started->second;
     const std::span<float> gradient = on_host(place);
     const std::size_t own = slice(gradient, setup_.replica).size();
-    Reduction reduction{place, std::vector<float>(own * static_cast<std::size_t>(setup_.replicas)), {}, {}};
+    reduction.partials.resize(own * static_cast<std::size_t>(setup_.replicas));
     for (int replica = 0; replica < setup_.replicas; ++replica) {
       if (replica == setup_.replica) continue;
       const int peer = process_of(setup_.rank.value, replica);
@@ -100,14 +110,13 @@ void ProcessGradients::start_reduction(std::int32_t stage) {
       reduction.receives.push_back(processes_.start_receive(peer, tag(place), std::as_writable_bytes(theirs)));
       reduction.sends.push_back(processes_.start_send(peer, tag(place), std::as_bytes(slice(gradient, replica))));
     }
-    started.push_back(std::move(reduction));
   }
 }
 
 // Sums this replica's slice in the order of replicas, whichever came first, and exchanges the sums.
-void ProcessGradients::finish_reduction(Reduction& reduction) {
+void ProcessGradients::finish_reduction(const Place& place, Reduction& reduction) {
   for (const Processes::Ticket receive : reduction.receives) processes_.wait(receive);
-  const std::span<float> gradient = on_host(reduction.place);
+  const std::span<float> gradient = on_host(place);
   const std::span<float> own = slice(gradient, setup_.replica);
   std::copy(
       own.begin(), own.end(),
@@ -122,13 +131,12 @@ void ProcessGradients::finish_reduction(Reduction& reduction) {
   for (int replica = 0; replica < setup_.replicas; ++replica) {
     if (replica == setup_.replica) continue;
     const int peer = process_of(setup_.rank.value, replica);
-    receives.push_back(
-        processes_.start_receive(peer, tag(reduction.place), std::as_writable_bytes(slice(gradient, replica))));
-    sends_.push_back(processes_.start_send(peer, tag(reduction.place), std::as_bytes(own)));
+    receives.push_back(processes_.start_receive(peer, tag(place), std::as_writable_bytes(slice(gradient, replica))));
+    sends_.push_back(processes_.start_send(peer, tag(place), std::as_bytes(own)));
   }
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
   if (!setup_.backend->in_host_memory()) {
-    setup_.backend->to_device(parameter(reduction.place).gradient, gradient.data(),
+    setup_.backend->to_device(parameter(place).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
@@ -176,10 +184,8 @@ void ProcessGradients::meet() {
     exchange_notes();
     return;
   }
-  for (const std::int32_t stage : own_) start_reduction(stage);  // copies without micro-batches have not yet
-  for (auto& [stage, reductions] : reductions_) {
-    for (Reduction& reduction : reductions) finish_reduction(reduction);
-  }
+  for (const std::int32_t stage : own_) start_reductions(stage);  // copies without micro-batches have not yet
+  for (auto& [place, reduction] : reductions_) finish_reduction(place, reduction);
   exchange_copies();
 }
 

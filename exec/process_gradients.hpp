@@ -1,7 +1,8 @@
-// The exchange between processes. When the last backward of a stage has ended, the replicas of its rank begin to sum
-// its gradients: each owns a slice, sums all replicas' copies of it in their order, and sends the sum round. Before the
-// first optimizer of the step the gradients of tied weights go to every rank that holds a copy, and each sums them in
-// layer order, so all copies update alike. SPDX-License-Identifier: Apache-2.0
+// The exchange between processes. When the last backward of a stage has ended, or, where the plan overlaps them, within
+// it layer by layer, the replicas of its rank begin to sum its gradients: each owns a slice, sums all replicas' copies
+// of it in their order, and sends the sum round. Before the first optimizer of the step the gradients of tied weights
+// go to every rank that holds a copy, and each sums them in layer order, so all copies update alike.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -34,6 +35,7 @@ class ProcessGradients : public GradientExchange {
   ProcessGradients(Setup setup, Processes& processes);
 
   void ended(OperationId id, std::uint32_t step) override;
+  void whole(Stage stage, int first_parameter, int count) override;
   // REDUCE_GRAD: from the stage's last backward until the last copy was there.
   void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
@@ -42,8 +44,7 @@ class ProcessGradients : public GradientExchange {
 
  private:
   using Place = GradientPlace;
-  struct Reduction {  // of one parameter over the replicas
-    Place place;
+  struct Reduction {              // of one parameter over the replicas
     std::vector<float> partials;  // this replica's slice of every other's gradient, in replica order
     std::vector<Processes::Ticket> sends, receives;
   };
@@ -55,8 +56,9 @@ class ProcessGradients : public GradientExchange {
   // The gradient where the host can work on it; brought there first where the device has memory of its own.
   [[nodiscard]] std::span<float> on_host(const Place& place);
   void find_noted();
-  void start_reduction(std::int32_t stage);
-  void finish_reduction(Reduction& reduction);
+  void start_reductions(std::int32_t stage, int first_parameter, int count);  // but of those under way
+  void start_reductions(std::int32_t stage);
+  void finish_reduction(const Place& place, Reduction& reduction);
   void exchange_copies();
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
@@ -67,10 +69,10 @@ class ProcessGradients : public GradientExchange {
   std::vector<std::int32_t> own_;           // stages of this rank
   std::vector<int> first_tag_;              // by stage
   GradientPeers peers_;
-  std::set<int> noted_;                                        // processes that wait for each other, timed waits
-  std::map<std::int32_t, std::vector<Reduction>> reductions_;  // by stage, under way
-  std::map<Place, Tensor> arrived_;                            // copies of this step
-  std::map<Place, std::vector<float>> host_;                   // of gradients and copies in a device's memory
+  std::set<int> noted_;                       // processes that wait for each other, timed waits
+  std::map<Place, Reduction> reductions_;     // under way
+  std::map<Place, Tensor> arrived_;           // copies of this step
+  std::map<Place, std::vector<float>> host_;  // of gradients and copies in a device's memory
   std::vector<Processes::Ticket> sends_;
   bool met_ = false;
 };

@@ -133,8 +133,8 @@ class ProcessRun {
         open_transport({program_, rank_, replica_, loaded_.plan.dp, sharing_ranks(program_, copies), &backend, &arena});
     own_rank_ = std::make_unique<LaunchingRank>(
         mail_, std::move(transport),
-        LaunchedGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp, &arena}, message_bytes_,
-        backend, [this](GradientExchange& gradients) { return make_work(gradients); },
+        LaunchedGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp, &arena, backend.queue()},
+        message_bytes_, backend, [this](GradientExchange& gradients) { return make_work(gradients); },
         [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
   }
 
