@@ -15,7 +15,7 @@ std::vector<LaunchedRank> alone(std::int32_t ranks, Rank rank, const LaunchedRan
 }  // namespace
 
 LaunchingRank::LaunchingRank(const std::vector<Mail>& mail, std::unique_ptr<LaunchedTransport> transport,
-                             LaunchedGradients::Setup setup, const std::vector<std::int64_t>& message_bytes,
+                             const LaunchedGradients::Setup& setup, const std::vector<std::int64_t>& message_bytes,
                              Backend& backend, const MakeWork& make_work,
                              std::function<void(const std::function<bool()>&)> wait_until, StepLauncher::Now now)
     : transport_(std::move(transport)),

@@ -18,7 +18,7 @@ class LaunchingRank : public ProcessRank {
   // `rank`: of this process; its work is made by `make_work`. `wait_until` as for OtherProcesses.
   using MakeWork = std::function<std::unique_ptr<RankWork>(GradientExchange&)>;
   LaunchingRank(const std::vector<Mail>& mail, std::unique_ptr<LaunchedTransport> transport,
-                LaunchedGradients::Setup setup, const std::vector<std::int64_t>& message_bytes, Backend& backend,
+                const LaunchedGradients::Setup& setup, const std::vector<std::int64_t>& message_bytes, Backend& backend,
                 const MakeWork& make_work, std::function<void(const std::function<bool()>&)> wait_until,
                 StepLauncher::Now now);
 

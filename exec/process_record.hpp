@@ -55,7 +55,6 @@ class ProcessRecord {
   std::int32_t units_;
   std::vector<OperationId> own_;  // operations of this rank
   std::vector<std::int64_t> numbers_;
-  std::size_t written_ = 0;
   int step_ = 0;
 };
 
