@@ -101,7 +101,8 @@ TEST_F(Files, BadModelsGetOneLineWithFileAndKey) {
       {"", "bad.json: no valid JSON"},
   };
   for (const auto& [text, expected] : cases) {
-    const std::string line = complaint([&content = text] { static_cast<void>(load_model(write("bad.json", content))); });
+    const std::string line =
+        complaint([&, &content = text] { static_cast<void>(load_model(write("bad.json", content))); });
     EXPECT_THAT(line, HasSubstr(expected)) << text.substr(0, 80);
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   }
