@@ -17,6 +17,9 @@ namespace weir {
                             int line);
 
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line);
+// Of a query: whether it is done. "Not ready" is an answer; but the runtime keeps it as the thread's last error, where
+// the check after the next launch would find it, so it is cleared.
+[[nodiscard]] bool check_cuda_done(cudaError_t status, const char* expression, const char* file, int line);
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line);
 
 inline void check_cuda_noexcept(cudaError_t status) noexcept {
@@ -28,5 +31,6 @@ inline void check_cuda_noexcept(cudaError_t status) noexcept {
 }  // namespace weir
 
 #define CUDA_CHECK(expression) ::weir::check_cuda((expression), #expression, __FILE__, __LINE__)
+#define CUDA_DONE(expression) ::weir::check_cuda_done((expression), #expression, __FILE__, __LINE__)
 #define CUBLAS_CHECK(expression) ::weir::check_cublas((expression), #expression, __FILE__, __LINE__)
 #define CUDA_CHECK_NOEXCEPT(expression) ::weir::check_cuda_noexcept(expression)
