@@ -147,11 +147,13 @@ void CudaBackend::evict_caches() {
   if (evicted_ == nullptr) {
     int cache = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
-    // Several times the cache: while this is written, the host can launch all of the pass that is to be timed.
     evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
     evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), queue_.stream());
   }
-  CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
+  // One write empties the cache. The others give the host time to launch all of the pass that is to be timed: some 25
+  // launches of 5 us; an H200 writes eight times its cache of 60 MiB in 0.13 ms.
+  constexpr int kWrites = 4;
+  for (int i = 0; i < kWrites; ++i) CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
 }
 
 std::optional<DeviceUse> CudaBackend::device_use() const {
