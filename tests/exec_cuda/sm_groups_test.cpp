@@ -15,7 +15,8 @@ namespace weir {
 namespace {
 
 // Kernels of two groups that run at the same time are on different multiprocessors, and on no more than their group
-// has.
+// has; but on capability 9.x, once a library has loaded a module with dynamic parallelism, groups may use and share two
+// more (cuda.h, green contexts).
 TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   WEIR_NEEDS_DEVICE();
   constexpr int kGroups = 2, kBlocks = 2048;
@@ -32,17 +33,19 @@ TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   note_multiprocessors(second.get(), kBlocks, streams[1].get());
   for (const Stream& stream : streams) CUDA_CHECK(cudaStreamSynchronize(stream.get()));
   const std::vector<std::uint32_t> a = first.host(), b = second.host();
-  int in_first = 0, in_second = 0;
+  const int more = cuda_facts().device->major == 9 ? 2 : 0;
+  int in_first = 0, in_second = 0, in_both = 0;
   std::uint32_t blocks = 0;
   for (std::size_t m = 0; m < a.size(); ++m) {
-    EXPECT_FALSE(a[m] > 0 && b[m] > 0) << "multiprocessor " << m << " served both groups";
+    in_both += a[m] > 0 && b[m] > 0 ? 1 : 0;
     in_first += a[m] > 0 ? 1 : 0;
     in_second += b[m] > 0 ? 1 : 0;
     blocks += a[m] + b[m];
   }
   EXPECT_EQ(blocks, 2U * kBlocks);
-  EXPECT_LE(in_first, split.size);
-  EXPECT_LE(in_second, split.size);
+  EXPECT_LE(in_both, more);
+  EXPECT_LE(in_first, split.size + more);
+  EXPECT_LE(in_second, split.size + more);
 }
 
 // More groups than the smallest size allows are refused with a reason, not with an error, and ranks share by streams.
