@@ -149,6 +149,27 @@ TEST(CudaMatmul, BiasGradientBesideTheWeights) {
   EXPECT_EQ(db.host(), db_again.host());
 }
 
+// What was chosen for 16 multiprocessors and is spread over all has the same bits: K is no part of the arithmetic.
+// 1024 x 1024 numbers are 64 tiles or more, so that 16 and all share them out differently.
+TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
+  WEIR_NEEDS_BF16();
+  constexpr std::int64_t kSize = 1024;
+  Matmul few(Dtype::bf16, 16), all(Dtype::bf16, 16, cuda_facts().device->multiprocessors);
+  const Linear linear{kSize, kSize, kSize};
+  const DeviceArray<Bf16> a(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 61))),
+      b(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 62)));
+  const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
+  for (Product p : {linear.input(Epilogue::none), linear.weight(false, Epilogue::none)}) {
+    const DeviceFloats of_few(size(kSize * kSize)), of_all(size(kSize * kSize));
+    p.fp32_result = true;
+    few.prepare(p);
+    all.prepare(p);
+    few.run(p, {a.get(), b.get(), of_few.get()}, scratch.get(), nullptr);
+    all.run(p, {a.get(), b.get(), of_all.get()}, scratch.get(), nullptr);
+    EXPECT_EQ(of_few.host(), of_all.host());
+  }
+}
+
 // What a benchmark prints, one line a prepared product; and the choice is the same when it is made again.
 TEST(CudaMatmul, ChoicesAreMadeOnceAndRepeat) {
   WEIR_NEEDS_DEVICE();
