@@ -23,8 +23,8 @@ SmGranularity granularity_of(int device, const CUdevResource& all) {
   return granularity;
 }
 
-// The largest groups of which the device gives as many as asked: its processing clusters may make fewer than the
-// arithmetic says, and then smaller groups are tried. Empty where none fit.
+}  // namespace
+
 std::vector<CUdevResource> equal_parts(const DriverApi& api, const CUdevResource& all, int groups,
                                        SmGranularity granularity) {
   const auto wanted = equal_split(static_cast<int>(all.sm.smCount), groups, granularity);
@@ -40,8 +40,6 @@ std::vector<CUdevResource> equal_parts(const DriverApi& api, const CUdevResource
   }
   return {};
 }
-
-}  // namespace
 
 SmGroups::~SmGroups() {
   for (CUgreenCtx context : contexts_) {
