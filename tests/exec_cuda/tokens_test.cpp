@@ -54,7 +54,8 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
       }
       expected_loss += (std::log(total) - logit(target)) * scale;
     }
-    expect_close(host_floats(logits), expected, kElement<E>);
+    // Most are far below 1, and none comes from terms that cancel.
+    expect_close(host_floats(logits), expected, kElement<E>, 0);
     EXPECT_NEAR(loss.host()[0], expected_loss, 1e-5 * expected_loss);  // from the same logits, in fp32 and double
   }
 }
