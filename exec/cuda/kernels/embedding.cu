@@ -6,6 +6,7 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kBlocksATime = 3;  // on a multiprocessor at the least: blocks that look tokens through mostly wait
 
 // A thread: L columns of one row.
 template <class E, int L>
@@ -45,24 +46,23 @@ __device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_
 
 // Writes the rows of all threads' places, ascending, and returns how many. Every thread of the block calls it.
 __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin, std::int64_t (&rows)[kPlaces]) {
-  __shared__ int counts[kPlacesAThread * kWarps];
+  __shared__ unsigned ballots[kPlacesAThread * kWarps];  // in the order of places
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  unsigned lanes[kPlacesAThread];
-  __syncthreads();  // counts and rows may still be read from the call before
+  __syncthreads();  // ballots and rows may still be read from the call before
   for (int k = 0; k < kPlacesAThread; ++k) {
-    lanes[k] = __ballot_sync(kWholeWarp, (places >> k & 1U) != 0);
-    if (lane == 0) counts[k * kWarps + warp] = __popc(lanes[k]);
+    const unsigned lanes = __ballot_sync(kWholeWarp, (places >> k & 1U) != 0);
+    if (lane == 0) ballots[k * kWarps + warp] = lanes;
   }
   __syncthreads();
   int before = 0;
-  for (int k = 0; k < kPlacesAThread; ++k) {
-    for (int w = 0; w < kWarps; ++w) {
-      if (w == warp && (places >> k & 1U) != 0) {
-        const std::int64_t place = begin + k * kThreads + threadIdx.x;
-        rows[before + __popc(lanes[k] & ((1U << lane) - 1U))] = place - place / (tokens.seq_length + 1);
-      }
-      before += counts[k * kWarps + w];
+#pragma unroll 4
+  for (int i = 0; i < kPlacesAThread * kWarps; ++i) {
+    const unsigned lanes = ballots[i];
+    if (i % kWarps == warp && (lanes >> lane & 1U) != 0) {
+      const std::int64_t place = begin + i * kWarp + lane;
+      rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - place / (tokens.seq_length + 1);
     }
+    before += __popc(lanes);
   }
   __syncthreads();
   return before;
@@ -71,8 +71,8 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
 // The block of a token's first row adds all its rows, a thread L columns at a time; the blocks of its other rows do
 // nothing.
 template <class E, int L>
-__global__ void embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
-                                            float* gradient) {
+__global__ void __launch_bounds__(kThreads, kBlocksATime)
+    embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given, float* gradient) {
   __shared__ std::int64_t rows[kPlaces];
   const std::int64_t own = token_index(tokens, blockIdx.x), end = tokens.batch * (tokens.seq_length + 1);
   const std::int32_t id = tokens.ids[own];

@@ -27,7 +27,7 @@ __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
 }
 
 // Block: kWarp columns x kSlices; blockIdx.y: the vector.
-__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, Vectors y) {
+__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, const __grid_constant__ Vectors y) {
   __shared__ float slices[kSlices][kWarp];
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const std::int64_t each = (size.rows + kSlices - 1) / kSlices;
@@ -45,7 +45,7 @@ __global__ void sum_partials_kernel(const float* partials, Rows size, Into into,
   *to = into == Into::add ? *to + sum : sum;
 }
 
-__global__ void accumulate_kernel(const float* x, std::int64_t n, Into into, Vectors y) {
+__global__ void accumulate_kernel(const float* x, std::int64_t n, Into into, const __grid_constant__ Vectors y) {
   const std::int64_t j = thread_index();
   if (j >= n) return;
   float* to = y.of[blockIdx.y] + j;
