@@ -90,8 +90,9 @@ void Matmul::run(const Product& product, const Operands& operands, void* scratch
   d.point(operands.bias, operands.aux);
   const float one = 1;
   const float kept = product.accumulate ? 1.0F : 0.0F;
+  const void* added = operands.added != nullptr ? operands.added : operands.c;
   CUBLAS_CHECK(cublasLtMatmul(library_->handle.get(), d.operation.get(), &one, operands.b, d.first.get(), operands.a,
-                              d.second.get(), &kept, operands.c, d.result.get(), operands.c, d.result.get(),
+                              d.second.get(), &kept, added, d.result.get(), operands.c, d.result.get(),
                               &kernel.algorithm, scratch, static_cast<std::size_t>(kScratchBytes), stream));
 }
 

@@ -16,8 +16,9 @@ namespace weir::cuda {
 struct Operands {
   const void *a, *b;
   void* c;
-  void* bias = nullptr;  // read by bias and bias_gelu; written by row_sums_of_a
-  void* aux = nullptr;   // written by bias_gelu; read by gelu_gradient
+  void* bias = nullptr;         // read by bias and bias_gelu; written by row_sums_of_a
+  void* aux = nullptr;          // written by bias_gelu; read by gelu_gradient
+  const void* added = nullptr;  // what accumulate adds to, laid out as c; null: c itself
 };
 
 // What was chosen for a product, in cuBLASLt's numbers.

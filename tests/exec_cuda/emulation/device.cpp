@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csetjmp>
 #include <cstdlib>
 #include <random>
 #include <set>
@@ -26,8 +27,11 @@ constexpr unsigned kMostBlocks = 65535;              // in y and z
 constexpr std::size_t kMostSharedBytes = 48 * 1024;  // that a launch may ask for without saying so beforehand
 constexpr std::size_t kStackBytes = 96 * 1024;
 
+// swapcontext begins a fiber; from then on jumps are enough, and make no call of the system.
 struct Fiber {
   ucontext_t context;
+  jmp_buf resume;
+  bool begun = false;
   EmulatedIndex index;
   bool running = false;
   Meeting waits_for = Meeting::none;
@@ -36,32 +40,54 @@ struct Fiber {
 };
 
 thread_local std::vector<Fiber> fibers(kMostThreads);
-thread_local ucontext_t scheduler;
+thread_local ucontext_t first_scheduler;
+thread_local jmp_buf scheduler;
 thread_local int current = 0, count = 0;
 thread_local const std::function<void()>* body = nullptr;
 thread_local std::minstd_rand orders;             // seeded with 1: the same orders in every run
 thread_local std::set<const void*> fresh_arrays;  // in shared memory, that this block has met
 thread_local std::vector<std::byte> dynamic;
 
-void run_body() {
+// Kernel after kernel.
+void run_bodies() {
   Fiber& own = fibers[static_cast<std::size_t>(current)];
-  (*body)();
-  own.running = false;
-  swapcontext(&own.context, &scheduler);  // for good
+  for (;;) {
+    (*body)();
+    own.running = false;
+    if (_setjmp(own.resume) == 0) _longjmp(scheduler, 1);
+  }
 }
 
-void start(int thread) {
-  Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
+void begin(Fiber& fiber) {
+  fiber.begun = true;
   fiber.stack.resize(kStackBytes);
-  const auto t = static_cast<unsigned>(thread);
-  fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
-  fiber.running = true;
-  fiber.waits_for = Meeting::none;
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.data();
   fiber.context.uc_stack.ss_size = fiber.stack.size();
   fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, run_body, 0);
+  makecontext(&fiber.context, run_bodies, 0);
+  swapcontext(&first_scheduler, &fiber.context);
+}
+
+void start(int thread) {
+  Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
+  const auto t = static_cast<unsigned>(thread);
+  fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+  fiber.running = true;
+  fiber.waits_for = Meeting::none;
+}
+
+// A warp that does not meet as one: the kernel is wrong, and its threads are not to be gone on with.
+[[noreturn]] void give_up() {
+  for (Fiber& fiber : fibers) fiber.begun = false;
+  throw std::logic_error("a warp meets without some of its threads");
+}
+
+// Until the fiber meets or has returned.
+void resume(Fiber& fiber) {
+  if (_setjmp(scheduler) != 0) return;
+  if (fiber.begun) _longjmp(fiber.resume, 1);
+  begin(fiber);
 }
 
 std::vector<int> in_any_order(int first, int last) {
@@ -79,7 +105,7 @@ void run_warp(const std::vector<int>& lanes) {
       if (!fiber.running || fiber.waits_for != Meeting::none) continue;
       current = thread;
       threadIdx = fiber.index;
-      swapcontext(&scheduler, &fiber.context);
+      resume(fiber);
     }
     std::size_t at_warp = 0;
     for (const int thread : lanes) {
@@ -87,7 +113,7 @@ void run_warp(const std::vector<int>& lanes) {
       at_warp += static_cast<std::size_t>(fiber.running && fiber.waits_for == Meeting::warp);
     }
     if (at_warp == 0) return;
-    if (at_warp != lanes.size()) throw std::logic_error("a warp meets without some of its threads");
+    if (at_warp != lanes.size()) give_up();
     for (const int thread : lanes) fibers[static_cast<std::size_t>(thread)].waits_for = Meeting::none;
   }
 }
@@ -135,7 +161,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t, con
 void meet(Meeting whom) {
   Fiber& own = fibers[static_cast<std::size_t>(current)];
   own.waits_for = whom;
-  swapcontext(&own.context, &scheduler);
+  if (_setjmp(own.resume) == 0) _longjmp(scheduler, 1);
 }
 void poison_once_a_block(void* array, std::size_t bytes) {
   if (fresh_arrays.insert(array).second) std::memset(array, static_cast<int>(kPoison), bytes);
@@ -177,6 +203,14 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
+  std::memset(data, value, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
