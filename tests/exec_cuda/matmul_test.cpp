@@ -146,6 +146,22 @@ TEST(CudaMatmul, BiasGradientBesideTheWeights) {
   EXPECT_EQ(db.host(), db_again.host());
 }
 
+// y = before + x w' + b in one product, `before` a matrix of its own that stays as it is; rounded once.
+TEST(CudaMatmul, AddsToAnotherMatrix) {
+  WEIR_NEEDS_BF16();
+  Matmul matmul(Dtype::bf16, 0);
+  const Product p = Linear{m, k, n}.forward_onto();
+  matmul.prepare(p);
+  const auto x = random_held<Bf16>(m * k, 61), w = random_held<Bf16>(n * k, 62), bias = random_held<Bf16>(n, 63);
+  const auto before = random_held<Bf16>(m * n, 64);
+  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)), bias_in(to_elements<Bf16>(bias)),
+      before_in(to_elements<Bf16>(before)), y(size(m * n));
+  const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
+  matmul.run(p, {x_in.get(), w_in.get(), y.get(), bias_in.get(), nullptr, before_in.get()}, scratch.get(), nullptr);
+  expect_close(host_floats(y), expected_of(p, x, w, bias, before), 4e-3);
+  EXPECT_EQ(host_floats(before_in), before);
+}
+
 // What a benchmark prints, one line a prepared product; and the choice is the same when it is made again.
 TEST(CudaMatmul, ChoicesAreMadeOnceAndRepeat) {
   WEIR_NEEDS_DEVICE();

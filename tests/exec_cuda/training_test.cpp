@@ -89,6 +89,7 @@ void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
 TEST(CudaTraining, LossesAreTheCpus) {
   WEIR_NEEDS_DEVICE();
   expect_the_cpus_losses(Dtype::fp32, 1e-3);
+  expect_the_cpus_losses(Dtype::fp32, 1e-3, 0.0);  // residual adds are then the products'
 }
 
 // bf16 rounds each activation and working weight by up to 2^-9; a loss is a mean over 160 tokens of what some twenty
