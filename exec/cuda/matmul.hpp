@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, without split-K, and then fixed, so that
-// the same product has the same bits every time. Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
+// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, and then fixed, so that the same product
+// has the same bits every time; without split-K unless that is asked for.
+// Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -35,14 +36,14 @@ class Matmul {
 
   // Algorithms are chosen for so many multiprocessors, and may then use no more even where there are more; 0: for what
   // the device or its current context has. dtype: fp32, tf32 or bf16.
-  Matmul(Dtype dtype, int multiprocessors);
+  Matmul(Dtype dtype, int multiprocessors, SumOverK sum = SumOverK::whole);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
   [[nodiscard]] Element element() const { return element_of(dtype_); }
 
-  // On the device that will run it. Throws RunFailed when cuBLASLt has no algorithm without split-K.
+  // On the device that will run it. Throws RunFailed when cuBLASLt has no such algorithm.
   void prepare(const Product& product);
   // The same where the library may have none for this epilogue: then the product is not ready and nothing is thrown.
   void try_prepare(const Product& product);
@@ -58,6 +59,7 @@ class Matmul {
   struct Library;
   Dtype dtype_;
   int multiprocessors_;
+  SumOverK sum_;
   std::unique_ptr<Library> library_;
   std::map<Product, std::unique_ptr<Kernel>> kernels_;
 };

@@ -77,16 +77,38 @@ TEST(CudaMatmul, EveryLayoutOfThePasses) {
   }
 }
 
+// Whole sums and cut ones: either way the same bits twice.
 TEST(CudaMatmul, EveryLayoutInBf16) {
   WEIR_NEEDS_BF16();
-  Matmul matmul(Dtype::bf16, 0);
-  for (Product p : layouts()) {
-    p.fp32_result = false;
-    check_layout<Bf16, Bf16>(matmul, p, 4e-3);
-    p.epilogue = Epilogue::none;
-    p.fp32_result = true;
-    check_layout<Bf16, float>(matmul, p, 1e-4);
+  for (const SumOverK sum : {SumOverK::whole, SumOverK::cut}) {
+    Matmul matmul(Dtype::bf16, 0, sum);
+    for (Product p : layouts()) {
+      p.fp32_result = false;
+      check_layout<Bf16, Bf16>(matmul, p, 4e-3);
+      p.epilogue = Epilogue::none;
+      p.fp32_result = true;
+      check_layout<Bf16, float>(matmul, p, 1e-4);
+    }
   }
+}
+
+// A long sum to a small result, which split-K is for: 1e-4 covers 4096 terms of size 1 added in trees of some kind.
+TEST(CudaMatmul, LongSumsMayBeCut) {
+  WEIR_NEEDS_BF16();
+  Matmul matmul(Dtype::bf16, 0, SumOverK::cut);
+  const Linear linear{4096, 64, 64};
+  const Product p = linear.weight(true, Epilogue::none);
+  matmul.prepare(p);
+  const auto dy = random_held<Bf16>(4096 * 64, 71), x = random_held<Bf16>(4096 * 64, 72);
+  const auto before = random_floats(64 * 64, 73);
+  const DeviceArray<Bf16> dy_in(to_elements<Bf16>(dy)), x_in(to_elements<Bf16>(x));
+  const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
+  const DeviceFloats dw(before), again(before);
+  for (const DeviceFloats* out : {&dw, &again}) {
+    matmul.run(p, {dy_in.get(), x_in.get(), out->get()}, scratch.get(), nullptr);
+  }
+  expect_close(dw.host(), expected_of(p, dy, x, {}, before), 1e-4, std::sqrt(4096.0));
+  EXPECT_EQ(dw.host(), again.host());
 }
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }

@@ -71,7 +71,8 @@ void multiply(const Product& p, const Operands& o) {
 struct Matmul::Library {};
 struct Matmul::Kernel {};
 
-Matmul::Matmul(Dtype dtype, int multiprocessors) : dtype_(dtype), multiprocessors_(multiprocessors) {}
+Matmul::Matmul(Dtype dtype, int multiprocessors, SumOverK sum)
+    : dtype_(dtype), multiprocessors_(multiprocessors), sum_(sum) {}
 Matmul::~Matmul() = default;
 
 void Matmul::try_prepare(const Product& product) {
