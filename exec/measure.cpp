@@ -9,7 +9,6 @@
 #include "exec/measure.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "exec/launch_queue.hpp"
 #include "exec/stage.hpp"
@@ -154,7 +154,8 @@ struct Job {
   int batch;
 };
 
-// All devices through one job; device 0 decides when it has seen enough.
+// All devices through one job; device 0 says when it has seen enough. What they do next is decided at each barrier, by
+// the last to arrive, so it is the same for all: they go on, end the job, or, when one failed, leave.
 class Measuring {
  public:
   Measuring(const Model& model, const Plan& plan, const MeasureOptions& options, const Backends& backends)
@@ -163,7 +164,7 @@ class Measuring {
         options_(options),
         factory_(backends.at(options.backend)),
         working_(options.working > 0 ? options.working : options.devices),
-        barrier_(working_),
+        barrier_(working_, Decide{this}),
         times_(static_cast<std::size_t>(working_)) {}
 
   void run(const std::vector<Job>& jobs, Measurements& result) {
@@ -176,42 +177,62 @@ class Measuring {
   }
 
  private:
+  struct Decide {
+    Measuring* all;
+    void operator()() noexcept {
+      all->leaves_ = all->failed_.load();
+      all->ends_job_ = std::exchange(all->enough_, false);
+    }
+  };
+
+  // The first failure is the one that comes out.
+  template <class Work>
+  void guarded(Work&& body) {
+    try {
+      body();
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      failed_.store(true);
+    }
+  }
+
   void work(int device, const std::vector<Job>& jobs, Measurements& result) {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       std::unique_ptr<Backend> backend;
       std::unique_ptr<LayerBench> bench;
-      try {
+      Times& mine = times_[static_cast<std::size_t>(device)];
+      guarded([&] {
         Plan plan = plan_;
         plan.micro_batch_size = jobs[j].batch;
         backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
         bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
         Times warm;
         bench->repeat(warm);
-      } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        failed_.store(true);
-      }
-      Times& mine = times_[static_cast<std::size_t>(device)];
-      mine = {};
+        mine = {};
+      });
       barrier_.arrive_and_wait();
-      if (failed_.load()) return;
-      for (int repetition = 0; repetition < options_.most; ++repetition) {
-        bench->repeat(mine);
-        // Device 0 decides for all. It writes this repetition's answer again only two barriers on, when all have read
-        // it: with a single answer a slow reader might see the next repetition's, leave, and be missed at the barrier.
-        std::atomic<bool>& enough = enough_[static_cast<std::size_t>(repetition % 2)];
-        if (device == 0) {
-          enough.store(repetition + 1 >= options_.least && relative_spread(mine.f) < options_.spread &&
-                       relative_spread(mine.b) < options_.spread);
-        }
+      if (leaves_) return;
+      for (int repetition = 0; repetition < options_.most && !ends_job_; ++repetition) {
+        guarded([&] {
+          bench->repeat(mine);
+          if (device == 0) enough_ = repetition + 1 >= options_.least && settled(mine);
+        });
         barrier_.arrive_and_wait();
-        if (enough.load()) break;
+        if (leaves_) return;
       }
-      if (device == 0) note(jobs[j], bench->scratch_bytes(), result);
-      if (device == 0 && options_.progress) options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
+      guarded([&] {
+        if (device != 0) return;
+        note(jobs[j], bench->scratch_bytes(), result);
+        if (options_.progress) options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
+      });
       barrier_.arrive_and_wait();
+      if (leaves_) return;
     }
+  }
+
+  [[nodiscard]] bool settled(const Times& times) const {
+    return relative_spread(times.f) < options_.spread && relative_spread(times.b) < options_.spread;
   }
 
   void note(const Job& job, std::int64_t scratch, Measurements& result) const {
@@ -233,9 +254,10 @@ class Measuring {
   const MeasureOptions& options_;
   const BackendFactory& factory_;
   int working_;
-  std::barrier<> barrier_;
+  std::barrier<Decide> barrier_;
   std::vector<Times> times_;
-  std::array<std::atomic<bool>, 2> enough_{};
+  bool enough_ = false;                     // device 0's
+  bool leaves_ = false, ends_job_ = false;  // decided at the latest barrier
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;

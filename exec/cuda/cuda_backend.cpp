@@ -9,10 +9,10 @@
 #include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/device_sharing.hpp"
-#include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
+#include "exec/cuda/update.hpp"
 #include "plan/error.hpp"
 
 namespace weir {
@@ -35,7 +35,8 @@ class CudaBackend : public Backend {
         allocations_(seat_.make_stream(Seat::Use::compute)),
         queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
                [this] { return seat_.make_stream(Seat::Use::communication); }),
-        matmul_(request.dtype, multiprocessors_for_products(request, seat_), seat_.multiprocessors),
+        matmul_(request.dtype, multiprocessors_for_products(request, seat_), seat_.multiprocessors,
+                request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole),
         attention_(cuda::Attention::Choice::best, std::move(cudnn)) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
@@ -93,7 +94,7 @@ class CudaBackend : public Backend {
   void backward_weight(const LayerCall& call) override {
     std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
   }
-  void update(const UpdateCall& call) override;
+  void update(const UpdateCall& call) override { cuda::update(call, on_); }
   void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);
@@ -121,28 +122,6 @@ class CudaBackend : public Backend {
   void* evicted_ = nullptr;  // of the pool; written to empty the caches
   std::size_t evicted_bytes_ = 0;
 };
-
-void CudaBackend::update(const UpdateCall& call) {
-  if (call.gradients.empty() || call.gradients.size() > cuda::kMostCopies) {
-    throw RunFailed(fmt::format("the cuda backend sums up to {} uses of a weight, not {}", cuda::kMostCopies,
-                                call.gradients.size()));
-  }
-  cuda::Gradients gradients{};
-  for (const Tensor& gradient : call.gradients) gradients.of[gradients.count++] = gradient.floats();
-  const Optimizer& o = call.optimizer;
-  const auto rate = static_cast<float>(o.learning_rate);
-  const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const cuda::Weights weights = call.master
-                                    ? cuda::Weights{call.master.floats(), cuda::elements<cuda::Bf16>(call.weight)}
-                                    : cuda::Weights{call.weight.floats(), nullptr};
-  if (o.kind == OptimizerKind::adamw) {
-    cuda::adamw({rate, 1.0F - rate * decay, static_cast<float>(o.epsilon), o.beta1, o.beta2}, gradients, call.elements,
-                weights, call.state1.floats(), call.state2.floats(), on_.numbers, queue_.stream());
-  } else {
-    cuda::sgd({rate, decay, static_cast<float>(o.momentum)}, gradients, call.elements, weights, call.state1.floats(),
-              queue_.stream());
-  }
-}
 
 void CudaBackend::evict_caches() {
   if (evicted_ == nullptr) {

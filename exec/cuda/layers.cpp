@@ -151,8 +151,10 @@ void backward_input(const NormShape& shape, const LayerCall& call, const Workben
 }
 
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on) {
-  accumulate(call.carried[0].floats(), shape.hidden, into(call),
-             {{call.gradients[0].floats(), call.gradients[1].floats()}, 2}, on.stream);
+  const float* carried = call.carried[0].floats();
+  const std::int64_t h = shape.hidden;
+  accumulate({{{carried, call.gradients[0].floats(), h}, {carried + h, call.gradients[1].floats(), h}}, 2}, into(call),
+             on.stream);
 }
 
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {

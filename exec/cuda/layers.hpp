@@ -17,7 +17,7 @@ struct ScratchNeeds {
   std::int64_t tokens = 0;        // int32: the micro-batch's tokens on the device
   std::int64_t row_losses = 0;    // double, and one more for the sum
   std::int64_t partials = 0;      // float: sums over rows
-  std::int64_t row_sums = 0;      // float: a bias' gradient before it is added
+  std::int64_t row_sums = 0;      // float: a layer's bias gradients before they are added
   std::int64_t scores = 0;        // float: a sample's s x s matrices, unrounded
   std::int64_t masked_bytes = 0;  // the same in the working format
   std::int64_t fused_bytes = 0;   // what the kernels of fused attention ask for

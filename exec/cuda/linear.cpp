@@ -7,6 +7,12 @@ Product Linear::forward(Epilogue epilogue) const {
   return {.m = rows, .n = out, .k = in, .a_row = in, .b_row = 1, .b_column = in, .c_row = out, .epilogue = epilogue};
 }
 
+Product Linear::forward_onto() const {
+  Product product = forward(Epilogue::bias);
+  product.accumulate = true;
+  return product;
+}
+
 Product Linear::input(Epilogue epilogue) const {
   return {.m = rows, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in, .epilogue = epilogue};
 }

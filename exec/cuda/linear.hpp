@@ -11,6 +11,7 @@ struct Linear {
   std::int64_t rows, in, out;
 
   [[nodiscard]] Product forward(Epilogue epilogue) const;                  // x w'
+  [[nodiscard]] Product forward_onto() const;                              // x w' + b + what is added (Operands)
   [[nodiscard]] Product input(Epilogue epilogue) const;                    // dx = dy w
   [[nodiscard]] Product weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
 };

@@ -19,9 +19,12 @@ T config_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttri
   return value;
 }
 
-bool splits_k(const cublasLtMatmulAlgo_t& algorithm) {
-  return config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1 ||
-         config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) != CUBLASLT_REDUCTION_SCHEME_NONE;
+// By the one scheme that keeps to the order of summation, or not at all where sums are to be whole.
+bool sums_as_asked(const cublasLtMatmulAlgo_t& algorithm, SumOverK sum) {
+  const auto scheme = config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  if (sum == SumOverK::cut && scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) return true;
+  return scheme == CUBLASLT_REDUCTION_SCHEME_NONE &&
+         config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) <= 1;
 }
 
 }  // namespace
@@ -40,8 +43,8 @@ struct Matmul::Kernel {
   cublasLtMatmulAlgo_t algorithm{};
   ProductChoice choice;
 
-  // The best of the heuristic's that does not split K; false where there is none.
-  [[nodiscard]] bool choose(cublasLtHandle_t handle) {
+  // The best of the heuristic's; false where there is none.
+  [[nodiscard]] bool choose(cublasLtHandle_t handle, SumOverK sum) {
     std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -51,7 +54,7 @@ struct Matmul::Kernel {
     CUBLAS_CHECK(status);
     for (int i = 0; i < count; ++i) {
       const cublasLtMatmulHeuristicResult_t& candidate = found[static_cast<std::size_t>(i)];
-      if (candidate.state != CUBLAS_STATUS_SUCCESS || splits_k(candidate.algo)) continue;
+      if (candidate.state != CUBLAS_STATUS_SUCCESS || !sums_as_asked(candidate.algo, sum)) continue;
       algorithm = candidate.algo;
       choice = {descriptor.product,
                 config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID),
@@ -81,14 +84,18 @@ struct Matmul::Kernel {
   }
 };
 
-Matmul::Matmul(Dtype dtype, int multiprocessors, int share)
-    : dtype_(dtype), multiprocessors_(multiprocessors), share_(share), library_(std::make_unique<Library>()) {}
+Matmul::Matmul(Dtype dtype, int multiprocessors, int share, SumOverK sum)
+    : dtype_(dtype),
+      multiprocessors_(multiprocessors),
+      share_(share),
+      sum_(sum),
+      library_(std::make_unique<Library>()) {}
 Matmul::~Matmul() = default;
 
 void Matmul::try_prepare(const Product& product) {
   if (ready(product) || !may_carry(product)) return;
-  auto made = std::make_unique<Kernel>(Kernel{ProductDescriptor(product, dtype_, multiprocessors_), {}, {}});
-  if (!made->choose(library_->handle.get())) return;
+  auto made = std::make_unique<Kernel>(Kernel{ProductDescriptor(product, dtype_, multiprocessors_, sum_), {}, {}});
+  if (!made->choose(library_->handle.get(), sum_)) return;
   if (share_ != multiprocessors_) made->spread(library_->handle.get(), multiprocessors_, share_);
   kernels_[product] = std::move(made);
 }
@@ -96,8 +103,9 @@ void Matmul::try_prepare(const Product& product) {
 void Matmul::prepare(const Product& product) {
   try_prepare(product);
   if (ready(product)) return;
-  throw RunFailed(fmt::format("cuBLASLt has no algorithm without split-K for a {} product of {} x {} x {} ({})",
-                              to_string(dtype_), product.m, product.n, product.k, to_string(product.epilogue)));
+  throw RunFailed(fmt::format("cuBLASLt has no algorithm{} for a {} product of {} x {} x {} ({})",
+                              sum_ == SumOverK::whole ? " without split-K" : "", to_string(dtype_), product.m,
+                              product.n, product.k, to_string(product.epilogue)));
 }
 
 void Matmul::run(const Product& product, const Operands& operands, void* scratch, cudaStream_t stream) {
@@ -108,8 +116,9 @@ void Matmul::run(const Product& product, const Operands& operands, void* scratch
   d.point(operands.bias, operands.aux);
   const float one = 1;
   const float kept = product.accumulate ? 1.0F : 0.0F;
+  const void* added = operands.added != nullptr ? operands.added : operands.c;
   CUBLAS_CHECK(cublasLtMatmul(library_->handle.get(), d.operation.get(), &one, operands.b, d.first.get(), operands.a,
-                              d.second.get(), &kept, operands.c, d.result.get(), operands.c, d.result.get(),
+                              d.second.get(), &kept, added, d.result.get(), operands.c, d.result.get(),
                               &kernel.algorithm, scratch, static_cast<std::size_t>(kScratchBytes), stream));
 }
 

@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, without split-K, and then fixed, so that
-// the same product has the same bits every time. Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
+// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, and then fixed, so that the same product
+// has the same bits every time; without split-K unless that is asked for.
+// Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +17,9 @@ namespace weir::cuda {
 struct Operands {
   const void *a, *b;
   void* c;
-  void* bias = nullptr;  // read by bias and bias_gelu; written by row_sums_of_a
-  void* aux = nullptr;   // written by bias_gelu; read by gelu_gradient
+  void* bias = nullptr;         // read by bias and bias_gelu; written by row_sums_of_a
+  void* aux = nullptr;          // written by bias_gelu; read by gelu_gradient
+  const void* added = nullptr;  // what accumulate adds to, laid out as c; null: c itself
 };
 
 // What was chosen for a product, in cuBLASLt's numbers.
@@ -37,14 +39,14 @@ class Matmul {
   Matmul(Dtype dtype, int multiprocessors) : Matmul(dtype, multiprocessors, multiprocessors) {}
   // And then spread over `share` of them, where cuBLASLt takes the same algorithm there. Its tiles and the order of
   // their sums stay what they are, and so do the bits; how many are made at once changes.
-  Matmul(Dtype dtype, int multiprocessors, int share);
+  Matmul(Dtype dtype, int multiprocessors, int share, SumOverK sum = SumOverK::whole);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
   [[nodiscard]] Element element() const { return element_of(dtype_); }
 
-  // On the device that will run it. Throws RunFailed when cuBLASLt has no algorithm without split-K.
+  // On the device that will run it. Throws RunFailed when cuBLASLt has no such algorithm.
   void prepare(const Product& product);
   // The same where the library may have none for this epilogue: then the product is not ready and nothing is thrown.
   void try_prepare(const Product& product);
@@ -60,6 +62,7 @@ class Matmul {
   struct Library;
   Dtype dtype_;
   int multiprocessors_, share_;
+  SumOverK sum_;
   std::unique_ptr<Library> library_;
   std::map<Product, std::unique_ptr<Kernel>> kernels_;
 };

@@ -65,13 +65,14 @@ CublasHandle<cublasLtMatrixLayout_t> make_layout(const ColumnMajor& matrix, Elem
 }
 
 CublasHandle<cublasLtMatmulPreference_t> make_preference(const Product& p, const ColumnMajorProduct& columns,
-                                                         Element element, Element result) {
+                                                         Element element, Element result, SumOverK sum) {
   cublasLtMatmulPreference_t made = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
   CublasHandle<cublasLtMatmulPreference_t> owned(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kProductScratchBytes));
-  const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;  // no split-K: one order of summation
-  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, no_reduction);
+  const std::uint32_t reductions =
+      sum == SumOverK::cut ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+  set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);  // none is always allowed
   const auto align = [made](cublasLtMatmulPreferenceAttributes_t attribute, int bytes) {
     set(made, attribute, static_cast<std::uint32_t>(bytes));
   };
@@ -84,7 +85,7 @@ CublasHandle<cublasLtMatmulPreference_t> make_preference(const Product& p, const
 
 }  // namespace
 
-ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multiprocessors) : product(p) {
+ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multiprocessors, SumOverK sum) : product(p) {
   const ColumnMajorProduct columns = column_major(p);
   const Element element = element_of(dtype), c = p.fp32_result ? Element::fp32 : element;
   operation = make_operation(p, columns, dtype);
@@ -92,7 +93,7 @@ ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multipro
   first = make_layout(columns.first, element, p.batch, p.b_step);
   second = make_layout(columns.second, element, p.batch, p.a_step);
   result = make_layout(columns.result, c, p.batch, p.c_step);
-  preference = make_preference(p, columns, element, c);
+  preference = make_preference(p, columns, element, c, sum);
   // The heuristic looks at these addresses only for how they are aligned: tensors begin on kTensorAlignment bytes.
   point(reinterpret_cast<void*>(kTensorAlignment), reinterpret_cast<void*>(kTensorAlignment));
 }

@@ -25,9 +25,14 @@ using CublasHandle = UniqueHandle<Handle, release>;
 // The scratch memory that an algorithm may ask for; the same on every device, since the choice may depend on it.
 inline constexpr std::int64_t kProductScratchBytes = std::int64_t{32} << 20;
 
+// Whether the sum over k may be cut (split-K): the parts' sums, fp32, lie in the scratch memory and are added in one
+// order. A gradient of a weight is a small result of a long sum: uncut, GPT-2's 768 x 768 are 36 tiles of 128 x 128 for
+// 132 multiprocessors.
+enum class SumOverK : std::uint8_t { whole, cut };
+
 struct ProductDescriptor {
   // For so many multiprocessors; 0: what the device or its current context has.
-  ProductDescriptor(const Product& product, Dtype dtype, int multiprocessors);
+  ProductDescriptor(const Product& product, Dtype dtype, int multiprocessors, SumOverK sum = SumOverK::whole);
 
   // How many multiprocessors it is for from now on.
   void target(int multiprocessors) const;
@@ -37,8 +42,7 @@ struct ProductDescriptor {
   Product product;
   CublasHandle<cublasLtMatmulDesc_t> operation;
   CublasHandle<cublasLtMatrixLayout_t> first, second, result;
-  CublasHandle<cublasLtMatmulPreference_t>
-      preference;  // no split-K; aligned as the shape keeps it, wherever tensors lie
+  CublasHandle<cublasLtMatmulPreference_t> preference;  // aligned as the shape keeps it, wherever tensors lie
 };
 
 }  // namespace weir::cuda

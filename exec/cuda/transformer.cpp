@@ -17,6 +17,7 @@
 #include "exec/cuda/kernels/sums.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/linear.hpp"
+#include "plan/layer_tensors.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -149,6 +150,7 @@ void attend_gradient(const TransformerShape& shape, const LayerCall& call, const
   }
 }
 
+static_assert(Additions::kMost >= 8, "four biases, two gains and two shifts");
 static_assert(static_cast<int>(Activation::gelu) == static_cast<int>(Curve::gelu) &&
               static_cast<int>(Activation::gelu_tanh) == static_cast<int>(Curve::gelu_tanh) &&
               static_cast<int>(Activation::relu) == static_cast<int>(Curve::relu) &&
@@ -193,26 +195,71 @@ const E* dropped(const StepMask& mask, const E* x, std::int64_t n, E* place, cud
   return place;
 }
 
+// Whether residual adds can be left to the products: without dropout in between.
+bool adds_in_products(const TransformerShape& shape, const Sizes& z, const Matmul& matmul) {
+  return shape.residual_dropout == 0 && matmul.ready(z.out().forward_onto()) && matmul.ready(z.down().forward_onto());
+}
+
+// From the context and x to y1 and its norm.
+template <class E>
+void add_attention(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Norm<E>& norm,
+                   const Workbench& on) {
+  const void *c = call.saved[Saved::context].data, *w = call.weights[out_w].data;
+  void *bias = call.weights[out_b].data, *sum = call.saved[mlp_input].data;
+  const E* x = elements<E>(call.input);
+  if (adds_in_products(shape, z, *on.matmul)) {
+    on.multiply(z.out().forward_onto(), {c, w, sum, bias, nullptr, x});
+    layer_norm<E>(static_cast<const E*>(sum), norm, z.residual(), on.stream);
+    return;
+  }
+  on.multiply(z.out().forward(Epilogue::bias), {c, w, sum, bias});
+  residual_layer_norm<E>(x, on.mask(call, shape.residual_dropout, DropoutSite::attention_output), static_cast<E*>(sum),
+                         norm, z.residual(), on.stream);
+}
+
+// From gelu(u) and y1 to y.
+template <class E>
+void add_mlp(const TransformerShape& shape, const LayerCall& call, const Sizes& z, const Workbench& on) {
+  const void *x = call.saved[activated].data, *w = call.weights[down_w].data;
+  void *bias = call.weights[down_b].data, *y = call.output.data;
+  const E* before = elements<E>(call.saved[mlp_input]);
+  if (adds_in_products(shape, z, *on.matmul)) {
+    on.multiply(z.down().forward_onto(), {x, w, y, bias, nullptr, before});
+    return;
+  }
+  on.multiply(z.down().forward(Epilogue::bias), {x, w, y, bias});
+  dropout_add<E>(on.mask(call, shape.residual_dropout, DropoutSite::mlp_output), before, z.elements(),
+                 static_cast<E*>(y), on.stream);
+}
+
 template <class E>
 void run_forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
   const Sizes z(shape, call.batch, call.seq_length);
   const auto w = [&call](Weight which) { return elements<E>(call.weights[which]); };
   const auto saved = [&call](Saved which) { return elements<E>(call.saved[which]); };
   const auto epsilon = static_cast<float>(shape.norm_epsilon);
-  const E* x = elements<E>(call.input);
   const Norm<E> norm1{w(norm1_gain), w(norm1_shift), epsilon, saved(normed1), call.saved[statistics1].floats()};
   const Norm<E> norm2{w(norm2_gain), w(norm2_shift), epsilon, saved(normed2), call.saved[statistics2].floats()};
 
-  layer_norm<E>(x, norm1, z.residual(), on.stream);
+  layer_norm<E>(elements<E>(call.input), norm1, z.residual(), on.stream);
   on.multiply(z.qkv().forward(Epilogue::bias), {saved(normed1), w(qkv_w), saved(qkv), w(qkv_b)});
   attend<E>(shape, call, z, on);
-  on.multiply(z.out().forward(Epilogue::bias), {saved(context), w(out_w), saved(mlp_input), w(out_b)});
-  residual_layer_norm<E>(x, on.mask(call, shape.residual_dropout, DropoutSite::attention_output), saved(mlp_input),
-                         norm2, z.residual(), on.stream);
+  add_attention<E>(shape, call, z, norm2, on);
   up_and_activate<E>(shape, call, z, on);
-  on.multiply(z.down().forward(Epilogue::bias), {saved(activated), w(down_w), call.output.data, w(down_b)});
-  dropout_add<E>(on.mask(call, shape.residual_dropout, DropoutSite::mlp_output), saved(mlp_input), z.elements(),
-                 elements<E>(call.output), on.stream);
+  add_mlp<E>(shape, call, z, on);
+}
+
+// What both norms of a block have in common: `b`, their output's gradient, and where the rest lies.
+template <class E>
+NormGradient<E> norm_gradient(const Tensor& x, const Tensor& statistics, const Tensor& gain, const E* b,
+                              float* gradients, const Sizes& z, const Workbench& on) {
+  return {.x = elements<E>(x),
+          .statistics = statistics.floats(),
+          .gain = elements<E>(gain),
+          .dy = b,
+          .gain_gradient = gradients,
+          .shift_gradient = gradients + z.h,
+          .partials = on.partials};
 }
 
 template <class E>
@@ -230,38 +277,42 @@ void run_backward_input(const TransformerShape& shape, const LayerCall& call, co
   const StepMask mlp_mask = on.mask(call, shape.residual_dropout, DropoutSite::mlp_output);
   activate_and_up_gradient<E>(shape, call, z, dropped<E>(mlp_mask, dy, z.elements(), a, on.stream), on);
   on.multiply(z.up().input(Epilogue::none), {call.carried[up_gradient].data, w(up_w), b});
-  // dx holds y1's gradient from here on.
-  layer_norm_gradient<E>({.x = elements<E>(call.saved[mlp_input]),
-                          .statistics = call.saved[statistics2].floats(),
-                          .gain = w(norm2_gain),
-                          .dy = b,
-                          .dx = dx,
-                          .gain_gradient = norm2,
-                          .shift_gradient = norm2 + z.h,
-                          .partials = on.partials,
-                          .residual = dy,
-                          .dropped = d_out,
-                          .mask = on.mask(call, shape.residual_dropout, DropoutSite::attention_output)},
-                         z.residual(), on.stream);
+  auto second =
+      norm_gradient<E>(call.saved[mlp_input], call.saved[statistics2], call.weights[norm2_gain], b, norm2, z, on);
+  second.residual = dy;
+  second.mask = on.mask(call, shape.residual_dropout, DropoutSite::attention_output);
+  // y1's gradient: what W needs of it is masked; without a mask it is the same, and made once.
+  const bool masked = second.mask.mask.active();
+  E* d_sum = masked ? dx : d_out;
+  second.dx = d_sum;
+  second.dropped = masked ? d_out : nullptr;
+  layer_norm_gradient<E>(second, z.residual(), on.stream);
   on.multiply(z.out().input(Epilogue::none), {d_out, w(out_w), a});
   attend_gradient<E>(shape, call, z, a, on);
   on.multiply(z.qkv().input(Epilogue::none), {call.carried[qkv_gradient].data, w(qkv_w), b});
-  layer_norm_gradient<E>({.x = elements<E>(call.input),
-                          .statistics = call.saved[statistics1].floats(),
-                          .gain = w(norm1_gain),
-                          .dy = b,
-                          .dx = dx,
-                          .gain_gradient = norm1,
-                          .shift_gradient = norm1 + z.h,
-                          .partials = on.partials,
-                          .residual = dx},
-                         z.residual(), on.stream);
+  auto first = norm_gradient<E>(call.input, call.saved[statistics1], call.weights[norm1_gain], b, norm1, z, on);
+  first.residual = d_sum;
+  first.dx = dx;
+  layer_norm_gradient<E>(first, z.residual(), on.stream);
 }
+
+// Floats up to where the next tensor would begin: algorithms are chosen for sums that begin as tensors do.
+std::int64_t whole_lines(std::int64_t floats) { return aligned_bytes(floats * 4) / 4; }
+
+// The vectors that a block's W adds to gradients, all in one launch at its end.
+struct VectorGradients {
+  float* place;  // of the next sum to be kept until then
+  Additions additions;
+
+  void add(const float* from, const Tensor& to, std::int64_t n) {
+    additions.of[additions.count++] = {from, to.floats(), n};
+  }
+};
 
 // dw (+)= dy' x and db (+)= dy summed over its rows.
 template <class E>
 void linear_gradient(const Linear& linear, const E* dy, const Tensor& x, const LayerCall& call, Weight weight,
-                     Weight bias, const Workbench& on) {
+                     Weight bias, const Workbench& on, VectorGradients& vectors) {
   float *dw = call.gradients[weight].floats(), *db = call.gradients[bias].floats();
   const Product fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
   if (!on.matmul->ready(fused)) {
@@ -271,8 +322,9 @@ void linear_gradient(const Linear& linear, const E* dy, const Tensor& x, const L
   } else if (!call.accumulate) {
     on.multiply(fused, {dy, x.data, dw, db});
   } else {
-    on.multiply(fused, {dy, x.data, dw, on.row_sums});
-    accumulate(on.row_sums, linear.out, Into::add, {{db}, 1}, on.stream);
+    on.multiply(fused, {dy, x.data, dw, vectors.place});
+    vectors.add(vectors.place, call.gradients[bias], linear.out);
+    vectors.place += whole_lines(linear.out);
   }
 }
 
@@ -280,16 +332,19 @@ template <class E>
 void run_backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
   const Sizes z(shape, call.batch, call.seq_length);
   const auto carried = [&call](Carried which) { return elements<E>(call.carried[which]); };
-  const auto gradient = [&call](Weight which) { return call.gradients[which].floats(); };
   const E* d_down = dropped<E>(on.mask(call, shape.residual_dropout, DropoutSite::mlp_output),
                                elements<E>(call.output_gradient), z.elements(), elements<E>(call.workspace), on.stream);
-  linear_gradient<E>(z.down(), d_down, call.saved[activated], call, down_w, down_b, on);
-  linear_gradient<E>(z.up(), carried(up_gradient), call.saved[normed2], call, up_w, up_b, on);
-  linear_gradient<E>(z.out(), carried(out_gradient), call.saved[context], call, out_w, out_b, on);
-  linear_gradient<E>(z.qkv(), carried(qkv_gradient), call.saved[normed1], call, qkv_w, qkv_b, on);
-  accumulate(call.carried[norm_gradients].floats(), z.h, call.accumulate ? Into::add : Into::overwrite,
-             {{gradient(norm1_gain), gradient(norm1_shift), gradient(norm2_gain), gradient(norm2_shift)}, 4},
-             on.stream);
+  VectorGradients vectors{on.row_sums, {}};
+  linear_gradient<E>(z.down(), d_down, call.saved[activated], call, down_w, down_b, on, vectors);
+  linear_gradient<E>(z.up(), carried(up_gradient), call.saved[normed2], call, up_w, up_b, on, vectors);
+  linear_gradient<E>(z.out(), carried(out_gradient), call.saved[context], call, out_w, out_b, on, vectors);
+  linear_gradient<E>(z.qkv(), carried(qkv_gradient), call.saved[normed1], call, qkv_w, qkv_b, on, vectors);
+  const float* norms = call.carried[norm_gradients].floats();
+  for (const Weight which : {norm1_gain, norm1_shift, norm2_gain, norm2_shift}) {
+    vectors.add(norms, call.gradients[which], z.h);
+    norms += z.h;
+  }
+  accumulate(vectors.additions, call.accumulate ? Into::add : Into::overwrite, on.stream);
 }
 
 }  // namespace
@@ -315,16 +370,20 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     matmul.try_prepare(z.up().forward(Epilogue::bias_gelu));
     matmul.try_prepare(z.down().input(Epilogue::gelu_gradient));
   }
-  const std::int64_t widest = std::max(3 * z.h, z.f);
+  if (shape.residual_dropout == 0) {
+    for (const Linear& linear : {z.out(), z.down()}) matmul.try_prepare(linear.forward_onto());
+  }
+  const std::int64_t widest = std::max(3 * z.h, z.f),
+                     sums = 2 * whole_lines(z.h) + whole_lines(z.f) + whole_lines(3 * z.h);  // biases' gradients
   if (shape.attention == AttentionKind::fused) {
-    return {.partials = widest * partials_of(z.rows), .row_sums = widest};
+    return {.partials = widest * partials_of(z.rows), .row_sums = sums};
   }
   const HeadsProducts p(z);
   for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
     matmul.prepare(product);
   }
   return {.partials = widest * partials_of(z.rows),
-          .row_sums = widest,
+          .row_sums = sums,
           .scores = z.matrices(),
           .masked_bytes = z.matrices() * bytes_of(matmul.element())};
 }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/error.hpp"
+#include "tests/exec/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -25,6 +27,36 @@ TEST(Measure, DevicesStopTogether) {
     const Measurements measured = measure(model.load(plan).model, plan.seq_length, plan, options, cpu_only());
     ASSERT_EQ(measured.samples.size(), 9U);
     for (const LayerSample& sample : measured.samples) EXPECT_GT(sample.f.count(), 0);
+  }
+}
+
+// A device that fails in the midst of a job: all leave, and its failure is what comes out.
+TEST(Measure, AFailureOfOneDeviceEndsAll) {
+  class Failing : public AsyncBackend {
+   public:
+    using AsyncBackend::AsyncBackend;
+    void backward_weight(const LayerCall& call) override {
+      if (++passes_ > 4) throw RunFailed("the device fell off the bus");
+      AsyncBackend::backward_weight(call);
+    }
+
+   private:
+    int passes_ = 0;
+  };
+  const TinyModel model(true, 0.1, 32, 3);
+  const Plan plan = model.plan({}, 1, "gpipe");
+  MeasureOptions options;
+  options.layers = {1};
+  options.micro_batch_sizes = {1};
+  options.devices = 3;
+  options.least = options.most = 12;
+  for (int failing = 0; failing < 3; ++failing) {
+    const Backends backends{{BackendKind::cpu, [failing](const BackendRequest& request) -> std::unique_ptr<Backend> {
+                               if (request.rank != failing) return make_cpu_backend(request);
+                               return std::make_unique<Failing>(request, std::make_shared<AsyncWorld>(AsyncOptions{}));
+                             }}};
+    EXPECT_THROW(static_cast<void>(measure(model.load(plan).model, plan.seq_length, plan, options, backends)),
+                 RunFailed);
   }
 }
 

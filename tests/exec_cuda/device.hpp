@@ -128,11 +128,13 @@ class StepOnDevice {
   DeviceArray<cuda::StepNumbers> numbers_;
 };
 
-// `tolerance` is relative to the larger of 1 and the expected value.
-inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double tolerance) {
+// `tolerance` is relative to the larger of the expected value and of `floor`: below it, terms that cancel decide how
+// well a value can be known.
+inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double tolerance,
+                         double floor = 1) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * std::max(1.0, std::abs(expected[i])))
+    ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * std::max(floor, std::abs(expected[i])))
         << "element " << i << ": " << found[i] << " for " << expected[i];
   }
 }

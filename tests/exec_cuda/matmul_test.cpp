@@ -77,16 +77,38 @@ TEST(CudaMatmul, EveryLayoutOfThePasses) {
   }
 }
 
+// Whole sums and cut ones: either way the same bits twice.
 TEST(CudaMatmul, EveryLayoutInBf16) {
   WEIR_NEEDS_BF16();
-  Matmul matmul(Dtype::bf16, 0);
-  for (Product p : layouts()) {
-    p.fp32_result = false;
-    check_layout<Bf16, Bf16>(matmul, p, 4e-3);
-    p.epilogue = Epilogue::none;
-    p.fp32_result = true;
-    check_layout<Bf16, float>(matmul, p, 1e-4);
+  for (const SumOverK sum : {SumOverK::whole, SumOverK::cut}) {
+    Matmul matmul(Dtype::bf16, 0, sum);
+    for (Product p : layouts()) {
+      p.fp32_result = false;
+      check_layout<Bf16, Bf16>(matmul, p, 4e-3);
+      p.epilogue = Epilogue::none;
+      p.fp32_result = true;
+      check_layout<Bf16, float>(matmul, p, 1e-4);
+    }
   }
+}
+
+// A long sum to a small result, which split-K is for: 1e-4 covers 4096 terms of size 1 added in trees of some kind.
+TEST(CudaMatmul, LongSumsMayBeCut) {
+  WEIR_NEEDS_BF16();
+  Matmul matmul(Dtype::bf16, 0, 0, SumOverK::cut);
+  const Linear linear{4096, 64, 64};
+  const Product p = linear.weight(true, Epilogue::none);
+  matmul.prepare(p);
+  const auto dy = random_held<Bf16>(4096 * 64, 71), x = random_held<Bf16>(4096 * 64, 72);
+  const auto before = random_floats(64 * 64, 73);
+  const DeviceArray<Bf16> dy_in(to_elements<Bf16>(dy)), x_in(to_elements<Bf16>(x));
+  const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
+  const DeviceFloats dw(before), again(before);
+  for (const DeviceFloats* out : {&dw, &again}) {
+    matmul.run(p, {dy_in.get(), x_in.get(), out->get()}, scratch.get(), nullptr);
+  }
+  expect_close(dw.host(), expected_of(p, dy, x, {}, before), 1e-4, std::sqrt(4096.0));
+  EXPECT_EQ(dw.host(), again.host());
 }
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
@@ -168,6 +190,22 @@ TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
     all.run(p, {a.get(), b.get(), of_all.get()}, scratch.get(), nullptr);
     EXPECT_EQ(of_few.host(), of_all.host());
   }
+}
+
+// y = before + x w' + b in one product, `before` a matrix of its own that stays as it is; rounded once.
+TEST(CudaMatmul, AddsToAnotherMatrix) {
+  WEIR_NEEDS_BF16();
+  Matmul matmul(Dtype::bf16, 0);
+  const Product p = Linear{m, k, n}.forward_onto();
+  matmul.prepare(p);
+  const auto x = random_held<Bf16>(m * k, 61), w = random_held<Bf16>(n * k, 62), bias = random_held<Bf16>(n, 63);
+  const auto before = random_held<Bf16>(m * n, 64);
+  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)), bias_in(to_elements<Bf16>(bias)),
+      before_in(to_elements<Bf16>(before)), y(size(m * n));
+  const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
+  matmul.run(p, {x_in.get(), w_in.get(), y.get(), bias_in.get(), nullptr, before_in.get()}, scratch.get(), nullptr);
+  expect_close(host_floats(y), expected_of(p, x, w, bias, before), 4e-3);
+  EXPECT_EQ(host_floats(before_in), before);
 }
 
 // What a benchmark prints, one line a prepared product; and the choice is the same when it is made again.

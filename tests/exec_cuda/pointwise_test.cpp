@@ -105,21 +105,20 @@ TYPED_TEST(CudaKernelPointwise, ColumnSums) {
   }
 }
 
+// One of more than a block's length, and a short one beside it.
 TEST(CudaKernelSums, VectorsAreAddedEachToItsOwn) {
   WEIR_NEEDS_DEVICE();
-  const std::int64_t n = 300;
-  const auto x = random_floats(size(2 * n), 18), before = random_floats(size(n), 19);
-  const DeviceFloats in(x), first(before), second(before);
-  accumulate(in.get(), n, Into::add, {{first.get(), second.get()}, 2}, nullptr);
-  const DeviceFloats written(size(n));
-  accumulate(in.get(), n, Into::overwrite, {{written.get()}, 1}, nullptr);
-  std::vector<float> sums[2];
-  for (std::int64_t v = 0; v < 2; ++v) {
-    for (std::int64_t j = 0; j < n; ++j) sums[v].push_back(before[size(j)] + x[size(v * n + j)]);
+  for (const Into into : {Into::add, Into::overwrite}) {
+    const auto x = random_floats(300, 18), y = random_floats(7, 19);
+    const auto before_x = random_floats(300, 20), before_y = random_floats(7, 21);
+    const DeviceFloats x_in(x), y_in(y), x_sum(before_x), y_sum(before_y);
+    accumulate({{{x_in.get(), x_sum.get(), 300}, {y_in.get(), y_sum.get(), 7}}, 2}, into, nullptr);
+    std::vector<float> x_expected = x, y_expected = y;
+    for (std::size_t j = 0; into == Into::add && j < 300; ++j) x_expected[j] = before_x[j] + x[j];
+    for (std::size_t j = 0; into == Into::add && j < 7; ++j) y_expected[j] = before_y[j] + y[j];
+    EXPECT_EQ(x_sum.host(), x_expected);
+    EXPECT_EQ(y_sum.host(), y_expected);
   }
-  EXPECT_EQ(first.host(), sums[0]);
-  EXPECT_EQ(second.host(), sums[1]);
-  EXPECT_EQ(written.host(), std::vector<float>(x.begin(), x.begin() + n));
 }
 
 }  // namespace

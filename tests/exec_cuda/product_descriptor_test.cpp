@@ -91,7 +91,8 @@ TEST(ProductDescriptors, ABatchHasSteps) {
   EXPECT_EQ(read(d.result), (Layout{CUDA_R_32F, 8, 8, 8, 3, 64}));
 }
 
-// tf32 only where it is asked for; the smallest group's multiprocessors where there are groups; never split-K.
+// tf32 only where it is asked for; the smallest group's multiprocessors where there are groups; split-K only where
+// asked.
 TEST(ProductDescriptors, HowItIsChosen) {
   const Product p = Linear{5, 16, 24}.input(Epilogue::none);
   const ProductDescriptor tf32(p, Dtype::tf32, 16), fp32(p, Dtype::fp32, 0);
@@ -102,6 +103,9 @@ TEST(ProductDescriptors, HowItIsChosen) {
   fp32.target(64);
   EXPECT_EQ(read<std::int32_t>(fp32, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET), 64);
   EXPECT_EQ(read<std::uint32_t>(fp32, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK), CUBLASLT_REDUCTION_SCHEME_NONE);
+  const ProductDescriptor cut(p, Dtype::fp32, 0, SumOverK::cut);
+  EXPECT_EQ(read<std::uint32_t>(cut, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK),
+            CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   EXPECT_EQ(read<std::uint64_t>(fp32, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES), std::uint64_t{32} << 20);
 }
 

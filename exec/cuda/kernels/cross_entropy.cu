@@ -46,18 +46,20 @@ __device__ Softened block_soften(Softened own) {
   return total;
 }
 
+// (softmax - one at the target) * scale, with `factor` = scale / sum of exp.
 template <class E, int L>
-__device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, const Softened& all, float scale) {
+__device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float largest, float factor, float scale) {
   float value[L];
   load<L>(x + j, value);
   for (int i = 0; i < L; ++i) {
-    value[i] = (expf(value[i] - all.largest) / all.sum - (j + i == target ? 1.0F : 0.0F)) * scale;
+    value[i] = expf(value[i] - largest) * factor - (j + i == target ? scale : 0.0F);
   }
   store<L>(x + j, value);
 }
 
 template <class E, int L>
-__global__ void cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
+__global__ void __launch_bounds__(kMostThreads)
+    cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
   const std::int64_t row = blockIdx.x;
   const std::int64_t target = tokens.ids[token_index(tokens, row) + 1];
   E* x = logits.values + row * logits.row;
@@ -79,9 +81,10 @@ __global__ void cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scal
     row_losses[row] = log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
   }
   __syncthreads();  // the target's logit is read before it is overwritten
-  for (std::int64_t j = start; j < whole; j += stride) gradient_of<E, L>(x, j, target, all, scale);
+  const float factor = scale / all.sum;
+  for (std::int64_t j = start; j < whole; j += stride) gradient_of<E, L>(x, j, target, all.largest, factor, scale);
   for (std::int64_t j = whole + threadIdx.x; j < logits.vocabulary; j += blockDim.x) {
-    gradient_of<E, 1>(x, j, target, all, scale);
+    gradient_of<E, 1>(x, j, target, all.largest, factor, scale);
   }
 }
 

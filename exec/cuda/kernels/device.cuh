@@ -85,13 +85,20 @@ struct Max {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Over a block of whole warps; every thread gets the same bits: lanes by a butterfly, then warps in ascending order.
+// Over a warp, by a butterfly: every lane gets the same bits.
 template <class Combine, class T>
-__device__ T block_reduce(T value, Combine combine) {
-  __shared__ T warps[kWarp];
+__device__ T warp_reduce(T value, Combine combine) {
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
     value = combine(value, __shfl_xor_sync(kWholeWarp, value, apart));
   }
+  return value;
+}
+
+// Over a block of whole warps; every thread gets the same bits: within a warp, then warps in ascending order.
+template <class Combine, class T>
+__device__ T block_reduce(T value, Combine combine) {
+  __shared__ T warps[kWarp];
+  value = warp_reduce(value, combine);
   __syncthreads();  // warps may still be read from the call before
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
   __syncthreads();

@@ -6,6 +6,7 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kBlocksATime = 3;  // on a multiprocessor at the least: blocks that look tokens through mostly wait
 
 // A thread: L columns of one row.
 template <class E, int L>
@@ -26,40 +27,57 @@ __global__ void embed_kernel(Tokens tokens, const E* token, const E* position, s
   store<L>(y + i, value);
 }
 
-// Which of the rows base ... base + kThreads - 1 (from `own` on) hold the token: their numbers, ascending, in `found`;
-// returns how many. Every thread of the block calls it.
-__device__ int find_rows(const Tokens& tokens, std::int64_t own, std::int64_t base, std::int32_t id,
-                         std::int64_t (&found)[kThreads]) {
-  __shared__ int counts[kWarps];
-  const std::int64_t row = base + threadIdx.x;
-  const bool here = row >= own && row < tokens.batch * tokens.seq_length && tokens.ids[token_index(tokens, row)] == id;
-  const unsigned lanes = __ballot_sync(kWholeWarp, here);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  __syncthreads();  // counts and found may still be read from the call before
-  if (threadIdx.x % kWarp == 0) counts[warp] = __popc(lanes);
-  __syncthreads();
-  int before = 0, all = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (w < warp) before += counts[w];
-    all += counts[w];
+// The host's tokens are looked through in their own order, which is that of rows: the place of row r is r + r /
+// seq_length, and the last place of each sample, a target alone, is no row.
+constexpr int kPlacesAThread = 8;
+constexpr int kPlaces = kThreads * kPlacesAThread;  // looked at between two meetings of a block
+
+// Bit k: the token is at place begin + k * kThreads + this thread, at `end` and beyond it is not.
+__device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_t begin, std::int64_t end) {
+  unsigned places = 0;
+  for (int k = 0; k < kPlacesAThread; ++k) {
+    const std::int64_t place = begin + k * kThreads + threadIdx.x;
+    if (place < end && tokens.ids[place] == id && place % (tokens.seq_length + 1) != tokens.seq_length) {
+      places |= 1U << k;
+    }
   }
-  if (here) found[before + __popc(lanes & ((1U << (threadIdx.x % kWarp)) - 1U))] = row;
+  return places;
+}
+
+// Writes the rows of all threads' places, ascending, and returns how many. Every thread of the block calls it.
+__device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin, std::int64_t (&rows)[kPlaces]) {
+  __shared__ unsigned ballots[kPlacesAThread * kWarps];  // in the order of places
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  __syncthreads();  // ballots and rows may still be read from the call before
+  for (int k = 0; k < kPlacesAThread; ++k) {
+    const unsigned lanes = __ballot_sync(kWholeWarp, (places >> k & 1U) != 0);
+    if (lane == 0) ballots[k * kWarps + warp] = lanes;
+  }
   __syncthreads();
-  return all;
+  int before = 0;
+#pragma unroll 4
+  for (int i = 0; i < kPlacesAThread * kWarps; ++i) {
+    const unsigned lanes = ballots[i];
+    if (i % kWarps == warp && (lanes >> lane & 1U) != 0) {
+      const std::int64_t place = begin + i * kWarp + lane;
+      rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - place / (tokens.seq_length + 1);
+    }
+    before += __popc(lanes);
+  }
+  __syncthreads();
+  return before;
 }
 
 // The block of a token's first row adds all its rows, a thread L columns at a time; the blocks of its other rows do
 // nothing.
 template <class E, int L>
-__global__ void embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
-                                            float* gradient) {
-  __shared__ std::int64_t found[kThreads];
-  const std::int64_t rows = tokens.batch * tokens.seq_length, own = blockIdx.x;
-  const std::int32_t id = tokens.ids[token_index(tokens, own)];
-  for (std::int64_t base = 0; base < own; base += kThreads) {
-    const std::int64_t row = base + threadIdx.x;
-    const int earlier = row < own && tokens.ids[token_index(tokens, row)] == id;
-    if (__syncthreads_or(earlier) != 0) return;
+__global__ void __launch_bounds__(kThreads, kBlocksATime)
+    embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given, float* gradient) {
+  __shared__ std::int64_t rows[kPlaces];
+  const std::int64_t own = token_index(tokens, blockIdx.x), end = tokens.batch * (tokens.seq_length + 1);
+  const std::int32_t id = tokens.ids[own];
+  for (std::int64_t begin = 0; begin < own; begin += kPlaces) {
+    if (__syncthreads_or(static_cast<int>(places_of(tokens, id, begin, own))) != 0) return;
   }
   const DropoutMask mask = at_this_step(given);
   gradient += id * width;
@@ -67,12 +85,16 @@ __global__ void embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int
     const std::int64_t j = columns + std::int64_t{threadIdx.x} * L;
     float sum[L] = {};
     if (j < width) load<L>(gradient + j, sum);
-    for (std::int64_t base = own; base < rows; base += kThreads) {
-      const int count = find_rows(tokens, own, base, id, found);
-      for (int n = 0; n < count && j < width; ++n) {
+    for (std::int64_t begin = own; begin < end; begin += kPlaces) {
+      const unsigned places = places_of(tokens, id, begin, end);
+      if (__syncthreads_or(static_cast<int>(places)) == 0) continue;
+      const int count = rows_of(tokens, places, begin, rows);
+      const int added = j < width ? count : 0;
+#pragma unroll 4  // loads of several rows on their way at once: some tokens have hundreds
+      for (int n = 0; n < added; ++n) {
         float value[L], factor[L];
-        load<L>(dy + found[n] * width + j, value);
-        factors<L>(mask, static_cast<std::uint64_t>(found[n] * width + j), factor);
+        load<L>(dy + rows[n] * width + j, value);
+        factors<L>(mask, static_cast<std::uint64_t>(rows[n] * width + j), factor);
         for (int k = 0; k < L; ++k) sum[k] += value[k] * factor[k];
       }
     }

@@ -1,4 +1,5 @@
 // One block a row. A thread takes the same elements in every walk over the row, so what it wrote it may read again.
+// Gradients of rows that a warp holds in its registers (`layer_norm_gradient_kernel`) take one walk for everything.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/norms.hpp"
@@ -7,6 +8,9 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kColumnThreads = 64;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kStep = 8;       // a lane holds a multiple of so many elements of a row,
+constexpr int kMostHeld = 32;  // and no more: with their sums they fill its registers
 
 // With `residual`: x becomes residual + x * mask first.
 template <class E, int L>
@@ -115,6 +119,94 @@ __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
   store<L>(g.partials + (std::int64_t{gridDim.y} + blockIdx.y) * size.width + j, shift);
 }
 
+// Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a lane as vectors
+// that lie kWarp vectors apart. The warps' sums for gain and shift are then added in ascending order.
+template <class E, int N>
+__global__ void __launch_bounds__(kThreads) layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
+  constexpr int L = kLanes<E>, kApart = L * kWarp;
+  __shared__ float gain_sums[N * kWarp];
+  __shared__ float shift_sums[N * kWarp];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
+  const std::int64_t last = min(first + kRowsPerPartial, size.rows);
+  const auto width = static_cast<int>(size.width);
+  const DropoutMask mask = at_this_step(g.mask);
+  float gain_sum[N] = {}, shift_sum[N] = {};
+  for (std::int64_t row = first + warp; row < last; row += kWarps) {
+    const std::int64_t begin = row * width;
+    const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+    float n[N], d[N], residual[N], sum = 0, product = 0;
+#pragma unroll
+    for (int v = 0; v < N / L; ++v) {
+      const int j = v * kApart + lane * L;
+      float x[L] = {}, dy[L] = {}, gain[L] = {}, added[L] = {};
+      if (j < width) {
+        load<L>(g.x + begin + j, x);
+        load<L>(g.dy + begin + j, dy);
+        load<L>(g.gain + j, gain);
+        if (g.residual != nullptr) load<L>(g.residual + begin + j, added);
+      }
+      for (int i = 0; i < L; ++i) {
+        n[v * L + i] = (x[i] - mean) * inverse;
+        d[v * L + i] = dy[i] * gain[i];
+        residual[v * L + i] = added[i];
+        gain_sum[v * L + i] += dy[i] * n[v * L + i];
+        shift_sum[v * L + i] += dy[i];
+        sum += d[v * L + i];
+        product += d[v * L + i] * n[v * L + i];
+      }
+    }
+    sum = warp_reduce(sum, Sum{}) / static_cast<float>(width);
+    product = warp_reduce(product, Sum{}) / static_cast<float>(width);
+#pragma unroll
+    for (int v = 0; v < N / L; ++v) {
+      const int j = v * kApart + lane * L;
+      if (j >= width) continue;
+      float dx[L];
+      for (int i = 0; i < L; ++i) {
+        dx[i] = inverse * (d[v * L + i] - sum - n[v * L + i] * product) + residual[v * L + i];
+      }
+      store<L>(g.dx + begin + j, dx);
+      if (g.dropped != nullptr) {
+        float factor[L];
+        factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
+        for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
+        store<L>(g.dropped + begin + j, dx);
+      }
+    }
+  }
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp) {
+#pragma unroll
+      for (int e = 0; e < N; ++e) {
+        const int j = e / L * kApart + lane * L + e % L;
+        gain_sums[j] = w == 0 ? gain_sum[e] : gain_sums[j] + gain_sum[e];
+        shift_sums[j] = w == 0 ? shift_sum[e] : shift_sums[j] + shift_sum[e];
+      }
+    }
+    __syncthreads();
+  }
+  for (int j = static_cast<int>(threadIdx.x); j < width; j += kThreads) {
+    g.partials[std::int64_t{blockIdx.x} * width + j] = gain_sums[j];
+    g.partials[(std::int64_t{gridDim.x} + blockIdx.x) * width + j] = shift_sums[j];
+  }
+}
+
+// launch(N) with N a constant: the elements of a row that each lane of a warp holds.
+template <class Launch>
+void with_elements_held(std::int64_t width, Launch launch) {
+  switch ((width + kStep * kWarp - 1) / (kStep * kWarp)) {
+    case 1:
+      return launch(std::integral_constant<int, kStep>{});
+    case 2:
+      return launch(std::integral_constant<int, 2 * kStep>{});
+    case 3:
+      return launch(std::integral_constant<int, 3 * kStep>{});
+    default:
+      return launch(std::integral_constant<int, kMostHeld>{});
+  }
+}
+
 template <class E>
 void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                     cudaStream_t stream) {
@@ -147,13 +239,20 @@ template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
   const std::int64_t parts = partials_of(size.rows);
   const bool vectors = takes_vectors<E>(size.width, g.x, g.gain, g.dy, g.dx, g.residual, g.dropped, g.partials);
-  with_lanes<E>(vectors, [&](auto lanes) {
-    constexpr int L = lanes;
-    const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
-    layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
-    layer_norm_input_kernel<E, L>
-        <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(g, size.width);
-  });
+  if (vectors && size.width <= kMostHeld * kWarp) {
+    with_elements_held(size.width, [&](auto held) {
+      constexpr int N = held;
+      layer_norm_gradient_kernel<E, N><<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
+    });
+  } else {
+    with_lanes<E>(vectors, [&](auto lanes) {
+      constexpr int L = lanes;
+      const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
+      layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
+      layer_norm_input_kernel<E, L>
+          <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(g, size.width);
+    });
+  }
   check_launch("layer_norm_gradient");
   sum_partials(g.partials, {parts, size.width}, Into::overwrite, {{g.gain_gradient, g.shift_gradient}, 2}, stream);
 }

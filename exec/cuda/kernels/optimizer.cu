@@ -78,8 +78,8 @@ __device__ void adamw_some(const Adam& a, const Unbias& unbias, const Gradients&
   store_weight<L>(weights, i, w);
 }
 
-__global__ void adamw_kernel(Adam a, Gradients gradients, std::int64_t n, Weights weights, float* first, float* second,
-                             const StepNumbers* numbers) {
+__global__ void adamw_kernel(Adam a, const __grid_constant__ Gradients gradients, std::int64_t n, Weights weights,
+                             float* first, float* second, const StepNumbers* numbers) {
   const Unbias unbias = unbias_of(a, numbers);
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
   for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
@@ -108,7 +108,8 @@ __device__ void sgd_some(const Sgd& s, const Gradients& gradients, std::int64_t 
   store_weight<L>(weights, i, w);
 }
 
-__global__ void sgd_kernel(Sgd s, Gradients gradients, std::int64_t n, Weights weights, float* velocity) {
+__global__ void sgd_kernel(Sgd s, const __grid_constant__ Gradients gradients, std::int64_t n, Weights weights,
+                           float* velocity) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
   for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
     if (i + kFour <= n) {

@@ -27,7 +27,7 @@ __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
 }
 
 // Block: kWarp columns x kSlices; blockIdx.y: the vector.
-__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, Vectors y) {
+__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, const __grid_constant__ Vectors y) {
   __shared__ float slices[kSlices][kWarp];
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const std::int64_t each = (size.rows + kSlices - 1) / kSlices;
@@ -45,12 +45,11 @@ __global__ void sum_partials_kernel(const float* partials, Rows size, Into into,
   *to = into == Into::add ? *to + sum : sum;
 }
 
-__global__ void accumulate_kernel(const float* x, std::int64_t n, Into into, Vectors y) {
+__global__ void accumulate_kernel(const __grid_constant__ Additions additions, Into into) {
+  const Additions::One& one = additions.of[blockIdx.y];
   const std::int64_t j = thread_index();
-  if (j >= n) return;
-  float* to = y.of[blockIdx.y] + j;
-  const float value = x[blockIdx.y * n + j];
-  *to = into == Into::add ? *to + value : value;
+  if (j >= one.n) return;
+  one.to[j] = into == Into::add ? one.to[j] + one.from[j] : one.from[j];
 }
 
 }  // namespace
@@ -75,9 +74,13 @@ void sum_partials(const float* partials, Rows size, Into into, const Vectors& y,
   check_launch("sum_partials");
 }
 
-void accumulate(const float* x, std::int64_t n, Into into, const Vectors& y, cudaStream_t stream) {
-  const dim3 grid(blocks_for(n), static_cast<unsigned>(y.count));
-  accumulate_kernel<<<grid, kThreads, 0, stream>>>(x, n, into, y);
+void accumulate(const Additions& additions, Into into, cudaStream_t stream) {
+  std::int64_t longest = 0;
+  for (int i = 0; i < additions.count; ++i) {
+    if (additions.of[i].n > longest) longest = additions.of[i].n;
+  }
+  const dim3 grid(blocks_for(longest), static_cast<unsigned>(additions.count));
+  accumulate_kernel<<<grid, kThreads, 0, stream>>>(additions, into);
   check_launch("accumulate");
 }
 

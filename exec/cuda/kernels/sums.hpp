@@ -22,7 +22,19 @@ void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cud
 // The second stage alone: y.of[v][j] (+)= sum over rows of partials[v, row, j].
 void sum_partials(const float* partials, Rows size, Into into, const Vectors& y, cudaStream_t stream);
 
-// y.of[v][j] (+)= x[v, j], v < count, j < n.
-void accumulate(const float* x, std::int64_t n, Into into, const Vectors& y, cudaStream_t stream);
+// Vectors added to others, each of its own length.
+struct Additions {
+  struct One {
+    const float* from;
+    float* to;
+    std::int64_t n;
+  };
+  static constexpr int kMost = 8;
+  One of[kMost];
+  int count;
+};
+
+// to[j] (+)= from[j] of each.
+void accumulate(const Additions& additions, Into into, cudaStream_t stream);
 
 }  // namespace weir::cuda

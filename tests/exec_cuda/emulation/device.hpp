@@ -1,7 +1,9 @@
 // A device made of host code, for tests: enough of CUDA's C++ to run our kernels where there is no GPU. A block's
-// threads are fibers of one host thread, blocks run one after the other, and every synchronisation (of a block, a warp,
-// a shuffle, a vote) is taken by all threads of the block together. So it finds wrong indices, formulas and
-// uninitialised or foreign memory; it finds no race, for nothing here runs at the same time, and no error of a launch.
+// threads are fibers of one host thread; blocks run one after the other. Between two meetings the threads of a warp,
+// and the warps of a block, run one after the other in an order drawn anew each time, and shared memory is poisoned
+// when a block first meets it. So it finds wrong indices, formulas and uninitialised or foreign memory, most reads of
+// shared memory that no meeting parts from the write, and warps that do not all come to a meeting; it does not find
+// what happens only at the same instant, or between blocks.
 //
 // Included before everything else in a kernel file whose launches rewrite.py has made calls of `run_grid`.
 // SPDX-License-Identifier: Apache-2.0
@@ -11,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 
@@ -18,10 +21,13 @@
 #undef __device__
 #undef __global__
 #undef __host__
-#define __shared__ static thread_local  // blocks of a host thread follow each other
+#undef __grid_constant__
+#undef __launch_bounds__
 #define __device__
+#define __grid_constant__
 #define __global__
 #define __host__
+#define __launch_bounds__(...)
 
 struct EmulatedIndex {
   unsigned x = 0, y = 0, z = 0;
@@ -31,9 +37,15 @@ extern thread_local dim3 blockDim, gridDim;
 
 namespace weir::emulation {
 
-// Complete when it returns, whatever the stream. Throws std::logic_error for a grid that no device takes.
-void run_grid(dim3 grid, dim3 block, cudaStream_t stream, const std::function<void()>& kernel);
-void meet();               // all threads of the block that have not returned
+// Complete when it returns, whatever the stream. Throws std::logic_error for a launch that no device takes, and for a
+// warp of which some threads meet and others do not.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+              const std::function<void()>& kernel);
+// Of a block, all threads that have not returned meet; of a warp, all.
+enum class Meeting : std::uint8_t { none, warp, block };
+void meet(Meeting whom);
+void poison_once_a_block(void* array, std::size_t bytes);
+void* dynamic_shared();    // the bytes that the launch asked for
 int self();                // which thread of the block
 int threads();             // of the block
 bool running(int thread);  // has not returned
@@ -43,41 +55,42 @@ void take(int thread, void* value, std::size_t bytes);  // what that thread offe
 template <class T>
 T exchange(T value, int from) {
   offer(&value, sizeof(T));
-  meet();
+  meet(Meeting::warp);
   take(from, &value, sizeof(T));
-  meet();
+  meet(Meeting::warp);
   return value;
 }
 
 }  // namespace weir::emulation
 
-inline void __syncthreads() { weir::emulation::meet(); }
+inline void __syncthreads() { weir::emulation::meet(weir::emulation::Meeting::block); }
+inline void __syncwarp() { weir::emulation::meet(weir::emulation::Meeting::warp); }
 
 inline int __syncthreads_or(int predicate) {
   using namespace weir::emulation;
   offer(&predicate, sizeof(int));
-  meet();
+  meet(Meeting::block);
   int any = 0;
   for (int thread = 0; thread < threads(); ++thread) {
     int value = 0;
     if (running(thread)) take(thread, &value, sizeof(int));
     any |= static_cast<int>(value != 0);
   }
-  meet();
+  meet(Meeting::block);
   return any;
 }
 
 inline unsigned __ballot_sync(unsigned, bool predicate) {
   using namespace weir::emulation;
   offer(&predicate, sizeof(bool));
-  meet();
+  meet(Meeting::warp);
   unsigned votes = 0;
   for (int lane = 0; lane < 32; ++lane) {
     bool value = false;
     take(self() / 32 * 32 + lane, &value, sizeof(bool));
     votes |= value ? 1U << lane : 0U;
   }
-  meet();
+  meet(Meeting::warp);
   return votes;
 }
 
@@ -96,4 +109,8 @@ inline float rsqrtf(float x) { return 1.0F / std::sqrt(x); }
 template <class T>
 T min(T a, T b) {
   return a < b ? a : b;
+}
+template <class T>
+T max(T a, T b) {
+  return a < b ? b : a;
 }

@@ -1,5 +1,7 @@
-# kernel<<<grid, block, shared, stream>>>(arguments) becomes a call of the emulated device (device.hpp).
+# kernel<<<grid, block, shared, stream>>>(arguments) becomes a call of the emulated device (device.hpp), and an array in
+# shared memory one that blocks of a host thread, which follow each other, find poisoned.
 # SPDX-License-Identifier: Apache-2.0
+import pathlib
 import re
 import sys
 
@@ -29,15 +31,19 @@ def rewritten(text):
     while (begin := text.find("<<<")) >= 0:
         kernel = re.search(r"(\w+(?:<[^<>;]*>)?)\s*$", text[:begin])
         end = text.index(">>>", begin)
-        grid, block, _, stream = arguments(text[begin + 3:end])
+        grid, block, shared, stream = arguments(text[begin + 3:end])
         opening = text.index("(", end)
         close = closing(text, opening)
-        call = f"emulation::run_grid({grid}, {block}, {stream}, [&] {{ {kernel[1]}{text[opening:close + 1]}; }})"
+        call = f"weir::emulation::run_grid({grid}, {block}, {shared}, {stream}, [&] {{ {kernel[1]}{text[opening:close + 1]}; }})"
         text = text[:kernel.start()] + call + text[close + 1:]
-    return text
+    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];",
+                  r"auto* \2 = static_cast<\1*>(weir::emulation::dynamic_shared());", text)
+    return re.sub(r"__shared__ ([\w:]+) (\w+)((?:\[[^\]]*\])*);",
+                  r"static thread_local \1 \2\3; weir::emulation::poison_once_a_block(&\2, sizeof(\2));", text)
 
 
 source, target = sys.argv[1:]
+pathlib.Path(target).parent.mkdir(parents=True, exist_ok=True)
 with open(source, encoding="utf-8") as file:
     code = rewritten(file.read())
 with open(target, "w", encoding="utf-8") as file:
