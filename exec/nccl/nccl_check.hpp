@@ -4,14 +4,20 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include "plan/error.hpp"
+#include <string_view>
+
+#include "exec/cuda/cuda_check.hpp"
 
 namespace weir {
 
-// Communicators here do not block, so "in progress" is no error.
+// Communicators here do not block, so "in progress" is no error. Throws RunFailed with NCCL's last words, which say
+// what its status does not: which call of CUDA failed, or which peer is gone.
 inline void check_nccl(ncclResult_t status, const char* expression, const char* file, int line) {
   if (status == ncclSuccess || status == ncclInProgress) return;
-  throw RunFailed(fmt::format("{} ({}:{}): {}", expression, file, line, ncclGetErrorString(status)));
+  const char* last = ncclGetLastError(nullptr);
+  const std::string_view words = last == nullptr ? "" : last;
+  fail_call("NCCL", fmt::format("{}{}{}", ncclGetErrorString(status), words.empty() ? "" : ", ", words), expression,
+            file, line);
 }
 
 }  // namespace weir

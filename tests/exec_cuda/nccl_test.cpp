@@ -11,6 +11,7 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"
+#include "plan/error.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
@@ -18,6 +19,18 @@ namespace {
 
 TEST(Nccl, SaysItsVersion) {
   EXPECT_THAT(nccl_facts().version, testing::MatchesRegex("NCCL [0-9]+\\.[0-9]+\\.[0-9]+"));
+}
+
+// The status alone would be "unhandled cuda error" for whatever went wrong.
+TEST(Nccl, ErrorsSayWhatFailedAndWhere) {
+  EXPECT_NO_THROW(NCCL_CHECK(ncclInProgress));
+  try {
+    NCCL_CHECK(ncclCommCount(nullptr, nullptr));
+    FAIL() << "no communicator, and no error";
+  } catch (const RunFailed& failed) {
+    EXPECT_THAT(failed.what(), testing::MatchesRegex("NCCL: invalid argument.* in ncclCommCount\\(nullptr, nullptr\\) "
+                                                     "\\(nccl_test.cpp:[0-9]+\\)"));
+  }
 }
 
 NcclCommunicator alone() {

@@ -187,8 +187,12 @@ class Evaluator {
 
   void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
     ProgressBar bar(title, !global_.quiet);
-    TrialOptions options{
-        .backend = backend_, .rounds = rounds, .steps = 1, .seed = global_.seed + 1, .data = {}, .progress = {}};
+    TrialOptions options{.backend = backend_,
+                         .rounds = rounds,
+                         .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
+                         .seed = global_.seed + 1,
+                         .data = {},
+                         .progress = {}};
     options.progress = [&bar](int done, int of) { bar.show(done, of); };
     run_trials(trials, options, backends_);
   }

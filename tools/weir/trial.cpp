@@ -15,10 +15,11 @@ void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
   RunOptions options;
   options.backend = o.backend;
   options.steps = o.steps;
-  options.warmup_steps = 1;
+  options.warmup_steps = warm_up_steps(o.backend);
   options.data = o.data;
   RunResult result = run(trial.plan, options, backends);
-  for (std::size_t s = 1; s < result.steps.size(); ++s) trial.times.push_back(result.steps[s].time.count());
+  const auto first = static_cast<std::size_t>(options.warmup_steps);
+  for (std::size_t s = first; s < result.steps.size(); ++s) trial.times.push_back(result.steps[s].time.count());
   if (trial.run.steps.empty()) {
     trial.run = std::move(result);
   } else {
@@ -35,6 +36,8 @@ Bytes Trial::measured_peak() const {
   for (const Bytes peak : run.peak_memory) most = std::max(most, peak);
   return most;
 }
+
+int warm_up_steps(BackendKind backend) { return backend == BackendKind::cuda ? 4 : 1; }
 
 Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster) {
   Trial trial;

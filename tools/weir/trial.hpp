@@ -27,11 +27,15 @@ struct Trial {
 struct TrialOptions {
   BackendKind backend = BackendKind::cpu;
   int rounds = 3;          // each plan is run so often
-  int steps = 2;           // measured steps of a run, after one warm-up step
+  int steps = 2;           // measured steps of a run, after its warm-up
   std::uint64_t seed = 0;  // 0: in the order given; otherwise each round in a random order
   std::optional<std::filesystem::path> data;
   std::function<void(int done, int of)> progress;
 };
+
+// Steps of a run before those that count. A GPU has rested while the weights were made, and its clock takes some steps
+// to come up again.
+[[nodiscard]] int warm_up_steps(BackendKind backend);
 
 [[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
