@@ -35,8 +35,8 @@ class CudaBackend : public Backend {
         allocations_(seat_.make_stream(Seat::Use::compute)),
         queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
                [this] { return seat_.make_stream(Seat::Use::communication); }),
-        matmul_(request.dtype, multiprocessors_for_products(request, seat_), seat_.multiprocessors,
-                request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole),
+        matmul_(request.dtype, multiprocessors_for_products(request, seat_),
+                request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole, seat_.multiprocessors),
         attention_(cuda::Attention::Choice::best, std::move(cudnn)) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;

@@ -84,7 +84,7 @@ struct Matmul::Kernel {
   }
 };
 
-Matmul::Matmul(Dtype dtype, int multiprocessors, int share, SumOverK sum)
+Matmul::Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share)
     : dtype_(dtype),
       multiprocessors_(multiprocessors),
       share_(share),

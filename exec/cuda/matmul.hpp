@@ -36,10 +36,11 @@ class Matmul {
 
   // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current context has. dtype: fp32,
   // tf32 or bf16.
-  Matmul(Dtype dtype, int multiprocessors) : Matmul(dtype, multiprocessors, multiprocessors) {}
+  Matmul(Dtype dtype, int multiprocessors, SumOverK sum = SumOverK::whole)
+      : Matmul(dtype, multiprocessors, sum, multiprocessors) {}
   // And then spread over `share` of them, where cuBLASLt takes the same algorithm there. Its tiles and the order of
   // their sums stay what they are, and so do the bits; how many are made at once changes.
-  Matmul(Dtype dtype, int multiprocessors, int share, SumOverK sum = SumOverK::whole);
+  Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;

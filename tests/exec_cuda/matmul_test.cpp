@@ -95,7 +95,7 @@ TEST(CudaMatmul, EveryLayoutInBf16) {
 // A long sum to a small result, which split-K is for: 1e-4 covers 4096 terms of size 1 added in trees of some kind.
 TEST(CudaMatmul, LongSumsMayBeCut) {
   WEIR_NEEDS_BF16();
-  Matmul matmul(Dtype::bf16, 0, 0, SumOverK::cut);
+  Matmul matmul(Dtype::bf16, 0, SumOverK::cut);
   const Linear linear{4096, 64, 64};
   const Product p = linear.weight(true, Epilogue::none);
   matmul.prepare(p);
@@ -176,7 +176,7 @@ TEST(CudaMatmul, BiasGradientBesideTheWeights) {
 TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
   WEIR_NEEDS_BF16();
   constexpr std::int64_t kSize = 1024;
-  Matmul few(Dtype::bf16, 16), all(Dtype::bf16, 16, cuda_facts().device->multiprocessors);
+  Matmul few(Dtype::bf16, 16), all(Dtype::bf16, 16, SumOverK::whole, cuda_facts().device->multiprocessors);
   const Linear linear{kSize, kSize, kSize};
   const DeviceArray<Bf16> a(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 61))),
       b(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 62)));

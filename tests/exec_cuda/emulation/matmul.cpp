@@ -71,7 +71,7 @@ void multiply(const Product& p, const Operands& o) {
 struct Matmul::Library {};
 struct Matmul::Kernel {};
 
-Matmul::Matmul(Dtype dtype, int multiprocessors, int share, SumOverK sum)
+Matmul::Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share)
     : dtype_(dtype), multiprocessors_(multiprocessors), share_(share), sum_(sum) {}
 Matmul::~Matmul() = default;
 
