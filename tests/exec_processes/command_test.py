@@ -61,12 +61,12 @@ with tempfile.TemporaryDirectory() as name:
     expect("and soon", ended.seconds < 15)
 
     long_run = "-q run k2.json --steps 1000000 --patience 1"
-    ended = wire.start(folder, 2, long_run, "(sleep 1.5; kill -STOP $$; sleep 4; kill -CONT $$) > /dev/null 2>&1 &")
+    ended = wire.start(folder, 2, long_run, "(sleep 0.8; kill -STOP $$; sleep 2.5; kill -CONT $$) > /dev/null 2>&1 &")
     expect(f"a process that stands still is missed: {ended}",
            all_exit(ended, 6) and len(ended.lines) == 1 and "process 1 on" in ended.err and "no sign of life" in ended.err)
     expect("and soon", ended.seconds < 20)
 
-    kill = "(sleep 1.5; kill -KILL $$) > /dev/null 2>&1 &"
+    kill = "(sleep 0.8; kill -KILL $$) > /dev/null 2>&1 &"
     if by_mpi:
         ended = wire.start(folder, 2, long_run, kill)
         expect(f"a killed process ends all; the code is then the launcher's: {ended}",
