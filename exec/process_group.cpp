@@ -257,7 +257,7 @@ Ending ProcessGroup::agree(const std::optional<Ending>& own) {
     if (verdict_) return *verdict_;
     if (!answered && !failure_) failure_ = {{6, "process 0 does not answer"}, {}};
   }
-  const Ending verdict = own ? *own : failure_ ? failure_->ending : Ending{6, "stopped for no known reason"};
+  Ending verdict = own ? *own : failure_ ? failure_->ending : Ending{6, "stopped for no known reason"};
   tell_all(kVerdict, verdict);
   speak(verdict.line);
   return verdict;
