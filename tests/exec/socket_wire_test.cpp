@@ -94,7 +94,7 @@ TEST(SocketWire, MessagesOfOneTagAndChannelArriveInOrder) {
 // Both send more than connections hold before either reads: whoever waits for his own send also reads.
 TEST(SocketWire, LargeMessagesCross) {
   in_processes(2, [](std::unique_ptr<SocketWire> wire) {
-    const std::size_t size = (std::size_t{64} << 20) + 3;
+    const std::size_t size = (std::size_t{24} << 20) + 3;
     std::vector<std::byte> out(size), in(size);
     for (std::size_t i = 0; i < size; ++i) {
       out[i] = static_cast<std::byte>((i * 7 + static_cast<std::size_t>(wire->index())) >> 3);
