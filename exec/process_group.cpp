@@ -287,8 +287,10 @@ Ending ProcessGroup::conclude(const std::optional<Ending>& own) {
       wire_->abandon(concluded_->exit_code, spoke_ ? 0ns : options_.patience);
     }
   } catch (const std::exception& error) {
-    if (!concluded_) concluded_ = Ending{6, error.what()};
-    speak(concluded_->line);
+    if (!concluded_) {
+      concluded_ = Ending{6, error.what()};
+      speak(concluded_->line);
+    }
     wire_->abandon(concluded_->exit_code, 0ns);
   }
   left_ = true;

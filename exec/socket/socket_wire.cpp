@@ -21,6 +21,10 @@ constexpr auto kMostForGoodbye = 2s;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+RunFailed another_size(std::size_t came, std::size_t awaited) {
+  return RunFailed(fmt::format("a message of {} bytes came where one of {} was awaited", came, awaited));
+}
+
 timespec spec(std::chrono::nanoseconds time) {
   return {static_cast<std::time_t>(time / 1s), static_cast<long>((time % 1s).count())};
 }
@@ -113,9 +117,7 @@ Wire::Request SocketWire::take(Channel channel, std::span<std::byte> data) {
 }
 
 void SocketWire::want(Parcels& parcels, Parcels::iterator parcel, std::span<std::byte> data, Request request) {
-  if (data.size() != parcel->bytes) {
-    throw RunFailed(fmt::format("a message of {} bytes came where one of {} was awaited", parcel->bytes, data.size()));
-  }
+  if (data.size() != parcel->bytes) throw another_size(parcel->bytes, data.size());
   if (parcel->kept && parcel->read > 0) std::memcpy(data.data(), parcel->kept.get(), parcel->read);
   parcel->kept.reset();
   parcel->into = data.data();
@@ -170,19 +172,17 @@ std::size_t SocketWire::read_head(int from) {
 void SocketWire::begin_parcel(int from) {
   Peer& peer = *peers_[at(from)];
   Parcels& parcels = parcels_[peer.head.channel];
-  peer.parcel = std::find_if(parcels.begin(), parcels.end(), [&](const Parcel& parcel) {
+  const auto wanted = std::find_if(parcels.begin(), parcels.end(), [&](const Parcel& parcel) {
     return parcel.from == from && parcel.tag == peer.head.tag && !parcel.begun;
   });
-  if (peer.parcel == parcels.end()) {
-    const auto channel = static_cast<Channel>(peer.head.channel);
-    peer.parcel = parcels.insert(parcels.end(),
-                                 Parcel{from, channel, peer.head.tag, peer.head.bytes, 0, false, false, {}, {}, -1});
-  } else if (peer.parcel->bytes != peer.head.bytes) {
-    throw RunFailed(
-        fmt::format("a message of {} bytes came where one of {} was awaited", peer.head.bytes, peer.parcel->bytes));
-  }
+  const bool fits = wanted != parcels.end() && wanted->bytes == peer.head.bytes;
+  const auto channel = static_cast<Channel>(peer.head.channel);
+  peer.parcel = fits ? wanted
+                     : parcels.insert(parcels.end(), Parcel{from, channel, peer.head.tag, peer.head.bytes, 0, false,
+                                                            false, nullptr, nullptr, -1});
   peer.parcel->begun = true;
   if (peer.head.bytes == 0) finish_parcel(peer);
+  if (wanted != parcels.end() && !fits) throw another_size(peer.head.bytes, wanted->bytes);
 }
 
 std::size_t SocketWire::read_body(Peer& peer) {
@@ -254,7 +254,13 @@ void SocketWire::say_goodbye(std::chrono::nanoseconds limit) {
   const auto all_closed = [this] {
     return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->closed; });
   };
-  while (!all_closed() && std::chrono::steady_clock::now() < until) look(10ms);
+  while (!all_closed() && std::chrono::steady_clock::now() < until) {
+    try {
+      look(10ms);
+    } catch (const std::exception&) {
+      // What is wrong with a message matters to nobody any more.
+    }
+  }
   for (const auto& peer : peers_) {
     if (peer) close(*peer);
   }
