@@ -95,7 +95,11 @@ TransportKind choose_transport(const SessionOptions& options) {
 }
 
 ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
-#ifndef WEIR_HAS_NCCL
+#ifdef WEIR_HAS_NCCL
+  // Messages wait on queues of their own. With fewer ways into the device than queues, one that waits would hold up
+  // kernels behind it (the default is 8; read when the device is first used).
+  if (kind == TransportKind::nccl) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+#else
   if (kind == TransportKind::nccl) {
     throw MissingComponent("this build has no NCCL; --transport mpi and sockets move messages, too");
   }
@@ -105,15 +109,16 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   group_options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
   auto processes = std::make_unique<ProcessGroup>(open_wire(options), std::move(group_options));
   ProcessGroup& group = *processes;
-  const TransportFactory open_transport = [&group,
-                                           kind](const TransportRequest& request) -> std::unique_ptr<ProcessTransport> {
 #ifdef WEIR_HAS_NCCL
-    if (kind == TransportKind::nccl) return std::make_unique<NcclTransport>(request, group);
+  if (kind == TransportKind::nccl) {
+    return {std::move(processes), LaunchedTransportFactory([&group](const LaunchedTransportRequest& request) {
+              return std::make_unique<NcclTransport>(request, group);
+            })};
+  }
 #endif
-    static_cast<void>(kind);
-    return std::make_unique<WireTransport>(request, group);
-  };
-  return {std::move(processes), open_transport};
+  return {std::move(processes), TransportFactory([&group](const TransportRequest& request) {
+            return std::make_unique<WireTransport>(request, group);
+          })};
 }
 
 }  // namespace weir

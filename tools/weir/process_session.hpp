@@ -27,7 +27,7 @@ struct SessionOptions {
 
 struct ProcessSession {
   std::unique_ptr<Processes> processes;
-  TransportFactory open_transport;
+  ProcessLinks links;
 };
 // Collective; `kind` as chosen. Throws MissingComponent for what this build has not, what `rendezvous` throws, and
 // Dismissed where another process says why there is no run.
