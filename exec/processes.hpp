@@ -1,6 +1,7 @@
 // The processes of a run, one rank each, as the run sees them: who is there, messages between two of them, and how all
-// of them end together. Implemented on MPI (exec/mpi). Process d * K + k is rank k of replica d; process 0, the leader,
-// collects what the run returns and is the only one that speaks. SPDX-License-Identifier: Apache-2.0
+// of them end together. Implemented in exec/process_group, over MPI or over sockets. Process d * K + k is rank k of
+// replica d; process 0, the leader, collects what the run returns and is the only one that speaks.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ class Processes {
   [[nodiscard]] virtual int count() const = 0;
   [[nodiscard]] virtual const ProcessPlace& place(int process) const = 0;
   [[nodiscard]] virtual bool oversubscribed() const = 0;      // more processes than cores on some host
-  [[nodiscard]] virtual std::string description() const = 0;  // "Open MPI 4.1.4"
+  [[nodiscard]] virtual std::string description() const = 0;  // "Open MPI 4.1.4", "TCP"
 
   // Messages of one sender, receiver and tag arrive in order. The memory stays untouched until `wait`. All that wait
   // throw Transport::Stopped once a process has failed.

@@ -48,8 +48,9 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
   if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.dp > 1 && replicas == Replicas::one) {
-    throw MissingComponent(fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",
-                                       plan.dp, plan.pp * plan.dp));
+    throw MissingComponent(
+        fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run, or --rendezvous)",
+                    plan.dp, plan.pp * plan.dp));
   }
   if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
   if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");

@@ -1,6 +1,6 @@
 // How messages get from rank to rank: one FIFO per directed edge. A full edge holds a message back without stopping the
 // sender. Message i needs the slot of message i - slots, whose consumer must have ended. Between threads of one process
-// a message is handed over (thread_transport), between processes it is sent (mpi/, nccl/).
+// a message is handed over (thread_transport), between processes it is sent (wire_transport, nccl/).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -173,5 +173,21 @@ TEST(Launcher, SeveralProcessesAreToldFromOne) {
   EXPECT_EQ(in({{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "3"}}), 1);  // a batch script before its srun
 }
 
+TEST(Launcher, NumbersAreReadWithoutMpi) {
+  const auto in = [](const std::map<std::string, std::string>& variables) {
+    const auto found = process_number([&](const char* name) {
+      const auto variable = variables.find(name);
+      return variable == variables.end() ? nullptr : variable->second.c_str();
+    });
+    return found ? std::pair(found->index, found->count) : std::pair(-1, -1);
+  };
+  EXPECT_EQ(in({}), std::pair(-1, -1));
+  EXPECT_EQ(in({{"RANK", "3"}}), std::pair(-1, -1));
+  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}}), std::pair(3, 8));
+  EXPECT_EQ(in({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}), std::pair(1, 2));
+  // torchrun in a Slurm job of one task
+  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}), std::pair(3, 8));
+}
+
 }  // namespace
 }  // namespace weir

@@ -66,14 +66,16 @@ std::vector<Finding> findings() {
   const MpiFacts mpi = mpi_facts();
   all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});
 #else
-  all.push_back({"processes (MPI)", false, "not in this build: ranks are threads of one process"});
+  all.push_back({"processes (MPI)", false, "not in this build"});
 #endif
-#if defined(WEIR_HAS_NCCL) && defined(WEIR_HAS_MPI)
+  all.push_back({"processes (file)", true,
+                 "TCP: weir run PLAN --rendezvous FILE --process I --processes N, or under torchrun or srun"});
+#ifdef WEIR_HAS_NCCL
   all.push_back({"NCCL", cuda.device.has_value(),
-                 nccl_facts().version + (cuda.device ? ": weir run --transport nccl under mpirun, a GPU each process"
+                 nccl_facts().version + (cuda.device ? ": weir run --transport nccl, a GPU each process"
                                                      : ": nothing to send between without a device")});
 #else
-  all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend, MPI and NCCL for it"});
+  all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend and NCCL for it"});
 #endif
   return all;
 }

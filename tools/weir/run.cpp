@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/process_run.hpp"
+#include "exec/socket/rendezvous.hpp"
 #include "plan/error.hpp"
 #include "plan/text_file.hpp"
 #include "sim/engine/event_engine.hpp"
@@ -111,12 +112,12 @@ namespace {
 
 struct RunCommand {
   std::filesystem::path plan, output;
-  std::string backend = "cpu", transport;
+  std::string backend = "cpu";
+  SessionOptions session;
   std::optional<std::filesystem::path> data, costs;
   int steps = 3, warmup = 1;
   bool fastest = false;
   bool graphs = false;
-  double patience = 10;
 };
 
 using Execute = std::function<RunResult(const LoadedPlan&, const RunOptions&)>;
@@ -162,7 +163,12 @@ void run_alone(const RunCommand& o, const GlobalOptions& global) {
 
 // As one of several processes, which end together: the leader has said why, the rest is an exit code.
 void run_with_others(const RunCommand& o, const GlobalOptions& global, TransportKind transport) {
-  const ProcessSession session = open_session(transport, Seconds(o.patience));
+  ProcessSession session;
+  try {
+    session = open_session(transport, o.session);
+  } catch (const Dismissed& dismissed) {  // process 0 says why
+    throw CLI::RuntimeError(dismissed.ending.exit_code);
+  }
   Processes& processes = *session.processes;
   const bool leads = processes.index() == 0;
   Ending ending;
@@ -185,6 +191,23 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
   throw CLI::RuntimeError(ending.exit_code);
 }
 
+void add_session_options(CLI::App& command, SessionOptions& o) {
+  command.add_option("--transport", o.transport,
+                     "threads of one process; mpi: one process a rank, as mpirun or srun started them (default where "
+                     "they started several); sockets: the same over TCP (default with --rendezvous); nccl: messages "
+                     "go from GPU to GPU, whichever way the processes met");
+  command.add_option("--rendezvous", o.rendezvous,
+                     "Without MPI: the file by which the processes of this run meet, on a file system all of them see");
+  command.add_option("--process", o.process, "Which of them this is, from 0 (default: RANK, or SLURM_PROCID)");
+  command.add_option("--processes", o.processes, "How many they are (default: WORLD_SIZE, or SLURM_NTASKS)");
+  command
+      .add_option_function<double>(
+          "--patience", [&o](const double& seconds) { o.patience = Seconds(seconds); },
+          "Seconds without a sign of life after which a process counts as gone")
+      ->check(CLI::Range(1.0, 1e6))
+      ->default_str("10");
+}
+
 }  // namespace
 
 void add_run_command(CLI::App& app, GlobalOptions& global) {
@@ -203,15 +226,9 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
   command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
-  command->add_option(
-      "--transport", o->transport,
-      "threads of one process; mpi: one process a rank, as mpirun or srun started them (default where they "
-      "started several); nccl: the same, and messages go from GPU to GPU");
-  command->add_option("--patience", o->patience, "Seconds without a sign of life after which a process counts as gone")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
+  add_session_options(*command, o->session);
   command->callback([o, &global] {
-    const TransportKind transport = choose_transport(o->transport);
+    const TransportKind transport = choose_transport(o->session);
     if (transport == TransportKind::threads) {
       run_alone(*o, global);
     } else {

@@ -8,7 +8,7 @@
 #include "costmodel/replay.hpp"
 #include "plan/error.hpp"
 #include "sim/engine/event_engine.hpp"
-#include "tests/exec_mpi/launched.hpp"
+#include "tests/exec_processes/launched.hpp"
 
 namespace weir {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/mpi/mpi_places.hpp"
+#include "exec/process_places.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -8,13 +9,16 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
-#include "exec/mpi/mpi_check.hpp"
+#include "plan/error.hpp"
 
 namespace weir {
 namespace {
+
+using namespace std::chrono_literals;
 
 // What each process tells the others of itself: plain bytes.
 struct Card {
@@ -26,12 +30,35 @@ struct Card {
 Card own_card() {
   Card card;
   std::memset(&card, 0, sizeof(card));
-  gethostname(card.host, sizeof(card.host) - 1);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  card.boot = std::hash<std::string>{}(boot.empty() ? card.host : boot);
+  host_name().copy(card.host, sizeof(card.host) - 1);
+  card.boot = kernel_id();
   if (sched_getaffinity(0, sizeof(card.cores), &card.cores) != 0) CPU_SET(0, &card.cores);
   return card;
+}
+
+std::vector<Card> exchange(Wire& wire, std::chrono::nanoseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto count = static_cast<std::size_t>(wire.count()), index = static_cast<std::size_t>(wire.index());
+  std::vector<Card> cards(count);
+  cards[index] = own_card();
+  std::vector<std::pair<int, Wire::Request>> under_way;
+  for (std::size_t p = 0; p < count; ++p) {
+    if (p == index) continue;
+    const int peer = static_cast<int>(p);
+    const auto theirs = std::span(cards).subspan(p, 1), own = std::span(cards).subspan(index, 1);
+    under_way.emplace_back(peer, wire.start_receive(peer, Channel::messages, 0, std::as_writable_bytes(theirs)));
+    under_way.emplace_back(peer, wire.start_send(peer, Channel::messages, 0, std::as_bytes(own)));
+  }
+  for (const auto& [peer, request] : under_way) {
+    while (!wire.done(request)) {
+      wire.progress();
+      if (wire.gone(peer) || std::chrono::steady_clock::now() > until) {
+        throw RunFailed(fmt::format("process {} of {} went away before the run began", peer, count));
+      }
+      wire.rest(50us);
+    }
+  }
+  return cards;
 }
 
 // A host is oversubscribed when there are more processes than cores, or more than cores that all of them share.
@@ -53,14 +80,21 @@ bool oversubscribes(const std::vector<Card>& cards, std::uint64_t boot) {
 
 }  // namespace
 
-MpiPlaces mpi_places(MPI_Comm world) {
-  int index = 0, count = 1;
-  WEIR_MPI_CHECK(MPI_Comm_rank(world, &index));
-  WEIR_MPI_CHECK(MPI_Comm_size(world, &count));
-  const Card own = own_card();
-  std::vector<Card> cards(static_cast<std::size_t>(count));
-  WEIR_MPI_CHECK(MPI_Allgather(&own, sizeof(Card), MPI_BYTE, cards.data(), sizeof(Card), MPI_BYTE, world));
-  MpiPlaces found;
+std::uint64_t kernel_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return std::hash<std::string>{}(boot.empty() ? host_name() : boot);
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+ProcessPlaces find_places(Wire& wire, std::chrono::nanoseconds patience) {
+  const std::vector<Card> cards = exchange(wire, patience);
+  ProcessPlaces found;
   for (std::size_t p = 0; p < cards.size(); ++p) {
     ProcessPlace place{cards[p].host, cards[p].boot, 0, 0, 0};
     for (std::size_t other = 0; other < cards.size(); ++other) {

@@ -1,25 +1,23 @@
-// Messages between processes over MPI: one tag per directed edge, so each edge is a FIFO. The consumer of a message
-// sends the freed slot back as a credit, and only a message with a slot is sent: a full edge holds it here. Memory for
-// a message is taken when its start arrives, so a slot counts from the start of its send, as in the forecast.
-// SPDX-License-Identifier: Apache-2.0
+// Messages between processes over their wire: one tag per directed edge, so each edge is a FIFO. The consumer of a
+// message sends the freed slot back as a credit, and only a message with a slot is sent: a full edge holds it here.
+// Memory for a message is taken when its start arrives, so a slot counts from the start of its send, as in the
+// forecast. SPDX-License-Identifier: Apache-2.0
 #pragma once
-
-#include <mpi.h>
 
 #include <deque>
 #include <map>
 #include <vector>
 
-#include "exec/mpi/mpi_processes.hpp"
+#include "exec/process_group.hpp"
 
 namespace weir {
 
-class MpiTransport : public ProcessTransport {
+class WireTransport : public ProcessTransport {
  public:
-  MpiTransport(const TransportRequest& request, MpiProcesses& processes);
-  ~MpiTransport() override;
-  MpiTransport(const MpiTransport&) = delete;
-  MpiTransport& operator=(const MpiTransport&) = delete;
+  WireTransport(const TransportRequest& request, ProcessGroup& processes);
+  ~WireTransport() override;
+  WireTransport(const WireTransport&) = delete;
+  WireTransport& operator=(const WireTransport&) = delete;
 
   void begin_step(StepClock& clock) override;
   void send(std::int32_t edge, std::int32_t index, Tensor message) override;
@@ -31,7 +29,7 @@ class MpiTransport : public ProcessTransport {
 
  private:
   struct UnderWay {
-    MPI_Request request = MPI_REQUEST_NULL;
+    Wire::Request request = 0;
     std::int32_t index = 0;
   };
   struct Edge {  // with an end here
@@ -43,7 +41,12 @@ class MpiTransport : public ProcessTransport {
     std::int32_t next = 0;                      // outgoing: to be sent; incoming: to arrive
     std::int32_t done = 0;                      // outgoing: have left; incoming: delivered
     std::deque<UnderWay> under_way;
-    std::vector<std::int32_t> credits;  // incoming: their contents, while MPI reads them
+    std::vector<std::int32_t> credits;  // incoming: their contents, while they are sent
+  };
+  struct Credit {  // coming back
+    std::int32_t edge = 0;
+    std::int32_t index = 0;
+    Wire::Request request = 0;
   };
   class HostBlocks : public BlockSource {
    public:
@@ -61,13 +64,13 @@ class MpiTransport : public ProcessTransport {
   void post(Tensor& message);  // its bytes leave the rank's account
 
   TransportRequest request_;
-  MpiProcesses& processes_;
+  ProcessGroup& processes_;
   StepClock* clock_ = nullptr;
   HostBlocks blocks_;
-  Arena postbox_;                          // memory of messages: blocks go to and fro between it and the rank's arena
-  MPI_Datatype line_ = MPI_DATATYPE_NULL;  // 64 bytes, to which tensors are rounded: counts are ints
+  Arena postbox_;  // memory of messages: blocks go to and fro between it and the rank's arena
   std::map<std::int32_t, Edge> outgoing_, incoming_;  // by edge
-  std::deque<MPI_Request> credits_under_way_;
+  std::deque<Wire::Request> credits_under_way_;       // to senders
+  std::deque<Credit> credits_coming_;
 };
 
 }  // namespace weir

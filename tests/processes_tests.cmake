@@ -1,0 +1,49 @@
+# Ranks as processes: one test program, run in K processes that meet by a file, and the same started by mpirun. Where
+# there is no MPI its tests are there and skip with the reason.
+if(NOT WEIR_EXECUTOR)
+  return()
+endif()
+file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes/*.cpp)
+add_executable(exec_processes_tests ${processes_sources})
+target_link_libraries(exec_processes_tests PRIVATE
+  weir_sim weir_exec weir_exec_cpu $<TARGET_NAME_IF_EXISTS:weir_exec_mpi> GTest::gtest)
+target_compile_definitions(exec_processes_tests PRIVATE $<$<TARGET_EXISTS:weir_exec_mpi>:WEIR_HAS_MPI>)
+
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+set(processes_folder ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes)
+foreach(k 1 2 4)
+  add_test(NAME exec_processes/sockets_${k}
+    COMMAND ${Python3_EXECUTABLE} ${processes_folder}/start.py ${k} $<TARGET_FILE:exec_processes_tests>)
+  set_tests_properties(exec_processes/sockets_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120)
+endforeach()
+foreach(name command rendezvous)
+  add_test(NAME exec_processes/${name}
+    COMMAND ${Python3_EXECUTABLE} ${processes_folder}/${name}_test.py $<TARGET_FILE:weir>)
+  set_tests_properties(exec_processes/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 180)
+endforeach()
+
+set(mpi_missing "")
+if(NOT TARGET weir_exec_mpi)
+  set(mpi_missing "this build has no MPI")
+elseif(NOT MPIEXEC_EXECUTABLE)
+  set(mpi_missing "no mpirun was found")
+endif()
+if(mpi_missing)
+  add_test(NAME mpi/processes COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${mpi_missing}")
+  set_tests_properties(mpi/processes PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
+  return()
+endif()
+
+# Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may not read another
+# process's memory. Its libraries leak at exit.
+set(mpi_environment
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_plm_rsh_agent= OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+foreach(k RANGE 1 4)
+  add_test(NAME mpi/processes_${k} COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_processes_tests>)
+  set_tests_properties(mpi/processes_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
+endforeach()
+add_test(NAME mpi/command
+  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/command_test.py $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE})
+set_tests_properties(mpi/command PROPERTIES RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
