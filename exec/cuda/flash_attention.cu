@@ -124,6 +124,18 @@ __device__ void store_row(const float (&sums)[kParts], float factor, int d, int 
   }
 }
 
+// The query of a thread, in a block's tile of queries.
+struct Query {
+  int row, lane;  // of the tile, and which of the row's threads
+  int first;      // query of the tile; the tiles that see most keys come first
+  int i;          // below s: where the tile is longer than what is left, the last
+  __device__ explicit Query(const Sizes& z)
+      : row(static_cast<int>(threadIdx.x) / kLanes),
+        lane(static_cast<int>(threadIdx.x) % kLanes),
+        first(static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTile),
+        i(min(first + row, z.s - 1)) {}
+};
+
 // Online softmax: after each tile of keys, `largest` and `total` are the maximum and the sum of exp(score - largest) of
 // the keys so far, and sums[e] the sum of exp(score - largest) mask v. A row past s does as row s - 1 with a query of
 // zeros, and stores nothing; so every row sees key 0 and `largest` is finite after the first tile.
@@ -136,9 +148,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
   float* p = v + kTile * (z.d + 1);
   const Head head(z);
   const DropoutMask mask = mask_of(z);
-  const int row = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTile;  // the longest rows first
-  const int i = min(first + row, z.s - 1);
+  const auto [row, lane, first, i] = Query(z);
   load_tile(qkv + head.qkv, head.qkv_step, first, z, q);
   float sums[kParts] = {};
   float largest = -INFINITY, total = 0.0F;
@@ -205,9 +215,7 @@ __global__ void query_kernel(Sizes z, const T* qkv, const T* d_context, const fl
   float* ds = v + kTile * (z.d + 1);
   const Head head(z);
   const DropoutMask mask = mask_of(z);
-  const int row = static_cast<int>(threadIdx.x) / kLanes, lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTile;
-  const int i = min(first + row, z.s - 1);
+  const auto [row, lane, first, i] = Query(z);
   load_tile(qkv + head.qkv, head.qkv_step, first, z, q);
   load_tile(d_context + head.context, head.context_step, first, z, dc);
   const float l = statistics[head.rows + i], sum = row_sums[head.rows + i];

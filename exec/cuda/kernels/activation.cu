@@ -39,63 +39,52 @@ __device__ float curve_slope(Curve curve, float x) {
   }
 }
 
-template <class E, int L>
-__device__ void activate_some(Curve curve, const E* x, E* y) {
+// y = curve(x), or y * curve'(x) with kGradient, from element i on.
+template <class E, int L, bool kGradient>
+__device__ void activate_some(Curve curve, const E* x, std::int64_t i, E* y) {
   float value[L];
-  load<L>(x, value);
-  for (int i = 0; i < L; ++i) value[i] = curve_value(curve, value[i]);
-  store<L>(y, value);
+  load<L>(x + i, value);
+  if constexpr (kGradient) {
+    float gradient[L];
+    load<L>(y + i, gradient);
+    for (int k = 0; k < L; ++k) value[k] = gradient[k] * curve_slope(curve, value[k]);
+  } else {
+    for (int k = 0; k < L; ++k) value[k] = curve_value(curve, value[k]);
+  }
+  store<L>(y + i, value);
 }
 
-template <class E, int L>
-__device__ void slope_some(Curve curve, const E* x, E* dx) {
-  float value[L], gradient[L];
-  load<L>(x, value);
-  load<L>(dx, gradient);
-  for (int i = 0; i < L; ++i) gradient[i] *= curve_slope(curve, value[i]);
-  store<L>(dx, gradient);
-}
-
-template <class E, int L>
+template <class E, int L, bool kGradient>
 __global__ void activate_kernel(Curve curve, const E* x, std::int64_t n, E* y) {
   std::int64_t i = thread_index() * L;
   if (i + L <= n) {
-    activate_some<E, L>(curve, x + i, y + i);
+    activate_some<E, L, kGradient>(curve, x, i, y);
   } else {
-    for (; i < n; ++i) activate_some<E, 1>(curve, x + i, y + i);
+    for (; i < n; ++i) activate_some<E, 1, kGradient>(curve, x, i, y);
   }
 }
 
-template <class E, int L>
-__global__ void activate_gradient_kernel(Curve curve, const E* x, std::int64_t n, E* dx) {
-  std::int64_t i = thread_index() * L;
-  if (i + L <= n) {
-    slope_some<E, L>(curve, x + i, dx + i);
-  } else {
-    for (; i < n; ++i) slope_some<E, 1>(curve, x + i, dx + i);
-  }
+template <class E, bool kGradient>
+void run_activate(Curve curve, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
+  with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(y), [&](auto lanes) {
+    constexpr int L = lanes;
+    activate_kernel<E, L, kGradient><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(curve, x, n, y);
+  });
+  check_launch("activate");
 }
 
 }  // namespace
 
 template <class E>
 void activate(Curve curve, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
-  with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(y), [&](auto lanes) {
-    constexpr int L = lanes;
-    activate_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(curve, x, n, y);
-  });
-  check_launch("activate");
+  run_activate<E, false>(curve, x, n, y, stream);
 }
 template void activate(Curve, const float*, std::int64_t, float*, cudaStream_t);
 template void activate(Curve, const Bf16*, std::int64_t, Bf16*, cudaStream_t);
 
 template <class E>
 void activate_gradient(Curve curve, const E* x, std::int64_t n, E* dx, cudaStream_t stream) {
-  with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(dx), [&](auto lanes) {
-    constexpr int L = lanes;
-    activate_gradient_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(curve, x, n, dx);
-  });
-  check_launch("activate_gradient");
+  run_activate<E, true>(curve, x, n, dx, stream);
 }
 template void activate_gradient(Curve, const float*, std::int64_t, float*, cudaStream_t);
 template void activate_gradient(Curve, const Bf16*, std::int64_t, Bf16*, cudaStream_t);
