@@ -53,6 +53,22 @@ TEST(Cupti, OneRunAtATimeRecords) {
   EXPECT_NO_THROW(CuptiWatch again(api));
 }
 
+// Without a driver CUPTI loads and refuses to record; what was begun is undone without a word.
+TEST(Cupti, WhereNothingCanBeRecordedOneLineSaysSo) {
+  WEIR_NEEDS_CUPTI();
+  if (const CudaFacts facts = cuda_facts(); facts.device) GTEST_SKIP() << "there is a device: " << facts.why;
+  CuptiWatch watch(require_cupti(cupti_libraries()));
+  watch.begin_action("0F0");  // of a warm-up step: before the first recorded one, nothing is asked of CUPTI
+  watch.end_action();
+  try {
+    watch.begin_step(0);
+    FAIL() << "recording without a driver";
+  } catch (const MissingComponent& missing) {
+    EXPECT_EQ(std::string(missing.what()).find("--kernels: CUPTI records none on this machine: "), 0U)
+        << missing.what();
+  }
+}
+
 // A buffer as CUPTI fills it: records one behind the other, each of its kind's length.
 class Buffer {
  public:
