@@ -18,6 +18,12 @@ class GradientExchange {
   virtual ~GradientExchange() = default;
   // Called after each operation of a compute lane: the stage's last B or W makes its gradients whole.
   virtual void ended(OperationId id, std::uint32_t step) = 0;
+  // Called within a stage's last B or W where the plan overlaps the reduction with it: these parameters' gradients are
+  // whole behind what is launched.
+  virtual void whole(Stage, int first_parameter, int count) {
+    static_cast<void>(first_parameter);
+    static_cast<void>(count);
+  }
   // Waits for all that `optimizer` waits for, and writes its stage's REDUCE_GRAD into the clock. Throws
   // Transport::Stopped.
   virtual void await(OperationId optimizer, std::uint32_t step, StepClock& clock) = 0;

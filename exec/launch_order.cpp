@@ -20,6 +20,20 @@ std::int64_t unit_time(const Program& program, OperationId id) {
   return program.operations[at(id)].action.kind == ActionKind::B ? 2 : 1;
 }
 
+// Of what begins at one time. A receive is ready at the time of its send, so none comes between the two.
+int turn(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::receive:
+      return 0;
+    case LaneKind::send:
+      return 1;
+    case LaneKind::reduce:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
 // Who waits for each operation, its lane successor included, and for how many each waits.
 struct Waits {
   std::vector<std::vector<OperationId>> successors;
@@ -44,12 +58,12 @@ struct Waits {
 
 std::vector<OperationId> launch_order(const Program& program) {
   Waits waits(program);
-  using Ready = std::tuple<std::int64_t, bool, std::int32_t, OperationId>;  // when, messages before compute, rank
+  using Ready = std::tuple<std::int64_t, int, std::int32_t, OperationId>;  // when, its turn by lane, rank
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   std::vector<std::int64_t> start(program.operations.size(), 0);
   const auto offer = [&](OperationId id) {
     const Lane& lane = program.lane_of(id);
-    ready.emplace(start[at(id)], lane.kind == LaneKind::compute, lane.rank.value, id);
+    ready.emplace(start[at(id)], turn(lane.kind), lane.rank.value, id);
   };
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
     if (waits.open[i] == 0) offer(static_cast<OperationId>(i));
@@ -57,7 +71,7 @@ std::vector<OperationId> launch_order(const Program& program) {
   std::vector<OperationId> order;
   order.reserve(program.operations.size());
   while (!ready.empty()) {
-    const auto [time, computes, rank, id] = ready.top();
+    const auto [time, kind, rank, id] = ready.top();
     ready.pop();
     order.push_back(id);
     for (const OperationId next : waits.successors[at(id)]) {

@@ -42,6 +42,8 @@ class LaunchQueue {
   [[nodiscard]] virtual Mark make_mark() = 0;
   virtual void record(const Mark& own) = 0;     // a mark of this queue: behind all that was launched on it so far
   virtual void wait_for(const Mark& mark) = 0;  // of any queue, recorded: what is launched next begins after it
+  [[nodiscard]] virtual bool reached(
+      const Mark& own) const = 0;  // recorded, and all before it is done; throws RunFailed
   // Both reached, both of queues of this device.
   [[nodiscard]] virtual std::int64_t ns_between(const Mark& from, const Mark& to) const = 0;
 

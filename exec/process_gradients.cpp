@@ -16,7 +16,10 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
 ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
-    : setup_(std::move(setup)), processes_(processes), last_gradient_(last_gradients(setup_.program)) {
+    : setup_(std::move(setup)),
+      processes_(processes),
+      last_gradient_(last_gradients(setup_.program)),
+      peers_(gradient_peers(setup_.program, setup_.copies, setup_.rank)) {
   int next = kFirstTag;
   for (const auto& stage : setup_.copies) {
     first_tag_.push_back(next);
@@ -25,27 +28,12 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
   for (std::int32_t stage = 0; stage < setup_.program.shape.total_stages(); ++stage) {
     if (setup_.program.shape.rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
   }
-  find_peers();
+  if (setup_.backend == nullptr) find_noted();
 }
 
-void ProcessGradients::find_peers() {
+// Timed waits have no gradients: whoever would exchange some sends word instead.
+void ProcessGradients::find_noted() {
   const ScheduleShape& shape = setup_.program.shape;
-  for (std::int32_t stage = 0; stage < static_cast<std::int32_t>(setup_.copies.size()); ++stage) {
-    const bool here = shape.rank_of(Stage{stage}) == setup_.rank;
-    for (std::size_t p = 0; p < setup_.copies[at(stage)].size(); ++p) {
-      for (const GradientUse& use : setup_.copies[at(stage)][p]) {
-        const Place place{use.stage.value, use.parameter};
-        const bool there = shape.rank_of(use.stage) == setup_.rank;
-        if (here && !there) {
-          const Place own{stage, static_cast<int>(p)};
-          incoming_[place] = {shape.rank_of(use.stage).value, parameter(own).description.elements()};
-        }
-        if (!here && there) outgoing_.insert({place, shape.rank_of(Stage{stage}).value});
-      }
-    }
-  }
-  if (setup_.backend != nullptr) return;
-  // Timed waits have no gradients: whoever would exchange some sends word instead.
   for (std::size_t i = 0; i < setup_.program.operations.size(); ++i) {
     const Action& action = setup_.program.operations[i].action;
     if (action.kind != ActionKind::OPTIMIZER || shape.rank_of(action.stage) != setup_.rank) continue;
@@ -92,18 +80,28 @@ std::span<float> ProcessGradients::on_host(const Place& place) {
 
 void ProcessGradients::ended(OperationId id, std::uint32_t) {
   const std::int32_t stage = setup_.program.operations[at(id)].action.stage.value;
-  if (last_gradient_[at(stage)] == id) start_reduction(stage);
+  if (last_gradient_[at(stage)] == id) start_reductions(stage);
 }
 
-void ProcessGradients::start_reduction(std::int32_t stage) {
-  if (setup_.backend == nullptr || setup_.replicas == 1 || reductions_.contains(stage)) return;
-  std::vector<Reduction>& started = reductions_[stage];
-  const auto count = static_cast<int>(setup_.stages[at(stage)]->parameters().size());
-  for (int p = 0; p < count; ++p) {
+void ProcessGradients::whole(Stage stage, int first_parameter, int count) {
+  start_reductions(stage.value, first_parameter, count);
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage) {
+  if (setup_.backend == nullptr) return;
+  start_reductions(stage, 0, static_cast<int>(setup_.stages[at(stage)]->parameters().size()));
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {
+  if (setup_.replicas == 1) return;
+  for (int p = first_parameter; p < first_parameter + count; ++p) {
     const Place place{stage, p};
+    const auto [started, fresh] = reductions_.try_emplace(place);
+    if (!fresh) continue;
+    Reduction& reduction = started->second;
     const std::span<float> gradient = on_host(place);
     const std::size_t own = slice(gradient, setup_.replica).size();
-    Reduction reduction{place, std::vector<float>(own * static_cast<std::size_t>(setup_.replicas)), {}, {}};
+    reduction.partials.resize(own * static_cast<std::size_t>(setup_.replicas));
     for (int replica = 0; replica < setup_.replicas; ++replica) {
       if (replica == setup_.replica) continue;
       const int peer = process_of(setup_.rank.value, replica);
@@ -112,14 +110,13 @@ void ProcessGradients::start_reduction(std::int32_t stage) {
       reduction.receives.push_back(processes_.start_receive(peer, tag(place), std::as_writable_bytes(theirs)));
       reduction.sends.push_back(processes_.start_send(peer, tag(place), std::as_bytes(slice(gradient, replica))));
     }
-    started.push_back(std::move(reduction));
   }
 }
 
 // Sums this replica's slice in the order of replicas, whichever came first, and exchanges the sums.
-void ProcessGradients::finish_reduction(Reduction& reduction) {
+void ProcessGradients::finish_reduction(const Place& place, Reduction& reduction) {
   for (const Processes::Ticket receive : reduction.receives) processes_.wait(receive);
-  const std::span<float> gradient = on_host(reduction.place);
+  const std::span<float> gradient = on_host(place);
   const std::span<float> own = slice(gradient, setup_.replica);
   std::copy(
       own.begin(), own.end(),
@@ -134,39 +131,40 @@ void ProcessGradients::finish_reduction(Reduction& reduction) {
   for (int replica = 0; replica < setup_.replicas; ++replica) {
     if (replica == setup_.replica) continue;
     const int peer = process_of(setup_.rank.value, replica);
-    receives.push_back(
-        processes_.start_receive(peer, tag(reduction.place), std::as_writable_bytes(slice(gradient, replica))));
-    sends_.push_back(processes_.start_send(peer, tag(reduction.place), std::as_bytes(own)));
+    receives.push_back(processes_.start_receive(peer, tag(place), std::as_writable_bytes(slice(gradient, replica))));
+    sends_.push_back(processes_.start_send(peer, tag(place), std::as_bytes(own)));
   }
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
   if (!setup_.backend->in_host_memory()) {
-    setup_.backend->to_device(parameter(reduction.place).gradient, gradient.data(),
+    setup_.backend->to_device(parameter(place).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
 
 void ProcessGradients::exchange_copies() {
-  for (const auto& [place, rank] : outgoing_) {
+  for (const auto& [place, rank] : peers_.outgoing) {
     sends_.push_back(
         processes_.start_send(process_of(rank, setup_.replica), tag(place), std::as_bytes(on_host(place))));
   }
   std::vector<std::pair<Place, Processes::Ticket>> receives;
-  for (const auto& [place, copy] : incoming_) {
+  for (const auto& [place, copy] : peers_.incoming) {
+    const std::int64_t elements = parameter(copy.own).description.elements();
     Tensor& tensor = arrived_[place];
-    tensor = setup_.arena->allocate(copy.elements * 4);
+    tensor = setup_.arena->allocate(elements * 4);
     float* memory = tensor.floats();
     if (!setup_.backend->in_host_memory()) {
-      host_[place].resize(static_cast<std::size_t>(copy.elements));
+      host_[place].resize(static_cast<std::size_t>(elements));
       memory = host_[place].data();
     }
-    const std::span<float> whole(memory, static_cast<std::size_t>(copy.elements));
+    const std::span<float> whole(memory, static_cast<std::size_t>(elements));
     receives.emplace_back(place, processes_.start_receive(process_of(copy.rank, setup_.replica), tag(place),
                                                           std::as_writable_bytes(whole)));
   }
   for (const auto& [place, receive] : receives) {
     processes_.wait(receive);
     if (setup_.backend->in_host_memory()) continue;
-    setup_.backend->to_device(arrived_[place], host_[place].data(), incoming_[place].elements * 4);
+    const std::vector<float>& values = host_[place];
+    setup_.backend->to_device(arrived_[place], values.data(), static_cast<std::int64_t>(values.size()) * 4);
   }
 }
 
@@ -186,10 +184,8 @@ void ProcessGradients::meet() {
     exchange_notes();
     return;
   }
-  for (const std::int32_t stage : own_) start_reduction(stage);  // copies without micro-batches have not yet
-  for (auto& [stage, reductions] : reductions_) {
-    for (Reduction& reduction : reductions) finish_reduction(reduction);
-  }
+  for (const std::int32_t stage : own_) start_reductions(stage);  // copies without micro-batches have not yet
+  for (auto& [place, reduction] : reductions_) finish_reduction(place, reduction);
   exchange_copies();
 }
 

@@ -1,7 +1,8 @@
-// The exchange between processes. When the last backward of a stage has ended, the replicas of its rank begin to sum
-// its gradients: each owns a slice, sums all replicas' copies of it in their order, and sends the sum round. Before the
-// first optimizer of the step the gradients of tied weights go to every rank that holds a copy, and each sums them in
-// layer order, so all copies update alike. SPDX-License-Identifier: Apache-2.0
+// The exchange between processes. When the last backward of a stage has ended, or, where the plan overlaps them, within
+// it layer by layer, the replicas of its rank begin to sum its gradients: each owns a slice, sums all replicas' copies
+// of it in their order, and sends the sum round. Before the first optimizer of the step the gradients of tied weights
+// go to every rank that holds a copy, and each sums them in layer order, so all copies update alike.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -12,6 +13,7 @@
 
 #include "exec/gradient_copies.hpp"
 #include "exec/gradient_exchange.hpp"
+#include "exec/gradient_peers.hpp"
 #include "exec/processes.hpp"
 #include "exec/stage.hpp"
 
@@ -33,6 +35,7 @@ class ProcessGradients : public GradientExchange {
   ProcessGradients(Setup setup, Processes& processes);
 
   void ended(OperationId id, std::uint32_t step) override;
+  void whole(Stage stage, int first_parameter, int count) override;
   // REDUCE_GRAD: from the stage's last backward until the last copy was there.
   void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
@@ -40,15 +43,10 @@ class ProcessGradients : public GradientExchange {
   void stop() override {}  // those who wait for another process are stopped by Processes
 
  private:
-  using Place = std::pair<std::int32_t, int>;  // stage, parameter
-  struct Reduction {                           // of one parameter over the replicas
-    Place place;
+  using Place = GradientPlace;
+  struct Reduction {              // of one parameter over the replicas
     std::vector<float> partials;  // this replica's slice of every other's gradient, in replica order
     std::vector<Processes::Ticket> sends, receives;
-  };
-  struct Copy {  // of a gradient on another rank
-    std::int32_t rank = 0;
-    std::int64_t elements = 0;
   };
 
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
@@ -57,24 +55,24 @@ class ProcessGradients : public GradientExchange {
   [[nodiscard]] Parameter& parameter(const Place& place) const;
   // The gradient where the host can work on it; brought there first where the device has memory of its own.
   [[nodiscard]] std::span<float> on_host(const Place& place);
-  void find_peers();
-  void start_reduction(std::int32_t stage);
-  void finish_reduction(Reduction& reduction);
+  void find_noted();
+  void start_reductions(std::int32_t stage, int first_parameter, int count);  // but of those under way
+  void start_reductions(std::int32_t stage);
+  void finish_reduction(const Place& place, Reduction& reduction);
   void exchange_copies();
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
 
   Setup setup_;
   Processes& processes_;
-  std::vector<OperationId> last_gradient_;                     // by stage
-  std::vector<std::int32_t> own_;                              // stages of this rank
-  std::vector<int> first_tag_;                                 // by stage
-  std::set<std::pair<Place, std::int32_t>> outgoing_;          // own gradient, to rank
-  std::map<Place, Copy> incoming_;                             // by its place on the other rank
-  std::set<int> noted_;                                        // processes that wait for each other, timed waits
-  std::map<std::int32_t, std::vector<Reduction>> reductions_;  // by stage, under way
-  std::map<Place, Tensor> arrived_;                            // copies of this step
-  std::map<Place, std::vector<float>> host_;                   // of gradients and copies in a device's memory
+  std::vector<OperationId> last_gradient_;  // by stage
+  std::vector<std::int32_t> own_;           // stages of this rank
+  std::vector<int> first_tag_;              // by stage
+  GradientPeers peers_;
+  std::set<int> noted_;                       // processes that wait for each other, timed waits
+  std::map<Place, Reduction> reductions_;     // under way
+  std::map<Place, Tensor> arrived_;           // copies of this step
+  std::map<Place, std::vector<float>> host_;  // of gradients and copies in a device's memory
   std::vector<Processes::Ticket> sends_;
   bool met_ = false;
 };

@@ -2,6 +2,7 @@
 #include "exec/process_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -55,7 +56,7 @@ ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shap
   for (const Lane& lane : program.lanes) {
     for (OperationId id = lane.first; id < lane.last && lane.rank == rank; ++id) own_.push_back(id);
   }
-  numbers_.resize(step_begin(shape.steps) + 2);
+  numbers_.resize(step_begin(shape.steps) + kLast);
 }
 
 std::size_t ProcessRecord::step_begin(int step) const {
@@ -79,9 +80,22 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock, const s
   ++step_;
 }
 
-void ProcessRecord::finish(Bytes peak, Bytes scratch) {
-  numbers_[numbers_.size() - 2] = peak.count();
-  numbers_.back() = scratch.count();
+void ProcessRecord::finish(Bytes peak, Bytes scratch, const std::optional<DeviceUse>& use) {
+  const DeviceUse of = use.value_or(DeviceUse{});
+  const std::array<std::int64_t, kLast> numbers{
+      peak.count(),         scratch.count(),          use ? 1 : 0,           of.device, of.multiprocessors,
+      of.pool_peak.count(), of.pool_reserved.count(), of.device_used.count()};
+  std::copy(numbers.begin(), numbers.end(), numbers_.end() - kLast);
+}
+
+std::optional<DeviceUse> ProcessRecord::device_use() const {
+  if (last(2) == 0) return std::nullopt;
+  return DeviceUse{.sharing = {},
+                   .device = static_cast<int>(last(3)),
+                   .multiprocessors = static_cast<int>(last(4)),
+                   .pool_peak = Bytes(last(5)),
+                   .pool_reserved = Bytes(last(6)),
+                   .device_used = Bytes(last(7))};
 }
 
 ProcessStep ProcessRecord::step(int step) const {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "exec/backend.hpp"
 #include "exec/clock_offsets.hpp"
 #include "exec/run.hpp"
 #include "exec/transport.hpp"
@@ -31,7 +33,8 @@ class ProcessRecord {
 
   // The next step, with the times of its own operations and its losses by micro-batch.
   void add(const ProcessStep& step, const StepClock& clock, const std::vector<double>& losses);
-  void finish(Bytes peak, Bytes scratch);
+  // At the end; `use` but for the label, which the leader knows: it is the same for all ranks.
+  void finish(Bytes peak, Bytes scratch, const std::optional<DeviceUse>& use);
 
   [[nodiscard]] std::vector<std::int64_t>& numbers() { return numbers_; }  // to send, or to receive into
 
@@ -39,17 +42,19 @@ class ProcessRecord {
   [[nodiscard]] double loss(int step, std::int32_t unit) const;
   // Copies the rank's operations of a traced step into `clock`, moved to the leader's clock.
   void restore(int step, const ClockLine& line, StepClock& clock) const;
-  [[nodiscard]] Bytes peak() const { return Bytes(numbers_[numbers_.size() - 2]); }
-  [[nodiscard]] Bytes scratch() const { return Bytes(numbers_.back()); }
+  [[nodiscard]] Bytes peak() const { return Bytes(last(0)); }
+  [[nodiscard]] Bytes scratch() const { return Bytes(last(1)); }
+  [[nodiscard]] std::optional<DeviceUse> device_use() const;
 
  private:
+  static constexpr std::size_t kLast = 8;  // numbers behind those of the steps
+  [[nodiscard]] std::int64_t last(std::size_t index) const { return numbers_[numbers_.size() - kLast + index]; }
   [[nodiscard]] std::size_t step_begin(int step) const;
 
   RecordShape shape_;
   std::int32_t units_;
   std::vector<OperationId> own_;  // operations of this rank
   std::vector<std::int64_t> numbers_;
-  std::size_t written_ = 0;
   int step_ = 0;
 };
 

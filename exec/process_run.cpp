@@ -4,20 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "exec/clock_offsets.hpp"
 #include "exec/interpreter.hpp"
+#include "exec/launching_rank.hpp"
 #include "exec/message_sizes.hpp"
 #include "exec/parameter_hash.hpp"
-#include "exec/process_gradients.hpp"
 #include "exec/process_record.hpp"
 #include "exec/rank_device.hpp"
 #include "exec/rank_work.hpp"
 #include "exec/run_parts.hpp"
 #include "exec/trainable.hpp"
+#include "exec/walking_rank.hpp"
 #include "plan/error.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
@@ -40,17 +43,18 @@ class ProcessRun {
     clock_.end_ns.resize(program_.operations.size());
   }
 
-  RunResult execute(const Backends& backends, const TransportFactory& open_transport) {
+  RunResult execute(const Backends& backends, const ProcessLinks& links) {
     find_own_place();
     open_device(backends);
-    connect(open_transport);
+    connect(links);
     ProcessRecord record(program_, rank_, shape_);
     blocks_ = blocks_taken();
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
     for (int step = 0; step < shape_.steps; ++step) run_step(static_cast<std::uint32_t>(step), record);
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
-    record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0));
+    const auto use = device_ ? device_->backend().device_use() : std::nullopt;
+    record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0), use);
     const std::string hash = training_ ? gather_hash() : "";
     if (processes_.index() != 0) {
       processes_.wait(processes_.start_send(0, kRecordTag, std::as_bytes(std::span(record.numbers()))));
@@ -58,6 +62,7 @@ class ProcessRun {
       return {};
     }
     RunResult result = gather(std::move(record), before, after);
+    for (DeviceUse& each : result.devices) each.sharing = use->sharing;
     result.parameters_sha256 = hash;
     processes_.barrier();  // nobody leaves before all have said what they had to say
     return result;
@@ -94,42 +99,68 @@ class ProcessRun {
     device_->prepare(loaded_, rank_, training_->stages);
   }
 
-  void connect(const TransportFactory& open_transport) {
+  void connect(const ProcessLinks& links) {
     if (training_) message_bytes_ = message_bytes(loaded_, program_);
-    Backend* backend = device_ ? &device_->backend() : nullptr;
-    Arena* arena = device_ ? &device_->arena() : nullptr;
-    transport_ =
-        open_transport({program_, message_bytes_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
-    gradients_ = std::make_unique<ProcessGradients>(
-        ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
-                                training_ ? gradient_copies(loaded_) : GradientCopies{}, rank_, replica_,
-                                loaded_.plan.dp, backend, arena, now_ns},
-        processes_);
-    if (training_) {
-      work_ = std::make_unique<Trainer>(*training_, *backend, *gradients_, rank_);
+    if (const auto* launched = std::get_if<LaunchedTransportFactory>(&links)) {
+      connect_launched(*launched);
     } else {
-      work_ = std::make_unique<Waiter>(options_.synthetic_duration_ns);
+      connect_walking(std::get<TransportFactory>(links));
     }
   }
 
+  void connect_walking(const TransportFactory& open_transport) {
+    Backend* backend = device_ ? &device_->backend() : nullptr;
+    Arena* arena = device_ ? &device_->arena() : nullptr;
+    auto transport =
+        open_transport({program_, message_bytes_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
+    own_rank_ =
+        std::make_unique<WalkingRank>(mail_, std::move(transport),
+                                      ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
+                                                              training_ ? gradient_copies(loaded_) : GradientCopies{},
+                                                              rank_, replica_, loaded_.plan.dp, backend, arena, now_ns},
+                                      processes_, [this](GradientExchange& gradients) { return make_work(gradients); });
+  }
+
+  void connect_launched(const LaunchedTransportFactory& open_transport) {
+    if (!device_ || device_->backend().queue() == nullptr) {
+      throw UsageError(fmt::format("--transport nccl moves messages between GPUs; the {} backend has none",
+                                   to_string(options_.backend)));
+    }
+    Backend& backend = device_->backend();
+    Arena& arena = device_->arena();
+    const GradientCopies copies = gradient_copies(loaded_);
+    auto transport =
+        open_transport({program_, rank_, replica_, loaded_.plan.dp, sharing_ranks(program_, copies), &backend, &arena});
+    own_rank_ = std::make_unique<LaunchingRank>(
+        mail_, std::move(transport),
+        LaunchedGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp, &arena, backend.queue()},
+        message_bytes_, backend, [this](GradientExchange& gradients) { return make_work(gradients); },
+        [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
+  }
+
+  [[nodiscard]] std::unique_ptr<RankWork> make_work(GradientExchange& gradients) {
+    if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
+    return std::make_unique<Trainer>(*training_, device_->backend(), gradients, rank_);
+  }
+
   void run_step(std::uint32_t step, ProcessRecord& record) {
-    StepContext context{program_, mail_, *transport_, *gradients_, now_ns, clock_};
-    work_->begin_step(step);
-    transport_->begin_step(clock_);
+    own_rank_->begin_step(step, clock_);
     const std::int64_t began = now_ns();
     processes_.barrier();  // data is ready everywhere: the clock starts
-    interpret(context, rank_, *work_, step);
-    const std::int64_t ended = now_ns();
-    transport_->end_step();
-    gradients_->end_step();
+    const ProcessRank::Step done = own_rank_->run_step(step);
+    own_rank_->end_step();
     processes_.barrier();
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
-    record.add({began, ended, blocks_ - blocks_before}, clock_, training_ ? training_->losses : std::vector<double>{});
+    record.add({began, done.ended_ns, blocks_ - blocks_before}, clock_,
+               training_ ? training_->losses : std::vector<double>{});
+    if (done.launching_ns && static_cast<int>(step) >= options_.warmup_steps) {
+      launching_s_.push_back(static_cast<double>(*done.launching_ns) * 1e-9);
+    }
     if (options_.progress && processes_.index() == 0) options_.progress(static_cast<int>(step) + 1, shape_.steps);
   }
 
   [[nodiscard]] std::int64_t blocks_taken() const {
-    return transport_->blocks() + (device_ ? device_->arena().blocks() : 0);
+    return own_rank_->blocks() + (device_ ? device_->arena().blocks() : 0);
   }
 
   // Replica 0's parameters go to the leader one after the other, in the order of the hash.
@@ -172,10 +203,23 @@ class ProcessRun {
       }
       result.peak_memory.push_back(peak);
       result.scratch.push_back(records[at(rank)].scratch());
+      add_device(result.devices, records[at(rank)].device_use(), processes_.place(rank).host);
     }
-    result.oversubscribed = training_ && processes_.oversubscribed();
+    result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
+    if (!launching_s_.empty()) {
+      const auto actions = static_cast<double>(compute_actions(program_, rank_));
+      result.host_per_action = Seconds(median(launching_s_) / actions);
+    }
     describe(result.trace, lines);
     return result;
+  }
+
+  // Devices are numbered over all hosts.
+  void add_device(std::vector<DeviceUse>& devices, std::optional<DeviceUse> use, const std::string& host) {
+    if (!use) return;
+    const auto number = static_cast<int>(device_numbers_.size());
+    use->device = device_numbers_.try_emplace({host, use->device}, number).first->second;
+    devices.push_back(std::move(*use));
   }
 
   void describe(Trace& trace, const std::vector<ClockLine>& lines) const {
@@ -207,18 +251,18 @@ class ProcessRun {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<Training> training_;
   const Stages none_;
-  std::unique_ptr<ProcessTransport> transport_;
-  std::unique_ptr<ProcessGradients> gradients_;
-  std::unique_ptr<RankWork> work_;
+  std::unique_ptr<ProcessRank> own_rank_;
+  std::vector<double> launching_s_;                            // by measured step
+  std::map<std::pair<std::string, int>, int> device_numbers_;  // by host and its own number there
 };
 
 }  // namespace
 
 RunResult run_as_process(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends,
-                         Processes& processes, const TransportFactory& open_transport) {
+                         Processes& processes, const ProcessLinks& links) {
   ProcessRun run(loaded, options, processes);
   try {
-    return run.execute(backends, open_transport);
+    return run.execute(backends, links);
   } catch (const Transport::Stopped&) {
     static_cast<void>(processes.conclude({}));
     throw;

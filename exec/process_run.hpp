@@ -13,6 +13,6 @@ namespace weir {
 // where the number of processes is another, and Transport::Stopped where another process failed; either way
 // `processes.conclude` has been called and nothing is on its way any more.
 [[nodiscard]] RunResult run_as_process(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends,
-                                       Processes& processes, const TransportFactory& open_transport);
+                                       Processes& processes, const ProcessLinks& links);
 
 }  // namespace weir

@@ -10,10 +10,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "exec/arena.hpp"
 #include "exec/backend.hpp"
+#include "exec/launched_transport.hpp"
 #include "exec/transport.hpp"
 #include "plan/ending.hpp"
 #include "plan/program.hpp"
@@ -72,5 +74,8 @@ class ProcessTransport : public Transport {
   [[nodiscard]] virtual std::int64_t blocks() const = 0;  // taken from the backend so far, beside the arena's
 };
 using TransportFactory = std::function<std::unique_ptr<ProcessTransport>(const TransportRequest&)>;
+
+// How messages go between the processes of a run: by a transport that waits, or by one that launches.
+using ProcessLinks = std::variant<TransportFactory, LaunchedTransportFactory>;
 
 }  // namespace weir

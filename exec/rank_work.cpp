@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "exec/gradient_gate.hpp"
+
 namespace weir {
 namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -26,6 +28,8 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
       tokens_of_microbatch_(training.loaded.plan.micro_batch_size * (training.loaded.plan.seq_length + 1)),
       host_(backend.host_memory(training.program.shape.microbatches *
                                 (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
+  const Plan& plan = training.loaded.plan;
+  if (plan.overlap_grad_reduce && plan.dp > 1) last_gradient_ = last_gradients(training.program);
   for (const Operation& operation : training.program.operations) {
     const Action& action = operation.action;
     const ScheduleShape& shape = training.program.shape;
@@ -58,7 +62,12 @@ void Trainer::end_step() {
   for (const std::size_t m : owned_) training_.losses[m] = losses()[m];
 }
 
-Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
+StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
+  if (last_gradient_.empty() || last_gradient_[at(stage.value)] != id) return {};
+  return [this, stage](int first, int count) { gradients_.whole(stage, first, count); };
+}
+
+Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   StageWorker& stage = *training_.stages[at(action.stage.value)];
   Tensor outgoing;
   if (action.kind == ActionKind::OPTIMIZER) {
@@ -75,13 +84,13 @@ Tensor Trainer::act(OperationId, const Action& action, Tensor incoming) {
       stage.rematerialise(pass);
       break;
     case ActionKind::B:
-      outgoing = stage.backward(pass, incoming);
+      outgoing = stage.backward(pass, incoming, layer_done(id, action.stage));
       break;
     case ActionKind::I:
       outgoing = stage.backward_input(pass, incoming);
       break;
     default:
-      stage.backward_weight(pass);
+      stage.backward_weight(pass, layer_done(id, action.stage));
       break;
   }
   return outgoing;

@@ -53,6 +53,7 @@ class Trainer : public RankWork {
   [[nodiscard]] std::int32_t* tokens(std::size_t microbatch) const;
   [[nodiscard]] double* losses() const;
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
+  [[nodiscard]] StageWorker::LayerDone layer_done(OperationId id, Stage stage);
   void update(Stage stage);
 
   Training& training_;
@@ -60,8 +61,9 @@ class Trainer : public RankWork {
   GradientExchange& gradients_;
   std::uint32_t step_ = 0;
   std::int64_t tokens_of_microbatch_;
-  HostMemory host_;                 // losses, then tokens, by micro-batch
-  std::vector<std::size_t> owned_;  // micro-batches whose loss this rank computes
+  HostMemory host_;                         // losses, then tokens, by micro-batch
+  std::vector<std::size_t> owned_;          // micro-batches whose loss this rank computes
+  std::vector<OperationId> last_gradient_;  // by stage, where its reduction overlaps it; else empty
 };
 
 }  // namespace weir

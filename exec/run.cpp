@@ -118,20 +118,14 @@ class ThreadRun {
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
       if (watch != nullptr && step >= options_.warmup_steps) watch->begin_step(step - options_.warmup_steps);
-      const LaunchedStep done = launcher.run_step(static_cast<std::uint32_t>(step), clock_);
+      launcher.begin_step(static_cast<std::uint32_t>(step));
+      const LaunchedStep done = launcher.run_step(clock_);
       if (step >= options_.warmup_steps) launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
     if (watch != nullptr) result_.kernels = join_kernels(result_.trace, watch->stop());
-    if (!launching.empty()) result_.host_per_action = Seconds(median(launching) / compute_actions());
-  }
-
-  [[nodiscard]] double compute_actions() const {
-    double actions = 0;
-    for (const Lane& lane : program_.lanes) {
-      if (lane.kind == LaneKind::compute) actions += lane.last - lane.first;
-    }
-    return actions;
+    if (!launching.empty())
+      result_.host_per_action = Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
   }
 
   void thread_steps() {

@@ -54,6 +54,14 @@ void require_durations(const Program& program, const RunOptions& options) {
   }
 }
 
+std::int64_t compute_actions(const Program& program, std::optional<Rank> of) {
+  std::int64_t actions = 0;
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind == LaneKind::compute && (!of || lane.rank == *of)) actions += lane.last - lane.first;
+  }
+  return actions;
+}
+
 Seconds median_step(const std::vector<StepResult>& steps, int warmup) {
   std::vector<double> measured;
   for (auto step = steps.begin() + warmup; step < steps.end(); ++step) measured.push_back(step->time.count());

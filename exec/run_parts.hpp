@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "exec/backend.hpp"
@@ -23,6 +24,9 @@ namespace weir {
 
 // Throws RunFailed unless there is a duration for every operation.
 void require_durations(const Program& program, const RunOptions& options);
+
+// Operations of compute lanes; of one rank where it is given.
+[[nodiscard]] std::int64_t compute_actions(const Program& program, std::optional<Rank> of = std::nullopt);
 
 // Median time of the steps after `warmup`; 0 where there are none.
 [[nodiscard]] Seconds median_step(const std::vector<StepResult>& steps, int warmup);

@@ -33,6 +33,7 @@ StageWorker::StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend
 // A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient of its own.
 void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
   const int index = first_layer_ + static_cast<int>(layer);
+  first_parameter_.push_back(static_cast<int>(parameters_.size()));
   std::vector<Tensor> weights, gradients;
   for (std::size_t i = 0; i < tensors_[layer].parameters.size(); ++i) {
     Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}, {}};
@@ -174,7 +175,7 @@ void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Te
   gradient = call.input_gradient;
 }
 
-void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state) {
+void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done) {
   LayerCall call = call_for(pass, layer);
   call.input = state.input;
   call.output_gradient = state.output_gradient;
@@ -189,13 +190,14 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state) {
   arena_.release(state.output_gradient);
   state.saved.clear();
   state.carried.clear();
+  if (done) done(first_parameter_[layer], static_cast<int>(gradients_[layer].size()));
 }
 
-Tensor StageWorker::backward(Pass pass, Tensor output_gradient) {
+Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
   for (std::size_t l = tensors_.size(); l-- > 0;) {
     input_pass(pass, l, flight.layers[l], output_gradient);
-    weight_pass(pass, l, flight.layers[l]);
+    weight_pass(pass, l, flight.layers[l], done);
   }
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
@@ -208,9 +210,9 @@ Tensor StageWorker::backward_input(Pass pass, Tensor output_gradient) {
   return output_gradient;
 }
 
-void StageWorker::backward_weight(Pass pass) {
+void StageWorker::backward_weight(Pass pass, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
-  for (std::size_t l = tensors_.size(); l-- > 0;) weight_pass(pass, l, flight.layers[l]);
+  for (std::size_t l = tensors_.size(); l-- > 0;) weight_pass(pass, l, flight.layers[l], done);
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -48,10 +49,13 @@ class StageWorker {
   enum class Keep : std::uint8_t { everything, input_only };
   [[nodiscard]] Tensor forward(Pass pass, Tensor input, Keep keep);
   void rematerialise(Pass pass);
+  // Called when all of a layer's work on its weights' gradients is launched: its parameters, by index among the
+  // stage's.
+  using LayerDone = std::function<void(int first, int count)>;
   // B and I take the output's gradient (empty on the last stage) and return the input's (empty on the first).
-  [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient);
+  [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient, const LayerDone& done = {});
   [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
-  void backward_weight(Pass pass);
+  void backward_weight(Pass pass, const LayerDone& done = {});
 
   void begin_step() { fresh_gradients_ = true; }
   // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
@@ -71,7 +75,7 @@ class StageWorker {
 
   [[nodiscard]] Tensor run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep, bool send_output);
   void input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient);
-  void weight_pass(Pass pass, std::size_t layer, LayerState& state);
+  void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
   void add_parameters(const LoadedPlan& loaded, std::size_t layer);
@@ -83,6 +87,7 @@ class StageWorker {
   Arena& arena_;
   std::vector<LayerTensors> tensors_;                     // per layer of the stage
   std::vector<Parameter> parameters_;                     // of all its layers, in order
+  std::vector<int> first_parameter_;                      // per layer
   std::vector<std::vector<Tensor>> weights_, gradients_;  // per layer, views of parameters_
   std::map<std::int32_t, InFlight> in_flight_;            // by micro-batch
   bool fresh_gradients_ = true;

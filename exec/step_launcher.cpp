@@ -12,66 +12,110 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
 StepLauncher::StepLauncher(const Program& program, const std::vector<Mail>& mail, std::vector<LaunchedRank> ranks,
-                           Now now)
+                           Now now, OtherProcesses others)
     : program_(program),
       mail_(mail),
       ranks_(std::move(ranks)),
       now_(now),
-      order_(launch_order(program)),
+      others_(std::move(others)),
       begin_(program.operations.size()),
       end_(program.operations.size()) {
-  for (const Operation& operation : program.operations) names_.push_back(to_string(operation.action));
-  for (const Edge& edge : program.edges) {
-    LaunchQueue& from = *ranks_[at(edge.from.value)].backend->queue();
-    const bool apart = from.device() != ranks_[at(edge.to.value)].backend->queue()->device();
-    lanes_.push_back(apart ? from.make_lane() : nullptr);
+  for (const OperationId id : launch_order(program)) {
+    if (!here(program.lane_of(id).rank)) continue;
+    order_.push_back(id);
+    if (program.lane_of(id).kind == LaneKind::reduce) last_reduction_ = id;
   }
+  for (const Operation& operation : program.operations) names_.push_back(to_string(operation.action));
+  const auto first =
+      std::find_if(ranks_.begin(), ranks_.end(), [](const LaunchedRank& rank) { return rank.backend != nullptr; });
+  origin_ = first->backend->queue();
+  open_lanes();
   make_marks();
 }
 
+bool StepLauncher::here(Rank rank) const { return ranks_[at(rank.value)].backend != nullptr; }
+
+void StepLauncher::open_lanes() {
+  lanes_.resize(program_.edges.size());
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Edge& edge = program_.edges[i];
+    if (here(edge.from) && here(edge.to)) {
+      LaunchQueue& from = *ranks_[at(edge.from.value)].backend->queue();
+      if (from.device() == ranks_[at(edge.to.value)].backend->queue()->device()) continue;
+      copying_.push_back(from.make_lane());
+      lanes_[i] = copying_.back().get();
+    } else if (here(edge.from) || here(edge.to)) {
+      lanes_[i] = &others_.transport->edge_queue(static_cast<std::int32_t>(i));
+    }
+  }
+}
+
+// Where a lane's operations are launched; null where nothing is.
+LaunchQueue* StepLauncher::queue_of(const Lane& lane) const {
+  if (!here(lane.rank)) return nullptr;
+  switch (lane.kind) {
+    case LaneKind::compute:
+      return ranks_[at(lane.rank.value)].backend->queue();
+    case LaneKind::send:
+      return lanes_[at(lane.edge)];
+    case LaneKind::receive:
+      return here(program_.edges[at(lane.edge)].from) ? nullptr : lanes_[at(lane.edge)];
+    default:
+      return others_.transport == nullptr ? nullptr : &others_.transport->gradient_queue();
+  }
+}
+
 void StepLauncher::make_marks() {
-  LaunchQueue* origin = ranks_[0].backend->queue();
-  fork_ = origin->make_mark();
+  fork_ = origin_->make_mark();
+  done_ = origin_->make_mark();
   for (const Lane& lane : program_.lanes) {
-    LaunchQueue* queue = nullptr;
-    if (lane.kind == LaneKind::compute) queue = ranks_[at(lane.rank.value)].backend->queue();
-    if (lane.kind == LaneKind::send) queue = lanes_[at(lane.edge)].get();
+    LaunchQueue* queue = queue_of(lane);
     if (queue == nullptr) continue;
     for (OperationId id = lane.first; id < lane.last; ++id) {
       begin_[at(id)] = queue->make_mark();
       end_[at(id)] = queue->make_mark();
     }
-    if (queue != origin) joins_.push_back(queue->make_mark());
+    if (queue != origin_) joins_.push_back(queue->make_mark());
   }
   for (const LaunchedRank& rank : ranks_) {
+    if (rank.backend == nullptr) continue;
     LaunchQueue& queue = *rank.backend->queue();
     if (!clocks_.contains(queue.device())) clocks_[queue.device()] = {rank.backend, queue.make_mark(), 0};
   }
 }
 
 StepLauncher::~StepLauncher() {
+  if (under_way_ && others_.transport != nullptr) others_.transport->abandon();
   for (const LaunchedRank& rank : ranks_) {
     try {
-      rank.backend->finish();
+      if (rank.backend != nullptr) rank.backend->finish();
     } catch (...) {  // the step's own error is on its way
     }
   }
 }
 
-LaunchedStep StepLauncher::run_step(std::uint32_t step, StepClock& clock) {
-  for (const LaunchedRank& rank : ranks_) rank.work->begin_step(step);
+void StepLauncher::begin_step(std::uint32_t step) {
+  for (const LaunchedRank& rank : ranks_) {
+    if (rank.work != nullptr) rank.work->begin_step(step);
+  }
   start_clocks();
+}
+
+LaunchedStep StepLauncher::run_step(StepClock& clock) {
   LaunchedStep window;
   window.start_ns = now_();
+  under_way_ = true;
   if (recorder_) {
     recorder_->replay();
   } else {
     launch_all();
   }
   window.launching_ns = now_() - window.start_ns;
-  finish();
+  finish_step();
+  under_way_ = false;
   window.end_ns = now_();
   for (const LaunchedRank& rank : ranks_) {
+    if (rank.backend == nullptr) continue;
     rank.arena->end_step();
     rank.work->end_step();
   }
@@ -81,7 +125,7 @@ LaunchedStep StepLauncher::run_step(std::uint32_t step, StepClock& clock) {
 }
 
 void StepLauncher::repeat() {
-  auto recorder = ranks_[0].backend->queue()->make_recorder();
+  auto recorder = origin_->make_recorder();
   recorder->begin();
   launch_all();
   recorder->end();
@@ -90,17 +134,28 @@ void StepLauncher::repeat() {
 }
 
 void StepLauncher::launch_all() {
-  LaunchQueue& origin = *ranks_[0].backend->queue();
-  origin.record(fork_);
+  origin_->record(fork_);
   for (const Mark& join : joins_) join.of->wait_for(fork_);
-  for (const OperationId id : order_) {
-    const LaneKind kind = program_.lane_of(id).kind;
-    if (kind == LaneKind::compute) compute(id);
-    if (kind == LaneKind::send) send(id);
-  }
+  for (const OperationId id : order_) launch(id);
   for (const Mark& join : joins_) {
     join.of->record(join);
-    origin.wait_for(join);
+    origin_->wait_for(join);
+  }
+  if (others_.transport != nullptr) origin_->record(done_);
+}
+
+void StepLauncher::launch(OperationId id) {
+  const Lane& lane = program_.lane_of(id);
+  switch (lane.kind) {
+    case LaneKind::compute:
+      return compute(id);
+    case LaneKind::send:
+      return send(id);
+    case LaneKind::receive:
+      if (LaunchQueue* queue = queue_of(lane)) receive(id, *queue);
+      return;
+    case LaneKind::reduce:
+      if (others_.transport != nullptr) reduce(id);
   }
 }
 
@@ -115,11 +170,12 @@ void StepLauncher::compute(OperationId id) {
   } else if (mail.local_producer >= 0) {
     incoming = messages_.extract(mail.local_producer).mapped();
   }
+  const Action& action = program_.operations[at(id)].action;
   await_predecessors(queue, id);
   rank.arena->begin_action(end_[at(id)]);
   queue.begin_action(names_[at(id)]);
   queue.record(begin_[at(id)]);
-  const Tensor outgoing = rank.work->act(id, program_.operations[at(id)].action, incoming);
+  const Tensor outgoing = rank.work->act(id, action, incoming);
   queue.record(end_[at(id)]);
   queue.end_action();
   if (mail.send_edge >= 0) {
@@ -133,9 +189,11 @@ void StepLauncher::compute(OperationId id) {
 void StepLauncher::send(OperationId id) {
   const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
   Tensor& message = messages_.at(id);
-  LaunchQueue* lane = lanes_[at(program_.lane_of(id).edge)].get();
+  LaunchQueue* lane = lanes_[at(program_.lane_of(id).edge)];
   if (lane == nullptr) {
     ranks_[at(edge.from.value)].arena->hand_over(message, *ranks_[at(edge.to.value)].arena);
+  } else if (!here(edge.to)) {
+    send_away(id, *lane);
   } else {
     copy(id, *lane, message);
   }
@@ -157,9 +215,50 @@ void StepLauncher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
   message = received;
 }
 
+void StepLauncher::send_away(OperationId id, LaunchQueue& lane) {
+  Tensor message = messages_.extract(id).mapped();
+  await_predecessors(lane, id);
+  lane.begin_action(names_[at(id)]);
+  lane.record(begin_[at(id)]);
+  others_.transport->send(program_.lane_of(id).edge, message);
+  lane.discard(message);
+  lane.record(end_[at(id)]);
+  lane.end_action();
+  ranks_[at(program_.lane_of(id).rank.value)].arena->release_after(message, end_[at(id)]);
+}
+
+// Its memory is the receive slot: the consumer that freed the slot has been waited for.
+void StepLauncher::receive(OperationId id, LaunchQueue& lane) {
+  const Lane& receives = program_.lane_of(id);
+  await_predecessors(lane, id);
+  const Tensor into = ranks_[at(receives.rank.value)].arena->allocate_for((*others_.message_bytes)[at(id)], lane);
+  lane.begin_action(names_[at(id)]);
+  lane.record(begin_[at(id)]);
+  others_.transport->receive(receives.edge, into);
+  lane.record(end_[at(id)]);
+  lane.end_action();
+  const Lane& sends = program_.lanes[at(program_.edges[at(receives.edge)].send_lane)];
+  messages_[sends.first + (id - receives.first)] = into;
+}
+
+// Sums a stage's gradients over the replicas; the last reduction of the step also exchanges those of tied weights.
+void StepLauncher::reduce(OperationId id) {
+  LaunchQueue& queue = others_.transport->gradient_queue();
+  await_predecessors(queue, id);
+  queue.begin_action(names_[at(id)]);
+  queue.record(begin_[at(id)]);
+  others_.gradients->launch_sum(program_.operations[at(id)].action.stage);
+  if (id == last_reduction_ && others_.gradients->exchanges()) others_.gradients->launch_exchange();
+  queue.record(end_[at(id)]);
+  queue.end_action();
+}
+
 void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
   std::set<OperationId> launched;
   add_launched_before(id, launched);
+  const bool reduces =
+      program_.operations[at(id)].action.kind == ActionKind::OPTIMIZER && !program_.predecessors(id).empty();
+  if (reduces && others_.transport != nullptr) launched.insert(last_reduction_);  // copies of other processes are there
   for (const OperationId before : launched) {
     const Mark& end = end_[at(before)];
     if (end.of != &waiting) waiting.wait_for(end);
@@ -167,24 +266,37 @@ void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) cons
 }
 
 // An operation of which nothing is launched (a receive, a reduction in place, a message handed over) has ended when
-// what it waits for has.
+// what it waits for has. What another process launches is awaited by its transport, on the queue; but a message comes
+// only into a slot that its last consumer, here, has left.
 void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
   for (const Dependency& dependency : program_.predecessors(id)) {
     if (end_[at(dependency.before)].of != nullptr) {
       launched.insert(dependency.before);
-    } else {
+    } else if (here(program_.lane_of(id).rank)) {
       add_launched_before(dependency.before, launched);
     }
   }
 }
 
-void StepLauncher::finish() {
-  for (const LaunchedRank& rank : ranks_) rank.backend->finish();
+void StepLauncher::finish_step() {
+  if (others_.wait_until) {
+    others_.wait_until([this] {
+      others_.transport->check();
+      return origin_->reached(done_);
+    });
+  }
+  finish_devices();
+}
+
+void StepLauncher::finish_devices() {
+  for (const LaunchedRank& rank : ranks_) {
+    if (rank.backend != nullptr) rank.backend->finish();
+  }
 }
 
 // Every device is idle, so its base mark is reached between the two readings of the host's clock.
 void StepLauncher::start_clocks() {
-  finish();
+  finish_devices();
   for (auto& [device, clock] : clocks_) {
     const std::int64_t before = now_();
     clock.base.of->record(clock.base);
@@ -220,10 +332,12 @@ void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) cons
     std::int64_t ready = window.start_ns;
     if (id > lane.first) ready = std::max(ready, clock.end_ns[at(id) - 1]);
     for (const Dependency& dependency : program_.predecessors(id)) {
-      ready = std::max(ready, clock.end_ns[at(dependency.before)]);
+      if (here(program_.lane_of(dependency.before).rank)) {
+        ready = std::max(ready, clock.end_ns[at(dependency.before)]);
+      }
     }
     std::int64_t start = ready, end = ready;
-    if (lane.kind == LaneKind::receive) {
+    if (lane.kind == LaneKind::receive && end_[at(id)].of == nullptr) {
       start = clock.start_ns[at(program_.predecessors(id).front().before)];
     } else if (end_[at(id)].of != nullptr) {
       start = std::clamp(time_of(begin_[at(id)]), ready, window.end_ns);

@@ -30,6 +30,7 @@ class CudaQueue : public LaunchQueue {
   [[nodiscard]] Mark make_mark() override;
   void record(const Mark& own) override;
   void wait_for(const Mark& mark) override;
+  [[nodiscard]] bool reached(const Mark& own) const override;
   [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override;
   // An NVTX range of the launching thread, and the device made current for what is launched in it.
   void begin_action(std::string_view name) override;

@@ -2,9 +2,9 @@
 #include "exec/nccl/nccl_transport.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "exec/cuda/cuda_queue.hpp"
 #include "exec/edge_rounds.hpp"
 #include "exec/nccl/nccl_check.hpp"
 
@@ -12,30 +12,48 @@ namespace weir {
 namespace {
 
 constexpr int kIdTag = 4;
+constexpr int kBlocks = 32;  // of all communicators of a process: a quarter of the multiprocessors of an H100
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+cudaStream_t stream_of(const LaunchQueue& queue) { return dynamic_cast<const CudaQueue&>(queue).stream(); }
 
-bool reached(const Event& event) {
-  const cudaError_t status = cudaEventQuery(event.get());
-  if (status == cudaErrorNotReady) return false;
-  CUDA_CHECK(status);
-  return true;
-}
+NcclPart part(int peer, const Tensor& tensor) { return {peer, tensor.data, tensor.bytes}; }
 
 }  // namespace
 
-NcclTransport::NcclTransport(const TransportRequest& request, Processes& processes)
-    : request_(request), processes_(processes) {
-  if (request_.backend == nullptr || request_.backend->in_host_memory()) {
-    throw UsageError("--transport nccl moves messages between GPUs; it needs --backend cuda");
+NcclTransport::NcclTransport(const LaunchedTransportRequest& request, Processes& processes)
+    : request_(request), processes_(processes), gradients_(request.backend->queue()->make_lane()) {
+  CUDA_CHECK(cudaSetDevice(request_.backend->queue()->device()));
+  connect_edges();
+  connect_replicas();
+  connect_sharing();
+}
+
+NcclCommunicator::Wait NcclTransport::wait() const {
+  return [this](const auto& ready) { processes_.wait_until(ready); };
+}
+
+bool NcclTransport::shares() const {
+  const std::vector<std::int32_t>& ranks = request_.sharing_ranks;
+  return std::find(ranks.begin(), ranks.end(), request_.rank.value) != ranks.end();
+}
+
+// Members of a communicator must ask for the same, so the rank with most communicators decides for all.
+int NcclTransport::blocks_each() const {
+  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape.ranks), request_.replicas > 1 ? 1 : 0);
+  for (const Edge& edge : request_.program.edges) {
+    ++communicators[static_cast<std::size_t>(edge.from.value)];
+    ++communicators[static_cast<std::size_t>(edge.to.value)];
   }
-  clock_stream_ = make_stream();
-  base_ = make_event(cudaEventDefault);
-  connect(processes);
+  for (const std::int32_t rank : request_.sharing_ranks) ++communicators[static_cast<std::size_t>(rank)];
+  return std::max(1, kBlocks / std::max(1, *std::max_element(communicators.begin(), communicators.end())));
+}
+
+int NcclTransport::process_of(std::int32_t rank, int replica) const {
+  return replica * request_.program.shape.ranks + rank;
 }
 
 // The sender of an edge makes its id. There is one edge from a process to another, so ids need no name.
-void NcclTransport::connect(Processes& processes) {
+void NcclTransport::connect_edges() {
   const auto& edges = request_.program.edges;
   std::vector<ncclUniqueId> ids(edges.size());
   std::vector<Processes::Ticket> letters;
@@ -45,14 +63,14 @@ void NcclTransport::connect(Processes& processes) {
     const auto letter = std::span(&ids[i], 1);
     if (edges[i].from == request_.rank) {
       NCCL_CHECK(ncclGetUniqueId(&ids[i]));
-      letters.push_back(
-          processes.start_send(request_.first_process + edges[i].to.value, kIdTag, std::as_bytes(letter)));
+      const int to = process_of(edges[i].to.value, request_.replica);
+      letters.push_back(processes_.start_send(to, kIdTag, std::as_bytes(letter)));
     } else if (edges[i].to == request_.rank) {
-      letters.push_back(processes.start_receive(request_.first_process + edges[i].from.value, kIdTag,
-                                                std::as_writable_bytes(letter)));
+      const int from = process_of(edges[i].from.value, request_.replica);
+      letters.push_back(processes_.start_receive(from, kIdTag, std::as_writable_bytes(letter)));
     }
   }
-  for (const Processes::Ticket letter : letters) processes.wait(letter);
+  for (const Processes::Ticket letter : letters) processes_.wait(letter);
   const std::vector<int> rounds = connection_rounds(ends);
   const int last = rounds.empty() ? -1 : *std::max_element(rounds.begin(), rounds.end());
   for (int round = 0; round <= last; ++round) {
@@ -64,125 +82,123 @@ void NcclTransport::connect(Processes& processes) {
 }
 
 void NcclTransport::make_end(std::int32_t index, const ncclUniqueId& id) {
-  const Edge& edge = request_.program.edges[at(index)];
-  const bool out = edge.from == request_.rank;
-  const Lane& lane = request_.program.lanes[at(out ? edge.send_lane : edge.receive_lane)];
-  End made;
-  made.edge = std::make_unique<NcclEdge>(id, 2, out ? 0 : 1, out ? 1 : 0,
-                                         [this](const auto& ready) { processes_.wait_until(ready); });
-  made.first = lane.first;
-  made.count = lane.last - lane.first;
-  made.messages.resize(at(made.count));
-  made.posted_ns.resize(at(made.count));
-  made.seen_ns.resize(at(made.count));
-  made.consumed.resize(at(made.count));
-  for (std::int32_t message = 0; message < made.count; ++message) {
-    made.began.push_back(make_event(cudaEventDefault));
-    made.ended.push_back(make_event(cudaEventDefault));
-  }
-  // NCCL connects two ranks at their first message, which must not happen in the midst of a step.
+  const bool out = request_.program.edges[static_cast<std::size_t>(index)].from == request_.rank;
+  const int own = out ? 0 : 1;
+  End& end = edges_[index];
+  end.peer = 1 - own;
+  end.queue = request_.backend->queue()->make_lane();
+  end.communicator = std::make_unique<NcclCommunicator>(id, 2, own, blocks_each(), wait());
+  // NCCL connects two members at their first message, which must not happen in the midst of a step.
   Tensor probe = request_.arena->allocate(1);
   if (out) {
-    made.edge->send(probe.data, 1);
+    send(index, probe);
   } else {
-    made.edge->receive(probe.data, 1);
+    receive(index, probe);
   }
-  made.edge->settle();
-  made.edge->await_stream();
+  await_stream(stream_of(*end.queue), wait());
   request_.arena->release(probe);
-  (out ? outgoing_ : incoming_)[index] = std::move(made);
 }
 
-void NcclTransport::begin_step(StepClock& clock) {
-  clock_ = &clock;
-  const std::int64_t before = request_.now();
-  CUDA_CHECK(cudaEventRecord(base_.get(), clock_stream_.get()));
-  CUDA_CHECK(cudaEventSynchronize(base_.get()));
-  base_ns_ = before + (request_.now() - before) / 2;
-  for (auto* ends : {&outgoing_, &incoming_}) {
-    for (auto& [index, end] : *ends) {
-      std::fill(end.consumed.begin(), end.consumed.end(), 0);
-      end.next = 0;
-      end.released = 0;
+std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& members) {
+  const auto own = std::find(members.begin(), members.end(), processes_.index()) - members.begin();
+  ncclUniqueId id;
+  const auto letter = std::span(&id, 1);
+  if (own == 0) {
+    NCCL_CHECK(ncclGetUniqueId(&id));
+    std::vector<Processes::Ticket> letters;
+    for (std::size_t m = 1; m < members.size(); ++m) {
+      letters.push_back(processes_.start_send(members[m], kIdTag, std::as_bytes(letter)));
     }
+    for (const Processes::Ticket sent : letters) processes_.wait(sent);
+  } else {
+    processes_.wait(processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(letter)));
   }
-  for (auto& [index, end] : incoming_) post_receives(end);
+  return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()), static_cast<int>(own), blocks_each(),
+                                            wait());
 }
 
-void NcclTransport::post_receives(End& end) {
-  const std::int32_t slots = request_.program.slots;
-  while (end.next < end.count && (slots == 0 || end.next < slots || end.consumed[at(end.next - slots)] != 0)) {
-    const std::size_t message = at(end.next++);
-    Tensor& slot = end.messages[message];
-    slot = request_.arena->allocate(request_.message_bytes[at(end.first) + message]);
-    request_.backend->finish();  // the slot's memory is there for every stream
-    end.posted_ns[message] = request_.now();
-    CUDA_CHECK(cudaEventRecord(end.began[message].get(), end.edge->stream()));
-    end.edge->receive(slot.data, slot.bytes);
-    end.edge->settle();
-    CUDA_CHECK(cudaEventRecord(end.ended[message].get(), end.edge->stream()));
+void NcclTransport::connect_replicas() {
+  if (request_.replicas == 1) return;
+  std::vector<int> members;
+  for (int replica = 0; replica < request_.replicas; ++replica) {
+    members.push_back(process_of(request_.rank.value, replica));
   }
+  replicas_ = join(members);
+  Tensor probe = request_.arena->allocate(1);
+  sum_over_replicas({&probe, 1});  // connects
+  await_stream(stream_of(*gradients_), wait());
+  request_.arena->release(probe);
 }
 
-void NcclTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
-  End& end = outgoing_.at(edge);
-  if (index != end.next) throw RunFailed("a message stands before its turn on its edge; NCCL would wait for ever");
-  end.messages[at(index)] = message;
-  end.posted_ns[at(index)] = request_.now();
-  CUDA_CHECK(cudaEventRecord(end.began[at(index)].get(), end.edge->stream()));
-  end.edge->send(message.data, message.bytes);
-  end.edge->settle();
-  CUDA_CHECK(cudaEventRecord(end.ended[at(index)].get(), end.edge->stream()));
-  ++end.next;
-  for (auto& [other, sent] : outgoing_) release_sent(sent);
-}
-
-void NcclTransport::release_sent(End& end) {
-  while (end.released < end.next && reached(end.ended[at(end.released)])) {
-    end.seen_ns[at(end.released)] = request_.now();
-    request_.arena->release(end.messages[at(end.released++)]);
+void NcclTransport::connect_sharing() {
+  if (!shares()) return;
+  const std::vector<std::int32_t>& ranks = request_.sharing_ranks;
+  std::vector<int> members;
+  for (const std::int32_t rank : ranks) members.push_back(process_of(rank, request_.replica));
+  sharing_ = join(members);
+  // Connects all to all: at most as many as there are ranks, and which of them meet is the plan's business.
+  Tensor probe = request_.arena->allocate(1);
+  Tensor heard = request_.arena->allocate(static_cast<std::int64_t>(ranks.size()) * probe.bytes);
+  std::vector<NcclPart> sends, receives;
+  for (std::int32_t rank : ranks) {
+    if (rank == request_.rank.value) continue;
+    sends.push_back(part(sharer(rank), probe));
+    receives.push_back({sharer(rank), heard.data + sharer(rank) * probe.bytes, probe.bytes});
   }
+  sharing_->exchange(sends, receives, stream_of(*gradients_));
+  await_stream(stream_of(*gradients_), wait());
+  request_.arena->release(probe);
+  request_.arena->release(heard);
 }
 
-Tensor NcclTransport::receive(std::int32_t edge, std::int32_t index) {
-  End& end = incoming_.at(edge);
-  // With too few slots for the order of consumers it would never be posted; the plan's proof excludes that.
-  if (index >= end.next) throw RunFailed("a message is awaited for which no slot is free; NCCL would wait for ever");
-  processes_.wait_until([&] { return reached(end.ended[at(index)]); });
-  end.seen_ns[at(index)] = request_.now();
-  return std::exchange(end.messages[at(index)], {});
+int NcclTransport::sharer(std::int32_t rank) const {
+  const auto& ranks = request_.sharing_ranks;
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-void NcclTransport::consumed(std::int32_t edge, std::int32_t index) {
-  End& end = incoming_.at(edge);
-  end.consumed[at(index)] = 1;
-  post_receives(end);
+void NcclTransport::send(std::int32_t edge, const Tensor& message) {
+  const End& end = edges_.at(edge);
+  end.communicator->send(part(end.peer, message), stream_of(*end.queue));
 }
 
-void NcclTransport::end_step() {
-  for (auto& [index, end] : outgoing_) {
-    processes_.wait_until([&] {
-      release_sent(end);
-      return end.released == end.count;
-    });
-    read_times(end);
+void NcclTransport::receive(std::int32_t edge, const Tensor& into) {
+  const End& end = edges_.at(edge);
+  end.communicator->receive(part(end.peer, into), stream_of(*end.queue));
+}
+
+void NcclTransport::sum_over_replicas(std::span<const Tensor> gradients) {
+  std::vector<NcclCommunicator::Floats> arrays;
+  arrays.reserve(gradients.size());
+  for (const Tensor& gradient : gradients) {
+    arrays.push_back({gradient.floats(), gradient.bytes / static_cast<std::int64_t>(sizeof(float))});
   }
-  for (auto& [index, end] : incoming_) read_times(end);
+  replicas_->sum(arrays, stream_of(*gradients_));
 }
 
-std::int64_t NcclTransport::time_of(const Event& event) const {
-  float milliseconds = 0;
-  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, base_.get(), event.get()));
-  return base_ns_ + std::llround(static_cast<double>(milliseconds) * 1e6);
+void NcclTransport::exchange(std::span<const GradientTransfer> sends, std::span<const GradientTransfer> receives) {
+  std::vector<NcclPart> out, in;
+  for (const GradientTransfer& to : sends) out.push_back(part(sharer(to.rank), to.gradient));
+  for (const GradientTransfer& from : receives) in.push_back(part(sharer(from.rank), from.gradient));
+  sharing_->exchange(out, in, stream_of(*gradients_));
 }
 
-void NcclTransport::read_times(const End& end) {
-  for (std::int32_t message = 0; message < end.count; ++message) {
-    const std::size_t m = at(message), operation = at(end.first + message);
-    const std::int64_t start = std::min(std::max(time_of(end.began[m]), end.posted_ns[m]), end.seen_ns[m]);
-    clock_->start_ns[operation] = start;
-    clock_->end_ns[operation] = std::clamp(time_of(end.ended[m]), start, end.seen_ns[m]);
+std::vector<NcclCommunicator*> NcclTransport::all() const {
+  std::vector<NcclCommunicator*> all;
+  for (const auto& [index, end] : edges_) all.push_back(end.communicator.get());
+  for (NcclCommunicator* communicator : {replicas_.get(), sharing_.get()}) {
+    if (communicator != nullptr) all.push_back(communicator);
   }
+  return all;
+}
+
+void NcclTransport::check() {
+  for (const NcclCommunicator* communicator : all()) communicator->check();
+}
+
+void NcclTransport::abandon() noexcept {
+  for (const auto& [index, end] : edges_) end.communicator->abort();
+  if (replicas_) replicas_->abort();
+  if (sharing_) sharing_->abort();
 }
 
 }  // namespace weir

@@ -1,64 +1,63 @@
-// Messages between the GPUs of several processes over NCCL: one communicator for each directed edge, connected before
-// the first step in rounds in which every process has one edge at most. The receiver posts a receive for each free
-// slot, and a send waits on its stream until its receive is posted: slots bound the messages without a word between the
-// ends. Strictly first in, first out: what the plan's proof allows is what can run.
+// Between the GPUs of several processes over NCCL: one communicator for each directed edge, one for a rank's replicas,
+// one for the ranks of a replica that share weights. All are connected before the first step, edges in rounds in which
+// every process has one edge at most.
 //
-// Actions are finished on the host before their message is sent (exec/interpreter), and a message is whole before its
-// consumer is launched, so streams need no order between them. Slots are taken from the arena for the whole step.
+// The receiver launches a receive into each free slot, and a send waits on its queue until its receive is there: slots
+// bound the messages without a word between the ends. Strictly first in, first out: what the plan's proof allows is
+// what can run. What waits on a device holds some of its multiprocessors: all communicators of a process together at
+// most 32, so all of them find room at once and the rest computes on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/event.hpp"
-#include "exec/nccl/nccl_edge.hpp"
+#include "exec/launched_transport.hpp"
+#include "exec/nccl/nccl_communicator.hpp"
 #include "exec/processes.hpp"
 
 namespace weir {
 
-class NcclTransport : public ProcessTransport {
+class NcclTransport : public LaunchedTransport {
  public:
-  // Collective. Throws UsageError for a backend whose tensors are in host memory, RunFailed.
-  NcclTransport(const TransportRequest& request, Processes& processes);
+  // Collective. `request.backend` is the cuda backend. Throws RunFailed.
+  NcclTransport(const LaunchedTransportRequest& request, Processes& processes);
 
-  void begin_step(StepClock& clock) override;
-  void send(std::int32_t edge, std::int32_t index, Tensor message) override;
-  [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override;
-  void consumed(std::int32_t edge, std::int32_t index) override;
-  void end_step() override;
-  [[nodiscard]] std::int64_t blocks() const override { return 0; }
-  void stop() override {}  // Processes stops those who wait
+  [[nodiscard]] LaunchQueue& edge_queue(std::int32_t edge) override { return *edges_.at(edge).queue; }
+  void send(std::int32_t edge, const Tensor& message) override;
+  void receive(std::int32_t edge, const Tensor& into) override;
+  [[nodiscard]] LaunchQueue& gradient_queue() override { return *gradients_; }
+  void sum_over_replicas(std::span<const Tensor> gradients) override;
+  void exchange(std::span<const GradientTransfer> sends, std::span<const GradientTransfer> receives) override;
+  void check() override;
+  void abandon() noexcept override;
 
  private:
   struct End {  // of an edge, on this rank
-    std::unique_ptr<NcclEdge> edge;
-    OperationId first = 0;  // of its lane
-    std::int32_t count = 0;
-    std::vector<Tensor> messages;
-    std::vector<Event> began, ended;               // by message
-    std::vector<std::int64_t> posted_ns, seen_ns;  // by message: on the host, which the events may not contradict
-    std::vector<std::uint8_t> consumed;
-    std::int32_t next = 0;      // to be sent, or for which a receive is to be posted
-    std::int32_t released = 0;  // sent messages whose memory has gone back
+    std::unique_ptr<LaunchQueue> queue;
+    std::unique_ptr<NcclCommunicator> communicator;
+    int peer = 0;  // in it
   };
 
-  void connect(Processes& processes);
+  void connect_edges();
   void make_end(std::int32_t edge, const ncclUniqueId& id);
-  void post_receives(End& end);
-  void release_sent(End& end);
-  [[nodiscard]] std::int64_t time_of(const Event& event) const;
-  void read_times(const End& end);
+  void connect_replicas();
+  void connect_sharing();
+  // A communicator of these processes, of which this is one; the first makes its id.
+  [[nodiscard]] std::unique_ptr<NcclCommunicator> join(const std::vector<int>& members);
+  [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
+  [[nodiscard]] int sharer(std::int32_t rank) const;  // its number among those that share
+  [[nodiscard]] NcclCommunicator::Wait wait() const;
+  [[nodiscard]] int blocks_each() const;  // of a communicator's kernel
+  [[nodiscard]] bool shares() const;      // weights with other ranks
+  [[nodiscard]] std::vector<NcclCommunicator*> all() const;
 
-  TransportRequest request_;
+  LaunchedTransportRequest request_;
   Processes& processes_;
-  StepClock* clock_ = nullptr;
-  std::map<std::int32_t, End> outgoing_, incoming_;  // by edge
-  Stream clock_stream_;
-  Event base_;                // of the step, on an idle clock stream
-  std::int64_t base_ns_ = 0;  // by the run's clock
+  std::map<std::int32_t, End> edges_;
+  std::unique_ptr<LaunchQueue> gradients_;
+  std::unique_ptr<NcclCommunicator> replicas_, sharing_;  // null where there is nothing to sum, nothing to share
 };
 
 }  // namespace weir

@@ -16,7 +16,7 @@ namespace weir {
 
 class AsyncBackend : public Backend {
  public:
-  AsyncBackend(const BackendRequest& request, std::shared_ptr<AsyncWorld> world)
+  AsyncBackend(const BackendRequest& request, const std::shared_ptr<AsyncWorld>& world)
       : cpu_(make_cpu_backend(request)), world_(world), queue_(world, request.rank / world->options.ranks_a_device) {}
 
   LaunchQueue* queue() override { return &queue_; }

@@ -51,7 +51,9 @@ struct AsyncWorld {
   LaunchCounts launched, launched_before_recording;
   int queues = 0, waits = 0, replays = 0, copies = 0;
   bool fault_was_redundant = false;
-  std::atomic<bool> held{false};  // a step is being launched; read by all queues
+  bool fault_had_work_behind = false;       // until the end of its action
+  bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
+  std::atomic<bool> held{false};            // a step is being launched; read by all queues
   // Told of actions as a device's recorder is; `launched_work` is asked at each launch, and what it gives is told when
   // the work has run, on the queue's thread.
   KernelWatch* watch = nullptr;
@@ -84,18 +86,23 @@ class AsyncQueue : public LaunchQueue {
   }
   void record(const Mark& own) override;
   void wait_for(const Mark& mark) override;
+  [[nodiscard]] bool reached(const Mark& own) const override {
+    world_->held = false;  // who asks waits
+    Place& place = place_of(own);
+    const std::scoped_lock lock(place.mutex);
+    return place.reached >= place.recorded;
+  }
   [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override {
     return (place_of(to).time - place_of(from).time) / std::chrono::nanoseconds(1);
   }
   void begin_action(std::string_view name) override {
     require(!in_action_, "an action within an action");
     in_action_ = true;
-    action_first_ = number_put_;
     world_->held = true;
     if (world_->watch != nullptr) world_->watch->begin_action(name);
   }
   void end_action() override {
-    in_action_ = false;
+    in_action_ = left_out_ = false;
     if (world_->watch != nullptr) world_->watch->end_action();
   }
   void discard(const Tensor& dead) noexcept override {
@@ -121,7 +128,7 @@ class AsyncQueue : public LaunchQueue {
   friend class AsyncRecorder;
   struct Place {
     AsyncQueue* of = nullptr;
-    std::int64_t recorded = 0, first_put = 0;  // how often; where its action begins. The launching thread's
+    std::int64_t recorded = 0, first_put = 0;  // how often; the run of work before it. The launching thread's
     LaunchCounts behind;
     std::mutex mutex;
     std::condition_variable changed;
@@ -142,8 +149,9 @@ class AsyncQueue : public LaunchQueue {
   int number_, device_;
   std::vector<std::unique_ptr<Place>> marks_;
   LaunchCounts behind_;  // what the next launch is ordered behind
-  bool in_action_ = false;
-  std::int64_t action_first_ = 0, number_put_ = 0;
+  bool in_action_ = false, run_ended_ = true;
+  bool left_out_ = false;                        // a wait, and nothing was launched behind it yet
+  std::int64_t run_first_ = 0, number_put_ = 0;  // the last run of work without a mark in it; all that was put
 
   std::mutex mutex_;
   std::condition_variable changed_, idle_;
@@ -187,7 +195,8 @@ inline void AsyncQueue::record(const Mark& own) {
   count_launch();
   place.of = this;
   place.behind = behind_;
-  place.first_put = action_first_;
+  place.first_put = run_first_;
+  run_ended_ = true;
   launch([this, &place] {
     put([&place, count = ++place.recorded] {
       const std::scoped_lock lock(place.mutex);
@@ -209,6 +218,8 @@ inline void AsyncQueue::wait_for(const Mark& mark) {
   const bool left_out = world_->waits++ == world_->options.left_out_wait;
   if (left_out) {
     world_->fault_was_redundant = behind_[other] >= place.behind[other];
+    world_->fault_was_beside_the_first = number_ != 0 && other != 0;
+    left_out_ = true;
     place.of->dawdle(place.first_put);
     return;
   }
@@ -226,6 +237,9 @@ inline std::unique_ptr<StepRecorder> AsyncQueue::make_recorder() {
 }
 
 inline void AsyncQueue::launch_work(std::function<void()> body) {
+  if (left_out_) world_->fault_had_work_behind = true;
+  if (run_ended_) run_first_ = number_put_;
+  run_ended_ = left_out_ = false;
   count_launch();
   launch([this, body = std::move(body)] {
     const unsigned longest = world_->options.longest_pause_us;
@@ -266,7 +280,7 @@ inline void AsyncQueue::put(std::function<void()> work) {
   changed_.notify_all();
 }
 
-// The action whose first piece of work is this one begins late.
+// This piece of work and what comes after it begin late.
 inline void AsyncQueue::dawdle(std::int64_t first_put) {
   const std::scoped_lock lock(mutex_);
   const std::int64_t place = std::clamp<std::int64_t>(first_put - taken_, 0, static_cast<std::int64_t>(queued_.size()));

@@ -9,7 +9,7 @@
 
 #include "plan/error.hpp"
 #include "tests/exec/async_backend.hpp"
-#include "tests/exec/tiny.hpp"
+#include "tests/exec/launch_cases.hpp"
 
 namespace weir {
 namespace {
@@ -36,64 +36,32 @@ RunResult train(const LoadedPlan& loaded, const Backends& backends, int steps, b
   return run(loaded, options, backends);
 }
 
-std::vector<double> losses(const RunResult& result) {
-  std::vector<double> all;
-  for (const StepResult& step : result.steps) all.push_back(step.loss);
-  return all;
-}
-
-// K 1..4, split backwards, chunks, re-materialisation, 1, 2 and unlimited slots (those with which the plan cannot
-// deadlock); on one device, where messages are handed over, and with a device a rank, where they are copied.
+// On one device, where messages are handed over, and with a device a rank, where they are copied.
 TEST(StepLauncher, ParametersAreThoseOfRanksThatWait) {
-  const TinyModel model;
-  const Case cases[] = {{"gpipe", 1, {}},        {"gpipe", 1, {3}},    {"1f1b", 1, {1, 3}},
-                        {"1f1b", 1, {1, 2, 4}},  {"zb-h1", 1, {2, 4}}, {"interleaved-1f1b", 2, {1, 3, 4}},
-                        {"v-half", 2, {1, 3, 4}}};
   unsigned seed = 0;
-  int copies = 0, runs = 0;
-  for (const Case& c : cases) {
-    Plan plan = plan_of(model, c, 4);
-    plan.slots = 0;
-    const RunResult expected = train(model.load(plan), cpu_only(), 2);
-    for (const int slots : {1, 2, 0}) {
-      for (const char* mode : {"never", "always", "except-last"}) {
-        plan.slots = slots;
-        plan.recompute.mode = mode == std::string("never") ? RecomputeMode::none : RecomputeMode::full;
-        plan.recompute.except_last = mode == std::string("except-last");
-        std::optional<LoadedPlan> loaded;
-        try {
-          loaded = model.load(plan);
-        } catch (const InputError&) {
-          continue;  // would deadlock with so few slots
-        }
-        ++runs;
-        for (const int ranks_a_device : {4, 1}) {
-          SCOPED_TRACE(std::string(c.schedule) + " K" + std::to_string(plan.pp) + " slots " + std::to_string(slots) +
-                       " " + mode + " seed " + std::to_string(++seed));
-          const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
-          const RunResult found = train(*loaded, asynchronous(world), 2);
-          EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256);
-          EXPECT_EQ(losses(found), losses(expected));
-          copies += world->copies;
-        }
-      }
+  int copies = 0;
+  const int runs = for_each_launch_case(TinyModel(), 2, [&](const LaunchCase& c) {
+    for (const int ranks_a_device : {4, 1}) {
+      SCOPED_TRACE(c.name + " seed " + std::to_string(++seed));
+      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
+      const RunResult found = train(c.loaded, asynchronous(world), 2);
+      EXPECT_EQ(found.parameters_sha256, c.expected.parameters_sha256);
+      EXPECT_EQ(losses(found), losses(c.expected));
+      copies += world->copies;
     }
-  }
+  });
   EXPECT_GT(copies, 0);
   EXPECT_GT(runs, 50);
 }
 
-// Two copies of the weights on one pair of ranks: partial sums, but the same bits as ranks that wait.
+// Partial sums, but the same bits as ranks that wait.
 TEST(StepLauncher, BidirectionalPlansToo) {
   const TinyModel model;
-  for (const char* schedule : {"dualpipe", "chimera"}) {
-    Plan plan = model.plan({3}, 4, schedule);
-    plan.slots = 0;
-    const LoadedPlan loaded = model.load(plan);
+  for (const LoadedPlan& loaded : bidirectional_plans(model)) {
     for (const int ranks_a_device : {2, 1}) {
       const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = 7, .ranks_a_device = ranks_a_device});
-      EXPECT_EQ(train(loaded, asynchronous(world), 3).parameters_sha256, train(loaded, cpu_only(), 3).parameters_sha256)
-          << schedule;
+      EXPECT_EQ(train(loaded, asynchronous(world), 3).parameters_sha256, train_waiting(loaded, 3).parameters_sha256)
+          << loaded.plan.schedule;
     }
   }
 }

@@ -1,5 +1,5 @@
-// An edge of NCCL whose two ends are one process: NCCL takes no two ranks on one GPU, so this is what one GPU can check
-// of the path that messages between GPUs take. Between two GPUs it has not run. SPDX-License-Identifier: Apache-2.0
+// A communicator of NCCL with one member: NCCL takes no two on one GPU, so this is what one GPU can check of the path
+// that messages between GPUs take. Between two GPUs it has not run. SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/nccl/nccl_check.hpp"
-#include "exec/nccl/nccl_edge.hpp"
+#include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"
 #include "tests/exec_cuda/device.hpp"
 
@@ -19,26 +19,47 @@ TEST(Nccl, SaysItsVersion) {
   EXPECT_THAT(nccl_facts().version, testing::MatchesRegex("NCCL [0-9]+\\.[0-9]+\\.[0-9]+"));
 }
 
-// Three messages of different lengths, each sent and received in one group, arrive in order and whole.
-TEST(CudaNccl, AnEdgeToOneselfCarriesItsMessagesInOrder) {
-  WEIR_NEEDS_DEVICE();
+NcclCommunicator alone() {
   ncclUniqueId id;
   NCCL_CHECK(ncclGetUniqueId(&id));
-  NcclEdge edge(id, 1, 0, 0, [](const std::function<bool()>& ready) {
+  return NcclCommunicator(id, 1, 0, 8, [](const std::function<bool()>& ready) {
     while (!ready()) std::this_thread::yield();
   });
+}
+
+void finish(const Stream& stream) { CUDA_CHECK(cudaStreamSynchronize(stream.get())); }
+
+// Three messages of different lengths, each sent and received in one group, arrive in order and whole.
+TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
+  WEIR_NEEDS_DEVICE();
+  NcclCommunicator communicator = alone();
+  const Stream stream = make_stream();
   for (const std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 20, std::int64_t{4096}}) {
     std::vector<unsigned char> sent(static_cast<std::size_t>(bytes));
     std::iota(sent.begin(), sent.end(), static_cast<unsigned char>(bytes % 251));
     const DeviceArray<unsigned char> from(sent), to(sent.size());
-    NCCL_CHECK(ncclGroupStart());
-    edge.send(reinterpret_cast<const std::byte*>(from.get()), bytes);
-    edge.receive(reinterpret_cast<std::byte*>(to.get()), bytes);
-    NCCL_CHECK(ncclGroupEnd());
-    edge.settle();
-    edge.await_stream();
+    const NcclPart out{0, reinterpret_cast<std::byte*>(from.get()), bytes};
+    const NcclPart in{0, reinterpret_cast<std::byte*>(to.get()), bytes};
+    communicator.exchange({&out, 1}, {&in, 1}, stream.get());
+    communicator.check();
+    finish(stream);
     EXPECT_EQ(to.host(), sent) << bytes;
   }
+}
+
+// Of one member the sum is what it was, of two arrays in one group.
+TEST(CudaNccl, TheSumOfOneIsItself) {
+  WEIR_NEEDS_DEVICE();
+  NcclCommunicator communicator = alone();
+  const Stream stream = make_stream();
+  std::vector<float> values(1000);
+  std::iota(values.begin(), values.end(), -3.5F);
+  const DeviceArray<float> first(values), second(values);
+  const NcclCommunicator::Floats arrays[] = {{first.get(), 1000}, {second.get(), 1000}};
+  communicator.sum(arrays, stream.get());
+  finish(stream);
+  EXPECT_EQ(first.host(), values);
+  EXPECT_EQ(second.host(), values);
 }
 
 }  // namespace

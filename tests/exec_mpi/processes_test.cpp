@@ -123,8 +123,12 @@ TEST(Processes, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   options.steps = 3;
   const RunResult first = run_here(model.load(plan), options);
   const RunResult again = run_here(model.load(plan), options);
+  plan.overlap_grad_reduce = true;  // layer by layer within the last backward: the same sums
+  const RunResult overlapped = run_here(model.load(plan), options);
+  plan.overlap_grad_reduce = false;
   if (processes().index() != 0) return;
   EXPECT_EQ(first.parameters_sha256, again.parameters_sha256);
+  EXPECT_EQ(first.parameters_sha256, overlapped.parameters_sha256);
   plan.microbatches = 6;
   plan.dp = 1;
   const RunResult one = run(model.load(plan), options, cpu_only());

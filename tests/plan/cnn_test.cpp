@@ -10,6 +10,7 @@
 #include "plan/cnn/read.hpp"
 #include "plan/error.hpp"
 #include "plan/layer_tensors.hpp"
+#include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
@@ -165,17 +166,12 @@ TEST(SizedLayers, TensorsFollowTheSizes) {
   EXPECT_TRUE(relu.parameters.empty());
 }
 
-std::string complaint(const std::string& text) {
-  try {
-    static_cast<void>(cnn_model(parse_json(text, "net.json"), "net.json"));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string refusal(const std::string& text) {
+  return complaint([&] { static_cast<void>(cnn_model(parse_json(text, "net.json"), "net.json")); });
 }
 
 TEST(CnnFiles, RefusalsNameTheKey) {
-  const auto of = [](const std::string& keys) { return complaint(R"({"schema":"weir.cnn/1",)" + keys + "}"); };
+  const auto of = [](const std::string& keys) { return refusal(R"({"schema":"weir.cnn/1",)" + keys + "}"); };
   EXPECT_THAT(of(R"("network":"vgg")"), HasSubstr("net.json: network: \"vgg\": expected amoebanet-d, resnet or unet"));
   EXPECT_THAT(of(R"("network":"resnet","depth":34,"image":224,"classes":10)"),
               HasSubstr("net.json: depth: expected 50, 101 or 152"));

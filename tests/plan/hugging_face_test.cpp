@@ -7,6 +7,7 @@
 
 #include "plan/error.hpp"
 #include "plan/layer_tensors.hpp"
+#include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
@@ -15,13 +16,8 @@ using testing::HasSubstr;
 
 Model parsed(const std::string& text) { return hugging_face_model(parse_json(text, "config.json"), "config.json"); }
 
-std::string complaint(const std::string& text) {
-  try {
-    static_cast<void>(parsed(text));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string refusal(const std::string& text) {
+  return complaint([&] { static_cast<void>(parsed(text)); });
 }
 
 const char* const kLlama2 = R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":4096,
@@ -79,15 +75,15 @@ TEST(HuggingFace, RefusalsNameTheKey) {
   const auto changed = [](std::string text, const std::string& from, const std::string& to) {
     return text.replace(text.find(from), from.size(), to);
   };
-  EXPECT_THAT(complaint(changed(kLlama2, "LlamaForCausalLM", "LlamaForSequenceClassification")),
+  EXPECT_THAT(refusal(changed(kLlama2, "LlamaForCausalLM", "LlamaForSequenceClassification")),
               HasSubstr("config.json: architectures: \"LlamaForSequenceClassification\": expected a class"));
-  EXPECT_THAT(complaint(changed(kLlama3, R"("num_key_value_heads":8)", R"("num_key_value_heads":7)")),
+  EXPECT_THAT(refusal(changed(kLlama3, R"("num_key_value_heads":8)", R"("num_key_value_heads":7)")),
               HasSubstr("config.json: num_key_value_heads: does not divide num_attention_heads"));
-  EXPECT_THAT(complaint(changed(kLlama3, R"("intermediate_size":14336,)", "")),
+  EXPECT_THAT(refusal(changed(kLlama3, R"("intermediate_size":14336,)", "")),
               HasSubstr("config.json: intermediate_size: is missing"));
-  EXPECT_THAT(complaint(changed(kQwen2, R"("qwen2",)", R"("qwen2","use_sliding_window":true,)")),
+  EXPECT_THAT(refusal(changed(kQwen2, R"("qwen2",)", R"("qwen2","use_sliding_window":true,)")),
               HasSubstr("config.json: use_sliding_window: expected false"));
-  EXPECT_THAT(complaint(changed(kOpt, R"("word_embed_proj_dim":768)", R"("word_embed_proj_dim":512)")),
+  EXPECT_THAT(refusal(changed(kOpt, R"("word_embed_proj_dim":768)", R"("word_embed_proj_dim":512)")),
               HasSubstr("config.json: word_embed_proj_dim: expected hidden_size"));
 }
 

@@ -14,6 +14,7 @@
 #include "plan/plan.hpp"
 #include "plan/sha256.hpp"
 #include "plan/text_file.hpp"
+#include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
@@ -33,16 +34,6 @@ class Files : public testing::Test {
   }
   std::filesystem::path folder_;
 };
-
-// The message of the InputError that `act` must throw.
-std::string complaint(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 const char* const kTiny = R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":2,"vocab_size":16,"n_positions":4})";
 
@@ -110,7 +101,8 @@ TEST_F(Files, BadModelsGetOneLineWithFileAndKey) {
       {"", "bad.json: no valid JSON"},
   };
   for (const auto& [text, expected] : cases) {
-    const std::string line = complaint([&] { static_cast<void>(load_model(write("bad.json", text))); });
+    const std::string line =
+        complaint([&, &content = text] { static_cast<void>(load_model(write("bad.json", content))); });
     EXPECT_THAT(line, HasSubstr(expected)) << text.substr(0, 80);
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   }

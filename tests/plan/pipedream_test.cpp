@@ -11,6 +11,7 @@
 #include "plan/error.hpp"
 #include "plan/model_import.hpp"
 #include "plan/pipedream_graph.hpp"
+#include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
 namespace weir {
@@ -86,27 +87,22 @@ TEST(Pipedream, ReadsListsAndStages) {
   EXPECT_EQ(timed(model, 0).boundary, Bytes(80));
 }
 
-std::string complaint(const std::string& text) {
-  try {
-    static_cast<void>(parsed(text));
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+std::string refusal(const std::string& text) {
+  return complaint([&] { static_cast<void>(parsed(text)); });
 }
 
 TEST(Pipedream, RefusalsNameTheLine) {
   const std::string good = node(1, "Conv2d", 8) + node(2, "ReLU", 8);
-  EXPECT_THAT(complaint(""), HasSubstr("graph.txt: expected at least one node"));
-  EXPECT_THAT(complaint("hello\n"), HasSubstr("graph.txt: line 1: expected \"node\""));
-  EXPECT_THAT(complaint(good + edge(1, 3)), HasSubstr("graph.txt: line 3: there is no node3"));
-  EXPECT_THAT(complaint(good + node(2, "ReLU", 8)), HasSubstr("graph.txt: line 3: node2 is there twice"));
-  EXPECT_THAT(complaint(good + edge(1, 2) + edge(2, 1)), HasSubstr("graph.txt: node1: lies on a cycle"));
-  EXPECT_THAT(complaint("node1 -- ReLU -- forward_compute_time=-1, backward_compute_time=0"),
+  EXPECT_THAT(refusal(""), HasSubstr("graph.txt: expected at least one node"));
+  EXPECT_THAT(refusal("hello\n"), HasSubstr("graph.txt: line 1: expected \"node\""));
+  EXPECT_THAT(refusal(good + edge(1, 3)), HasSubstr("graph.txt: line 3: there is no node3"));
+  EXPECT_THAT(refusal(good + node(2, "ReLU", 8)), HasSubstr("graph.txt: line 3: node2 is there twice"));
+  EXPECT_THAT(refusal(good + edge(1, 2) + edge(2, 1)), HasSubstr("graph.txt: node1: lies on a cycle"));
+  EXPECT_THAT(refusal("node1 -- ReLU -- forward_compute_time=-1, backward_compute_time=0"),
               HasSubstr("line 1: forward_compute_time: expected a number of at least 0"));
-  EXPECT_THAT(complaint("node1 -- ReLU -- forward_compute_time=1.0\n"),
+  EXPECT_THAT(refusal("node1 -- ReLU -- forward_compute_time=1.0\n"),
               HasSubstr("line 1: expected \", backward_compute_time=\""));
-  EXPECT_THAT(complaint(good + "\tnode1 -- node2 -- node3\n"), HasSubstr("line 3: \" -- node3\": expected the end"));
+  EXPECT_THAT(refusal(good + "\tnode1 -- node2 -- node3\n"), HasSubstr("line 3: \" -- node3\": expected the end"));
 }
 
 struct Profile {

@@ -35,15 +35,19 @@ ProcessSession open_session(TransportKind kind, Seconds patience) {
   options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
   auto processes = std::make_unique<MpiProcesses>(std::move(options));
   MpiProcesses& mpi = *processes;
-  const TransportFactory open_transport = [&mpi,
-                                           kind](const TransportRequest& request) -> std::unique_ptr<ProcessTransport> {
 #ifdef WEIR_HAS_NCCL
-    if (kind == TransportKind::nccl) return std::make_unique<NcclTransport>(request, mpi);
+  if (kind == TransportKind::nccl) {
+    // Messages wait on queues of their own. With fewer ways into the device than queues, one that waits would hold up
+    // kernels behind it (the default is 8; read when the device is first used).
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    return {std::move(processes), LaunchedTransportFactory([&mpi](const LaunchedTransportRequest& request) {
+              return std::make_unique<NcclTransport>(request, mpi);
+            })};
+  }
 #endif
-    static_cast<void>(kind);
-    return std::make_unique<MpiTransport>(request, mpi);
-  };
-  return {std::move(processes), open_transport};
+  return {std::move(processes), TransportFactory([&mpi](const TransportRequest& request) {
+            return std::make_unique<MpiTransport>(request, mpi);
+          })};
 #else
   static_cast<void>(kind);
   static_cast<void>(patience);

@@ -18,7 +18,7 @@ enum class TransportKind : std::uint8_t { threads, mpi, nccl };
 
 struct ProcessSession {
   std::unique_ptr<Processes> processes;
-  TransportFactory open_transport;
+  ProcessLinks links;
 };
 // Collective. `patience`: a process without a sign of life for longer is gone, and the run fails. Throws
 // MissingComponent where this build has no MPI.

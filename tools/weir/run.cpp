@@ -177,7 +177,7 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
   Ending ending;
   try {
     run_plan(o, global, leads, [&](const LoadedPlan& loaded, const RunOptions& options) {
-      RunResult result = run_as_process(loaded, options, available_backends(), processes, session.open_transport);
+      RunResult result = run_as_process(loaded, options, available_backends(), processes, session.links);
       if (leads && result.oversubscribed) {
         fmt::print(stderr,
                    "weir: fewer cores than processes: the result is oversubscribed and compares with nothing\n");

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/nccl/nccl_communicator.hpp"
+
+#include <utility>
+
+#include "exec/nccl/nccl_check.hpp"
+
+namespace weir {
+namespace {
+
+// Calls between begin and end are launched as one. A group that is left by an exception is ended all the same.
+class Group {
+ public:
+  Group() { NCCL_CHECK(ncclGroupStart()); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() {
+    if (open_) static_cast<void>(ncclGroupEnd());
+  }
+  void end() {
+    open_ = false;
+    NCCL_CHECK(ncclGroupEnd());
+  }
+
+ private:
+  bool open_ = true;
+};
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks, Wait wait)
+    : wait_(std::move(wait)) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.maxCTAs = blocks;
+  ncclComm_t made = nullptr;
+  const ncclResult_t status = ncclCommInitRankConfig(&made, members, id, own, &config);
+  handle_ = Handle(made);  // there even where the call fails later
+  NCCL_CHECK(status);
+  settle();
+}
+
+void NcclCommunicator::settle() const {
+  const auto settled = [this] {
+    ncclResult_t status = ncclSuccess;
+    NCCL_CHECK(ncclCommGetAsyncError(handle_.get(), &status));
+    NCCL_CHECK(status);
+    return status == ncclSuccess;
+  };
+  if (!settled()) wait_(settled);
+}
+
+void NcclCommunicator::check() const {
+  ncclResult_t status = ncclSuccess;
+  NCCL_CHECK(ncclCommGetAsyncError(handle_.get(), &status));
+  NCCL_CHECK(status);
+}
+
+void NcclCommunicator::send(const NcclPart& to, cudaStream_t stream) { exchange({&to, 1}, {}, stream); }
+
+void NcclCommunicator::receive(const NcclPart& from, cudaStream_t stream) { exchange({}, {&from, 1}, stream); }
+
+void NcclCommunicator::exchange(std::span<const NcclPart> sends, std::span<const NcclPart> receives,
+                                cudaStream_t stream) {
+  Group group;
+  for (const NcclPart& to : sends) {
+    NCCL_CHECK(ncclSend(to.data, static_cast<std::size_t>(to.bytes), ncclInt8, to.peer, handle_.get(), stream));
+  }
+  for (const NcclPart& from : receives) {
+    NCCL_CHECK(ncclRecv(from.data, static_cast<std::size_t>(from.bytes), ncclInt8, from.peer, handle_.get(), stream));
+  }
+  group.end();
+  settle();
+}
+
+void NcclCommunicator::sum(std::span<const Floats> arrays, cudaStream_t stream) {
+  Group group;
+  for (const Floats& array : arrays) {
+    NCCL_CHECK(ncclAllReduce(array.data, array.data, static_cast<std::size_t>(array.elements), ncclFloat32, ncclSum,
+                             handle_.get(), stream));
+  }
+  group.end();
+  settle();
+}
+
+void await_stream(cudaStream_t stream, const NcclCommunicator::Wait& wait) {
+  wait([stream] {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status == cudaErrorNotReady) return false;
+    CUDA_CHECK(status);
+    return true;
+  });
+}
+
+}  // namespace weir
