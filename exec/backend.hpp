@@ -71,6 +71,7 @@ struct DeviceUse {
   Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
   Bytes pool_reserved{0};   // what the pool holds now
   Bytes device_used{0};     // in use on the whole device now, by anybody
+  std::string attention;    // whose fused kernels, and why not others: "cuDNN", "own (...)"; empty where there are none
 };
 
 // Memory of the host that lives as long as this does.

@@ -47,14 +47,17 @@ struct Times {
 class LayerBench {
  public:
   LayerBench(const Model& model, const Plan& plan, int layer, Backend& backend)
-      : arena_(backend), backend_(backend), loaded_(single(model, plan)) {
+      : arena_(backend),
+        backend_(backend),
+        loaded_(single(model, plan)),
+        tokens_(plan.micro_batch_size * (plan.seq_length + 1)),
+        host_(backend.host_memory(kLossBytes + tokens_ * std::int64_t{sizeof(std::int32_t)})) {
     const Layer& measured = model.layers[static_cast<std::size_t>(layer)];
     backend.prepare(std::span(&measured, 1), plan.micro_batch_size, plan.seq_length);
     scratch_ = arena_.allocate(backend.scratch_bytes());
     backend.use_scratch(scratch_);
     worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, backend, arena_);
-    tokens_.assign(static_cast<std::size_t>(plan.micro_batch_size * (plan.seq_length + 1)), 0);
-    for (std::size_t t = 0; t < tokens_.size(); ++t) tokens_[t] = static_cast<std::int32_t>(t % 7);
+    for (std::int64_t t = 0; t < tokens_; ++t) tokens()[t] = static_cast<std::int32_t>(t % 7);
     if (layer > 0) {
       const LayerTensors before =
           layer_tensors(model.layers[static_cast<std::size_t>(layer) - 1], plan.seq_length, plan.dtype);
@@ -65,7 +68,7 @@ class LayerBench {
   }
 
   void repeat(Times& times) {
-    const Pass pass{0, 0, tokens_.data(), &loss_};
+    const Pass pass{0, 0, tokens(), reinterpret_cast<double*>(host_.get())};
     backend_.begin_step(static_cast<std::uint32_t>(step_));
     Tensor output, gradient;
     times.f.push_back(timed_pass(
@@ -121,6 +124,7 @@ class LayerBench {
     backend_.finish();
     return static_cast<double>(queue.ns_between(begin_, end_)) * 1e-9;
   }
+  [[nodiscard]] std::int32_t* tokens() const { return reinterpret_cast<std::int32_t*>(host_.get() + kLossBytes); }
   Tensor filled(std::int64_t bytes) {
     Tensor tensor = arena_.allocate(bytes);
     if (bytes == 0) return tensor;
@@ -132,15 +136,17 @@ class LayerBench {
     return tensor;
   }
 
+  static constexpr std::int64_t kLossBytes = sizeof(double);
+
   Arena arena_;
   Backend& backend_;
   LoadedPlan loaded_;
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
-  std::vector<std::int32_t> tokens_;
+  std::int64_t tokens_;
+  HostMemory host_;  // the loss, then the tokens: as a run has them, or copies would wait for the host
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
   Mark begin_, end_;  // of a backend with a queue
-  double loss_ = 0;
 };
 
 struct Job {

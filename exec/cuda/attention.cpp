@@ -4,10 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <tuple>
-#include <utility>
 
 #include "exec/cuda/flash_attention.hpp"
 #include "plan/error.hpp"
@@ -29,27 +27,42 @@ void release(cudnnHandle_t handle) noexcept { static_cast<void>(cudnnDestroy(han
 auto key_of(const AttentionShape& z) { return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout); }
 }  // namespace
 
-struct Attention::Library {
+struct CudnnLibrary {
+  struct Plans {
+    std::optional<CudnnAttention> attention;
+    std::string why;  // there are none
+  };
   UniqueHandle<cudnnHandle_t, release> handle;
-  std::map<decltype(key_of(AttentionShape{})), std::optional<CudnnAttention>> made;  // nullopt: cuDNN cannot
+  std::map<decltype(key_of(AttentionShape{})), Plans> made;
 
-  // The plans of a shape, made at its first mention; null: it is our own kernels'.
-  const CudnnAttention* prepare(const AttentionShape& shape) {
-    if (!CudnnAttention::suits(shape)) return nullptr;
+  // The plans of a shape, made at its first mention. Whatever cuDNN cannot do or fails at is an answer: there are our
+  // own kernels.
+  const Plans& plans_of(const AttentionShape& shape, cudaStream_t stream) {
     const auto [at, fresh] = made.try_emplace(key_of(shape));
-    if (fresh) {
+    if (fresh) at->second = make(shape, stream);
+    return at->second;
+  }
+  [[nodiscard]] const CudnnAttention* find(const AttentionShape& shape) const {
+    const auto found = made.find(key_of(shape));
+    return found == made.end() || !found->second.attention ? nullptr : &*found->second.attention;
+  }
+
+ private:
+  Plans make(const AttentionShape& shape, cudaStream_t stream) {
+    if (!CudnnAttention::suits(shape)) return {std::nullopt, "cuDNN's are for bf16 without dropout"};
+    try {
       if (!handle) {
         cudnnHandle_t created = nullptr;
         CUDNN_CHECK(cudnnCreate(&created));
         handle = UniqueHandle<cudnnHandle_t, release>(created);
       }
-      at->second = CudnnAttention::make(shape, CudnnTarget(handle.get()));
+      CUDNN_CHECK(cudnnSetStream(handle.get(), stream));  // refuses streams that are not of its context
+      Plans plans{CudnnAttention::make(shape, CudnnTarget(handle.get())), ""};
+      if (!plans.attention) plans.why = "cuDNN has no deterministic ones for this shape: " + cudnn_last_words();
+      return plans;
+    } catch (const RunFailed& failed) {
+      return {std::nullopt, failed.what()};
     }
-    return at->second ? &*at->second : nullptr;
-  }
-  [[nodiscard]] const CudnnAttention* find(const AttentionShape& shape) const {
-    const auto found = made.find(key_of(shape));
-    return found == made.end() || !found->second ? nullptr : &*found->second;
   }
 };
 
@@ -61,23 +74,38 @@ CudnnFacts cudnn_facts() {
 
 #else
 
-struct Attention::Library {};
+struct CudnnLibrary {};
 
 CudnnFacts cudnn_facts() { return {false, "this build has no cuDNN: fused attention by our own kernels alone"}; }
 
 #endif
 
-Attention::Attention(Choice choice) : choice_(choice), library_(std::make_unique<Library>()) {}
+std::shared_ptr<CudnnLibrary> CudnnLibraries::of_this_thread(int device) {
+  const std::scoped_lock lock(mutex_);
+  std::shared_ptr<CudnnLibrary>& library = made_[{std::this_thread::get_id(), device}];
+  if (!library) library = std::make_shared<CudnnLibrary>();
+  return library;
+}
+
+Attention::Attention(Choice choice, std::shared_ptr<CudnnLibrary> library)
+    : choice_(choice), library_(std::move(library)) {}
 Attention::~Attention() = default;
 
-void Attention::prepare(const AttentionShape& shape) {
+void Attention::prepare(const AttentionShape& shape, cudaStream_t stream) {
+  static_cast<void>(stream);
+  label_ = "own";
 #ifdef WEIR_HAS_CUDNN
   if (choice_ == Choice::best) {
-    if (const CudnnAttention* cudnn = library_->prepare(shape)) {
-      scratch_bytes_ = std::max(scratch_bytes_, cudnn->workspace_bytes());
+    const CudnnLibrary::Plans& plans = library_->plans_of(shape, stream);
+    if (plans.attention) {
+      scratch_bytes_ = std::max(scratch_bytes_, plans.attention->workspace_bytes());
+      label_ = "cuDNN";
       return;
     }
+    label_ = fmt::format("own ({})", plans.why);
   }
+#else
+  if (choice_ == Choice::best) label_ = "own (this build has no cuDNN)";
 #endif
   if (!flash_suits(shape)) {
     throw UsageError(fmt::format("fused attention on cuda: no kernel for heads of {} in {}; unfused has", shape.d,
@@ -87,7 +115,7 @@ void Attention::prepare(const AttentionShape& shape) {
 
 void Attention::forward(const AttentionShape& shape, const AttentionForward& call, void* scratch, cudaStream_t stream) {
 #ifdef WEIR_HAS_CUDNN
-  if (const CudnnAttention* cudnn = library_->find(shape)) {
+  if (const CudnnAttention* cudnn = choice_ == Choice::best ? library_->find(shape) : nullptr) {
     CUDNN_CHECK(cudnnSetStream(library_->handle.get(), stream));
     return cudnn->forward(library_->handle.get(), call, scratch);
   }
@@ -99,7 +127,7 @@ void Attention::forward(const AttentionShape& shape, const AttentionForward& cal
 void Attention::backward(const AttentionShape& shape, const AttentionBackward& call, void* scratch,
                          cudaStream_t stream) {
 #ifdef WEIR_HAS_CUDNN
-  if (const CudnnAttention* cudnn = library_->find(shape)) {
+  if (const CudnnAttention* cudnn = choice_ == Choice::best ? library_->find(shape) : nullptr) {
     CUDNN_CHECK(cudnnSetStream(library_->handle.get(), stream));
     return cudnn->backward(library_->handle.get(), call, scratch);
   }
@@ -110,7 +138,7 @@ void Attention::backward(const AttentionShape& shape, const AttentionBackward& c
 
 std::string Attention::kernels_of(const AttentionShape& shape) const {
 #ifdef WEIR_HAS_CUDNN
-  if (library_->find(shape) != nullptr) return "cuDNN";
+  if (choice_ == Choice::best && library_->find(shape) != nullptr) return "cuDNN";
 #endif
   static_cast<void>(shape);
   return "own";

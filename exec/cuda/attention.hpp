@@ -1,29 +1,48 @@
 // Fused attention on CUDA: cuDNN's kernels where the build has cuDNN and it suits the shape, our own otherwise. Which
-// is decided when a shape is prepared, by the shape and the device alone, so that equal layers have equal bits.
+// is decided when a shape is prepared, by the shape, the device and the stream, so that equal layers have equal bits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "exec/cuda/attention_shape.hpp"
 
 namespace weir::cuda {
 
+struct CudnnLibrary;  // cuDNN's handle and plans
+
+// A plan of cuDNN takes half a second to make, so attentions of one thread on one device share theirs: the ranks of a
+// run, and one run after another. Never two threads, since not every engine of cuDNN may be run by two at once.
+class CudnnLibraries {
+ public:
+  // Any thread may ask. Never null; needs no device.
+  [[nodiscard]] std::shared_ptr<CudnnLibrary> of_this_thread(int device);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::thread::id, int>, std::shared_ptr<CudnnLibrary>> made_;
+};
+
 class Attention {
  public:
   enum class Choice : std::uint8_t { best, own };
 
-  explicit Attention(Choice choice = Choice::best);
+  // From prepare on, used by the thread whose library it is.
+  Attention(Choice choice, std::shared_ptr<CudnnLibrary> library);
   ~Attention();
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // On the device that will run it. Throws UsageError where no kernel suits.
-  void prepare(const AttentionShape& shape);
+  // On the device that will run it; `stream` is of the context that will. Throws UsageError where no kernel suits.
+  void prepare(const AttentionShape& shape, cudaStream_t stream);
   // The most that any prepared shape asks for; 16-byte aligned memory.
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
   // Precondition: prepared. They return before the work is done.
@@ -31,12 +50,14 @@ class Attention {
   void backward(const AttentionShape& shape, const AttentionBackward& call, void* scratch, cudaStream_t stream);
   // "cuDNN" or "own".
   [[nodiscard]] std::string kernels_of(const AttentionShape& shape) const;
+  // Of the shape prepared last, in a line: "cuDNN", or "own (" and why not cuDNN's ")"; empty where none is.
+  [[nodiscard]] const std::string& label() const { return label_; }
 
  private:
-  struct Library;  // cuDNN's handle and plans
   Choice choice_;
-  std::unique_ptr<Library> library_;
+  std::shared_ptr<CudnnLibrary> library_;
   std::int64_t scratch_bytes_ = 0;
+  std::string label_;
 };
 
 struct CudnnFacts {

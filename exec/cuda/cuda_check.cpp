@@ -23,6 +23,15 @@ void check_cuda(cudaError_t status, const char* expression, const char* file, in
   if (status != cudaSuccess) fail_call("CUDA", cudaGetErrorString(status), expression, file, line);
 }
 
+bool check_cuda_done(cudaError_t status, const char* expression, const char* file, int line) {
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  check_cuda(status, expression, file, line);
+  return true;
+}
+
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line) {
   if (status != CUBLAS_STATUS_SUCCESS) fail_call("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
 }

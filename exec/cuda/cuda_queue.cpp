@@ -50,12 +50,7 @@ void CudaQueue::wait_for(const Mark& mark) {
   CUDA_CHECK(cudaStreamWaitEvent(stream(), captured ? events.order.get() : events.time.get(), 0));
 }
 
-bool CudaQueue::reached(const Mark& own) const {
-  const cudaError_t status = cudaEventQuery(events_of(own).time.get());
-  if (status == cudaErrorNotReady) return false;
-  CUDA_CHECK(status);
-  return true;
-}
+bool CudaQueue::reached(const Mark& own) const { return CUDA_DONE(cudaEventQuery(events_of(own).time.get())); }
 
 std::int64_t CudaQueue::ns_between(const Mark& from, const Mark& to) const {
   float milliseconds = 0;  // resolves 10 ns in a step of 100 ms, finer than the events themselves

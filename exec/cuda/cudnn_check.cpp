@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -10,13 +11,20 @@
 
 namespace weir {
 
-void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
+std::string cudnn_last_words() {
   std::array<char, 512> words{};
   cudnnGetLastErrorString(words.data(), words.size());
+  std::string line = words.data();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string words = cudnn_last_words();
   const std::string_view path = file;
-  throw RunFailed(fmt::format("cuDNN: {}{}{} in {} ({}:{})", cudnnGetErrorString(status), words[0] == 0 ? "" : ", ",
-                              words.data(), expression, path.substr(path.rfind('/') + 1), line));
+  throw RunFailed(fmt::format("cuDNN: {}{}{} in {} ({}:{})", cudnnGetErrorString(status), words.empty() ? "" : ", ",
+                              words, expression, path.substr(path.rfind('/') + 1), line));
 }
 
 }  // namespace weir

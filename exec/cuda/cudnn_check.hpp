@@ -5,8 +5,12 @@
 
 #include <cudnn_graph.h>
 
+#include <string>
+
 namespace weir {
 
+// What the library says of its last failure on this thread, in one line; reading it forgets it.
+[[nodiscard]] std::string cudnn_last_words();
 void check_cudnn(cudnnStatus_t status, const char* expression, const char* file, int line);
 
 }  // namespace weir

@@ -62,58 +62,40 @@ CudnnDescriptor CudnnGraph::pointwise_kind(cudnnPointwiseMode_t mode, cudnnDataT
   return kind;
 }
 
-CudnnTensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, const CudnnTensor& x, const CudnnTensor& y) {
-  CudnnDescriptor kind = pointwise_kind(mode, CUDNN_DATA_FLOAT);
+CudnnTensor CudnnGraph::apply(CudnnDescriptor kind, std::initializer_list<Role> inputs, const CudnnTensor& y) {
   kind.finalize();
   CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(x));
+  for (const auto& [role, input] : inputs) operation.set(role, tensor(input));
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(y));
   kinds_.push_back(std::move(kind));
   add_operation(std::move(operation));
   return y;
+}
+
+CudnnTensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, const CudnnTensor& x, const CudnnTensor& y) {
+  return apply(pointwise_kind(mode, CUDNN_DATA_FLOAT), {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x}}, y);
 }
 
 CudnnTensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, const CudnnTensor& x, const CudnnTensor& b,
                                   const CudnnTensor& y, cudnnDataType_t precision) {
-  CudnnDescriptor kind = pointwise_kind(mode, precision);
-  kind.finalize();
-  CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(x));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(b));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(y));
-  kinds_.push_back(std::move(kind));
-  add_operation(std::move(operation));
-  return y;
+  return apply(pointwise_kind(mode, precision),
+               {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x}, {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b}}, y);
 }
 
 CudnnTensor CudnnGraph::select(const CudnnTensor& mask, const CudnnTensor& x, const CudnnTensor& otherwise,
                                const CudnnTensor& y) {
-  CudnnDescriptor kind = pointwise_kind(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT);
-  kind.finalize();
-  CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(x));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(otherwise));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensor(mask));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(y));
-  kinds_.push_back(std::move(kind));
-  add_operation(std::move(operation));
-  return y;
+  return apply(pointwise_kind(CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT),
+               {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x},
+                {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, otherwise},
+                {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, mask}},
+               y);
 }
 
 CudnnTensor CudnnGraph::index(std::int64_t axis, const CudnnTensor& x, const CudnnTensor& y) {
   CudnnDescriptor kind = pointwise_kind(CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32);
   kind.set(CUDNN_ATTR_POINTWISE_AXIS, axis);
-  kind.finalize();
-  CudnnDescriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensor(x));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(y));
-  kinds_.push_back(std::move(kind));
-  add_operation(std::move(operation));
-  return y;
+  return apply(std::move(kind), {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x}}, y);
 }
 
 CudnnTensor CudnnGraph::reduce(cudnnReduceTensorOp_t reduction, const CudnnTensor& x, const CudnnTensor& y) {

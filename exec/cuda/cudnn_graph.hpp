@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/cudnn_descriptor.hpp"
@@ -53,7 +55,10 @@ class CudnnGraph {
   };
   CudnnTensor add(const Place& place);
   [[nodiscard]] CudnnDescriptor& tensor(const CudnnTensor& t) { return tensors_[static_cast<std::size_t>(t.id) - 1]; }
+  // What a tensor is to a pointwise operation.
+  using Role = std::pair<cudnnBackendAttributeName_t, CudnnTensor>;
   [[nodiscard]] CudnnDescriptor pointwise_kind(cudnnPointwiseMode_t mode, cudnnDataType_t precision) const;
+  CudnnTensor apply(CudnnDescriptor kind, std::initializer_list<Role> inputs, const CudnnTensor& y);
   void add_operation(CudnnDescriptor operation);
 
   std::vector<CudnnDescriptor> tensors_, kinds_, operations_;

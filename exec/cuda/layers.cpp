@@ -62,7 +62,10 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
     scratch += aligned_bytes(bytes);
     return static_cast<void*>(place);
   };
+  // First what libraries get: they are used to memory as it is allocated, on 256 bytes.
+  static_assert(Matmul::kScratchBytes % 256 == 0);
   products = take(Matmul::kScratchBytes);
+  fused_scratch = take(needs.fused_bytes);
   numbers = static_cast<StepNumbers*>(take(sizeof(StepNumbers)));
   tokens = static_cast<std::int32_t*>(take(needs.tokens * 4));
   row_losses = static_cast<double*>(take((needs.row_losses + 1) * 8));
@@ -70,7 +73,6 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   row_sums = static_cast<float*>(take(needs.row_sums * 4));
   scores = static_cast<float*>(take(needs.scores * 4));
   masked = take(needs.masked_bytes);
-  fused_scratch = take(needs.fused_bytes);
 }
 
 void Workbench::multiply(const Product& product, const Operands& operands) const {

@@ -63,16 +63,34 @@ struct Matmul::Kernel {
     }
     return false;
   }
+
+  // To `share` multiprocessors, where the algorithm is accepted there with the scratch memory it has.
+  void spread(cublasLtHandle_t handle, int chosen_for, int share) {
+    descriptor.target(share);
+    cublasLtMatmulHeuristicResult_t there{};
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoCheck(handle, descriptor.operation.get(), descriptor.first.get(), descriptor.second.get(),
+                                descriptor.result.get(), descriptor.result.get(), &algorithm, &there);
+    if (status == CUBLAS_STATUS_SUCCESS && there.state == CUBLAS_STATUS_SUCCESS &&
+        there.workspaceSize <= static_cast<std::size_t>(kScratchBytes)) {
+      choice.waves = there.wavesCount;
+      choice.scratch_bytes = static_cast<std::int64_t>(there.workspaceSize);
+    } else {
+      descriptor.target(chosen_for);
+    }
+  }
 };
 
-Matmul::Matmul(Dtype dtype, int multiprocessors)
-    : dtype_(dtype), multiprocessors_(multiprocessors), library_(std::make_unique<Library>()) {}
+Matmul::Matmul(Dtype dtype, int multiprocessors, int share)
+    : dtype_(dtype), multiprocessors_(multiprocessors), share_(share), library_(std::make_unique<Library>()) {}
 Matmul::~Matmul() = default;
 
 void Matmul::try_prepare(const Product& product) {
   if (ready(product) || !may_carry(product)) return;
   auto made = std::make_unique<Kernel>(Kernel{ProductDescriptor(product, dtype_, multiprocessors_), {}, {}});
-  if (made->choose(library_->handle.get())) kernels_[product] = std::move(made);
+  if (!made->choose(library_->handle.get())) return;
+  if (share_ != multiprocessors_) made->spread(library_->handle.get(), multiprocessors_, share_);
+  kernels_[product] = std::move(made);
 }
 
 void Matmul::prepare(const Product& product) {

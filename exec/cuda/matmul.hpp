@@ -32,9 +32,12 @@ class Matmul {
  public:
   static constexpr std::int64_t kScratchBytes = kProductScratchBytes;
 
-  // Algorithms are chosen for so many multiprocessors, and may then use no more even where there are more; 0: for what
-  // the device or its current context has. dtype: fp32, tf32 or bf16.
-  Matmul(Dtype dtype, int multiprocessors);
+  // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current context has. dtype: fp32,
+  // tf32 or bf16.
+  Matmul(Dtype dtype, int multiprocessors) : Matmul(dtype, multiprocessors, multiprocessors) {}
+  // And then spread over `share` of them, where cuBLASLt takes the same algorithm there. Its tiles and the order of
+  // their sums stay what they are, and so do the bits; how many are made at once changes.
+  Matmul(Dtype dtype, int multiprocessors, int share);
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
@@ -56,7 +59,7 @@ class Matmul {
   struct Kernel;
   struct Library;
   Dtype dtype_;
-  int multiprocessors_;
+  int multiprocessors_, share_;
   std::unique_ptr<Library> library_;
   std::map<Product, std::unique_ptr<Kernel>> kernels_;
 };

@@ -39,8 +39,7 @@ cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
 bool has_bias(Epilogue e) { return e == Epilogue::bias || e == Epilogue::bias_gelu || e == Epilogue::row_sums_of_a; }
 bool has_aux(Epilogue e) { return e == Epilogue::bias_gelu || e == Epilogue::gelu_gradient; }
 
-CublasHandle<cublasLtMatmulDesc_t> make_operation(const Product& p, const ColumnMajorProduct& columns, Dtype dtype,
-                                                  int multiprocessors) {
+CublasHandle<cublasLtMatmulDesc_t> make_operation(const Product& p, const ColumnMajorProduct& columns, Dtype dtype) {
   const auto compute = dtype == Dtype::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
   CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, compute, CUDA_R_32F));
@@ -49,9 +48,6 @@ CublasHandle<cublasLtMatmulDesc_t> make_operation(const Product& p, const Column
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, columns.second.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(made, CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(p.epilogue));
   if (has_aux(p.epilogue)) set(made, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, columns.result.leading);
-  if (multiprocessors > 0) {
-    set(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
-  }
   return owned;
 }
 
@@ -91,13 +87,18 @@ CublasHandle<cublasLtMatmulPreference_t> make_preference(const Product& p, const
 ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multiprocessors) : product(p) {
   const ColumnMajorProduct columns = column_major(p);
   const Element element = element_of(dtype), c = p.fp32_result ? Element::fp32 : element;
-  operation = make_operation(p, columns, dtype, multiprocessors);
+  operation = make_operation(p, columns, dtype);
+  target(multiprocessors);
   first = make_layout(columns.first, element, p.batch, p.b_step);
   second = make_layout(columns.second, element, p.batch, p.a_step);
   result = make_layout(columns.result, c, p.batch, p.c_step);
   preference = make_preference(p, columns, element, c);
   // The heuristic looks at these addresses only for how they are aligned: tensors begin on kTensorAlignment bytes.
   point(reinterpret_cast<void*>(kTensorAlignment), reinterpret_cast<void*>(kTensorAlignment));
+}
+
+void ProductDescriptor::target(int multiprocessors) const {
+  set(operation.get(), CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
 }
 
 void ProductDescriptor::point(void* bias, void* aux) const {

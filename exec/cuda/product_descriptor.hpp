@@ -29,6 +29,8 @@ struct ProductDescriptor {
   // For so many multiprocessors; 0: what the device or its current context has.
   ProductDescriptor(const Product& product, Dtype dtype, int multiprocessors);
 
+  // How many multiprocessors it is for from now on.
+  void target(int multiprocessors) const;
   // Where the bias and the matrix beside the result lie; ignored where the epilogue has none.
   void point(void* bias, void* aux) const;
 

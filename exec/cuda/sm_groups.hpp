@@ -42,6 +42,11 @@ class SmGroups {
   std::vector<CUgreenCtx> contexts_;  // one a group; released by the destructor
 };
 
+// The largest groups of multiprocessors of which the driver gives as many as asked: the device's processing clusters
+// may make fewer than the arithmetic says, and then smaller groups are tried. Empty where none fit. Throws RunFailed.
+[[nodiscard]] std::vector<CUdevResource> equal_parts(const DriverApi& api, const CUdevResource& all, int groups,
+                                                     SmGranularity granularity);
+
 // Equal groups, the largest that the device gives. Whatever stands in the way (no driver, an old one, too many groups,
 // a call that fails) is an answer: ranks can share a device by streams instead. Makes `device` current.
 [[nodiscard]] SmGroupsResult divide_device(int device, int groups);

@@ -84,12 +84,7 @@ void NcclCommunicator::sum(std::span<const Floats> arrays, cudaStream_t stream) 
 }
 
 void await_stream(cudaStream_t stream, const NcclCommunicator::Wait& wait) {
-  wait([stream] {
-    const cudaError_t status = cudaStreamQuery(stream);
-    if (status == cudaErrorNotReady) return false;
-    CUDA_CHECK(status);
-    return true;
-  });
+  wait([stream] { return CUDA_DONE(cudaStreamQuery(stream)); });
 }
 
 }  // namespace weir

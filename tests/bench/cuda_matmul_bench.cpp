@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/event.hpp"
+#include "exec/cuda/linear.hpp"
 #include "exec/cuda/matmul.hpp"
 #include "exec/cuda/stream.hpp"
 #include "plan/error.hpp"
+#include "plan/layer_tensors.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -26,14 +29,6 @@ constexpr double kGroupSeconds = 300e-6;  // long against an event's half micros
 
 void release_memory(void* data) noexcept { CUDA_CHECK_NOEXCEPT(cudaFree(data)); }
 using Memory = UniqueHandle<void*, release_memory>;
-void release_event(cudaEvent_t event) noexcept { CUDA_CHECK_NOEXCEPT(cudaEventDestroy(event)); }
-using Event = UniqueHandle<cudaEvent_t, release_event>;
-
-Event make_event() {
-  cudaEvent_t event = nullptr;
-  CUDA_CHECK(cudaEventCreate(&event));
-  return Event(event);
-}
 
 Memory allocate(std::int64_t bytes) {
   void* data = nullptr;
@@ -71,59 +66,68 @@ Memory random_operand(std::int64_t elements) {
 struct Case {
   std::string name;
   Product product;
-  int times = 1;  // in a step's forward and backward of a micro-batch
+  int times = 1;  // in a step's forward and backward of a micro-batch; 0: beside the sum
   [[nodiscard]] double flops() const {
     return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
   }
 };
 
 // y = x w', dx = dy w and dw += dy' x of one linear layer, w as [out, in].
-void add_linear(std::vector<Case>& cases, const std::string& name, std::int64_t in, std::int64_t out, int times) {
-  cases.push_back({name + " forward",
-                   {.m = kTokens, .n = out, .k = in, .a_row = in, .b_row = 1, .b_column = in, .c_row = out},
-                   times});
-  cases.push_back(
-      {name + " input gradient", {.m = kTokens, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in}, times});
-  cases.push_back({name + " weight gradient",
-                   {.m = out,
-                    .n = in,
-                    .k = kTokens,
-                    .a_row = 1,
-                    .a_column = out,
-                    .b_row = in,
-                    .c_row = in,
-                    .accumulate = true,
-                    .fp32_result = true},
-                   times});
+void add_linear(std::vector<Case>& cases, const std::string& name, const Linear& linear, int times) {
+  cases.push_back({name + " forward", linear.forward(Epilogue::none), times});
+  cases.push_back({name + " input gradient", linear.input(Epilogue::none), times});
+  cases.push_back({name + " weight gradient", linear.weight(true, Epilogue::none), times});
+}
+
+// The head's logits have longer rows than the vocabulary, as in the executor.
+void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabulary) {
+  const std::int64_t row = logits_row(vocabulary, bytes_of(Element::bf16));
+  const Linear linear{kTokens, hidden, vocabulary};
+  Product forward = linear.forward(Epilogue::none), input = linear.input(Epilogue::none),
+          weight = linear.weight(true, Epilogue::none);
+  forward.c_row = input.a_row = weight.a_column = row;
+  cases.insert(cases.end(),
+               {{"head forward", forward}, {"head input gradient", input}, {"head weight gradient", weight}});
 }
 
 std::vector<Case> gpt2_cases() {
+  const Linear in{kTokens, 768, 3072}, out{kTokens, 3072, 768};
   std::vector<Case> cases;
-  add_linear(cases, "qkv", 768, 2304, 12);
-  add_linear(cases, "attention out", 768, 768, 12);
-  add_linear(cases, "mlp in", 768, 3072, 12);
-  add_linear(cases, "mlp out", 3072, 768, 12);
-  add_linear(cases, "head", 768, 50257, 1);
+  add_linear(cases, "qkv", {kTokens, 768, 2304}, 12);
+  add_linear(cases, "attention out", {kTokens, 768, 768}, 12);
+  add_linear(cases, "mlp in", in, 12);
+  add_linear(cases, "mlp out", out, 12);
+  add_head(cases, 768, 50257);
+  cases.push_back({"mlp in, with bias", in.forward(Epilogue::bias), 0});
+  cases.push_back({"mlp in, with bias and gelu", in.forward(Epilogue::bias_gelu), 0});
+  cases.push_back({"mlp out, with gelu gradient", out.input(Epilogue::gelu_gradient), 0});
+  cases.push_back({"mlp in, with bias gradient", in.weight(true, Epilogue::row_sums_of_a), 0});
   return cases;
 }
 
 class Bench {
  public:
   Bench()
-      : stream_(make_stream()), scratch_(allocate(Matmul::kScratchBytes)), begin_(make_event()), end_(make_event()) {
+      : stream_(make_stream()),
+        scratch_(allocate(Matmul::kScratchBytes)),
+        begin_(make_event(cudaEventDefault)),
+        end_(make_event(cudaEventDefault)) {
     CUDA_CHECK(cudaDeviceGetAttribute(&cache_, cudaDevAttrL2CacheSize, 0));
   }
 
-  // Seconds of one product.
+  // Seconds of one product; 0 where cuBLASLt has none with this epilogue.
   double time(const Product& p) {
-    matmul_.prepare(p);
+    matmul_.try_prepare(p);
+    if (!matmul_.ready(p)) return 0;
     const std::vector<Set> sets = make_sets(p);
+    CUDA_CHECK(cudaDeviceSynchronize());  // filling returns before it is done
     std::size_t next = 0;
     const auto launch = [&](int count) {
       CUDA_CHECK(cudaEventRecord(begin_.get(), stream_.get()));
       for (int i = 0; i < count; ++i) {
         const Set& set = sets[next++ % sets.size()];
-        matmul_.run(p, {set.a.get(), set.b.get(), set.c.get()}, scratch_.get(), stream_.get());
+        matmul_.run(p, {set.a.get(), set.b.get(), set.c.get(), set.bias.get(), set.aux.get()}, scratch_.get(),
+                    stream_.get());
       }
       CUDA_CHECK(cudaEventRecord(end_.get(), stream_.get()));
       CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
@@ -142,15 +146,18 @@ class Bench {
 
  private:
   struct Set {
-    Memory a, b, c;
+    Memory a, b, c, bias, aux;
   };
   [[nodiscard]] std::vector<Set> make_sets(const Product& p) const {
-    const std::int64_t result_bytes = p.m * p.n * (p.fp32_result ? 4 : 2);
-    const std::int64_t bytes = 2 * (p.m * p.k + p.k * p.n) + result_bytes;
+    const std::int64_t result_bytes = p.m * p.c_row * (p.fp32_result ? 4 : 2);
+    const std::int64_t a = std::max(p.m * p.a_row, p.k * p.a_column), b = std::max(p.k * p.b_row, p.n * p.b_column);
+    const std::int64_t bytes = 2 * (a + b) + result_bytes;
     const std::int64_t count = 2 + 4 * static_cast<std::int64_t>(cache_) / bytes;
     std::vector<Set> sets;
     for (std::int64_t i = 0; i < count; ++i) {
-      sets.push_back({random_operand(p.m * p.k), random_operand(p.k * p.n), allocate(result_bytes)});
+      sets.push_back({random_operand(a), random_operand(b), allocate(result_bytes),
+                      random_operand(2 * std::max(p.m, p.n)),
+                      p.epilogue == Epilogue::none ? Memory() : random_operand(p.m * p.c_row)});
       CUDA_CHECK(cudaMemset(sets.back().c.get(), 0, static_cast<std::size_t>(result_bytes)));
     }
     return sets;
@@ -176,7 +183,12 @@ void run_all() {
   std::string worst_name;
   for (const Case& c : gpt2_cases()) {
     const double time = bench.time(c.product), share = c.flops() / time / large_rate;
+    if (time == 0) {
+      fmt::print("{:<28} no algorithm\n", c.name);
+      continue;
+    }
     fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>7.2f}\n", c.name, time * 1e6, c.flops() / time / 1e12, share);
+    if (c.times == 0) continue;
     flops += c.times * c.flops();
     seconds += c.times * time;
     if (share < worst) worst_name = c.name;

@@ -65,22 +65,27 @@ RunResult record(const LoadedPlan& loaded, int ranks_a_device) {
   return run(loaded, run_options, asynchronous(world));
 }
 
-// A kernel per pass of a layer. Marks and passes are timed by one clock, one after the other on one thread, so that a
-// pass lies within its marks exactly and the two clocks cannot contradict each other.
+// A kernel per pass of a layer. Marks and passes are timed by one clock, one after the other on one thread, so on one
+// device a pass lies within its marks exactly and the two clocks cannot contradict each other. The clocks of two
+// devices agree as well as the host was left alone while it read them, and the trace cuts off by how much they do not:
+// there a pass lies within its action but for the overhang that is stated.
 TEST(RunWithKernels, EveryPassIsFoundWithinItsAction) {
   const TinyModel model;
   const LoadedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
   for (const int ranks_a_device : {2, 1}) {
     const RunResult result = record(loaded, ranks_a_device);
     ASSERT_TRUE(result.kernels.has_value());
-    EXPECT_EQ(result.kernels->overhang, Nanoseconds(0));
+    const Nanoseconds beyond = result.kernels->overhang;
+    if (ranks_a_device == 2) {
+      EXPECT_EQ(beyond, Nanoseconds(0));
+    }
     std::map<std::size_t, int> passes;  // by action
     for (const KernelSpan& kernel : result.kernels->spans) {
       const Span& action = result.trace.spans[kernel.action];
       ++passes[kernel.action];
       EXPECT_EQ(kernel.name, "pass of " + to_string(action.action));
-      EXPECT_GE(kernel.start, action.start);
-      EXPECT_LE(kernel.end, action.end);
+      EXPECT_GE(kernel.start, action.start - beyond - Nanoseconds(1));  // halves are rounded
+      EXPECT_LE(kernel.end, action.end + beyond + Nanoseconds(1));
     }
     int copies = 0;
     for (std::size_t i = 0; i < result.trace.spans.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <thread>
 
 #include "tests/exec/attention_reference.hpp"
 #include "tests/exec_cuda/device.hpp"
@@ -94,15 +95,44 @@ void check(Attention::Choice choice, const AttentionShape& shape, double probabi
   const DropoutMask mask = dropout_mask(probability, 11, 3, 1, 2, DropoutSite::attention);
   const reference::AttentionResult expected =
       reference::attention({shape.batch, shape.s, shape.heads, shape.d, mask}, qkv, d_context);
-  Attention attention(choice);
-  attention.prepare(shape);
-  EXPECT_EQ(attention.kernels_of(shape), kernels);
+  CudnnLibraries libraries;
+  Attention attention(choice, libraries.of_this_thread(0));
+  attention.prepare(shape, nullptr);
+  EXPECT_EQ(attention.kernels_of(shape), kernels) << attention.label();
   const Outputs found = run<T>(attention, shape, mask, qkv, d_context);
   const double tolerance = sizeof(T) == 2 ? 2e-2 : 1e-5;
   expect_near(expected.context, found.context, tolerance, "context");
   expect_near(expected.statistics, found.statistics, sizeof(T) == 2 ? 1e-3 : 1e-5, "statistics");
   expect_near(expected.d_qkv, found.d_qkv, tolerance, "d_qkv");
   EXPECT_EQ(run<T>(attention, shape, mask, qkv, d_context), found) << "other bits the second time";
+}
+
+// A plan takes half a second to make and may not be run by two threads: one library a thread and a device, and no more.
+TEST(CudnnLibraries, AreOneAThreadAndADevice) {
+  CudnnLibraries libraries;
+  const auto first = libraries.of_this_thread(0);
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(libraries.of_this_thread(0), first);
+  EXPECT_NE(libraries.of_this_thread(1), first);
+  std::shared_ptr<CudnnLibrary> of_another;
+  std::thread([&] { of_another = libraries.of_this_thread(0); }).join();
+  EXPECT_NE(of_another, first);
+  EXPECT_NE(CudnnLibraries().of_this_thread(0), first);
+}
+
+// What our own kernels do is not asked of cuDNN, and the label says why. Needs no device: no handle is made.
+TEST(AttentionLabel, SaysWhoseKernelsAndWhy) {
+  CudnnLibraries libraries;
+  Attention best(Attention::Choice::best, libraries.of_this_thread(0));
+  Attention own(Attention::Choice::own, libraries.of_this_thread(0));
+  const AttentionShape with_dropout{1, 64, 2, 64, Dtype::bf16, true};
+  EXPECT_EQ(best.label(), "");
+  best.prepare(with_dropout, nullptr);
+  own.prepare(with_dropout, nullptr);
+  EXPECT_TRUE(best.label().starts_with("own (")) << best.label();
+  EXPECT_EQ(own.label(), "own");
+  EXPECT_EQ(best.kernels_of(with_dropout), "own");
+  EXPECT_EQ(best.scratch_bytes(), 0);
 }
 
 // Tiles are of 16 rows: sequences of one row, of whole tiles, and of a ragged last one.

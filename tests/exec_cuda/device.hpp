@@ -35,9 +35,11 @@ class DeviceArray {
   explicit DeviceArray(std::size_t count) : count_(count) {
     CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)));
     CUDA_CHECK(cudaMemset(data_, 0xFF, count * sizeof(T)));
+    settle();
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     CUDA_CHECK(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice));
+    settle();
   }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
@@ -51,6 +53,9 @@ class DeviceArray {
   }
 
  private:
+  // Filling returns before it is done, and streams that do not wait for the default stream would come in between.
+  static void settle() { CUDA_CHECK(cudaStreamSynchronize(nullptr)); }
+
   T* data_ = nullptr;
   std::size_t count_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/driver_api.hpp"
 #include "exec/cuda/sm_groups.hpp"
 
@@ -42,6 +43,16 @@ TEST(DriverApi, NoDriverIsAnAnswer) {
   const SmGroupsResult divided = divide_device(0, 2);
   EXPECT_EQ(divided.groups, nullptr);
   EXPECT_EQ(divided.why, found.why);
+}
+
+// What a kernel did stays, and so does what the driver says of it under the same number; a full device or a call with a
+// wrong argument concerns that call alone.
+TEST(ErrorsOfCuda, WhichOnesStay) {
+  EXPECT_TRUE(stays(cudaErrorIllegalAddress));
+  EXPECT_TRUE(stays(static_cast<cudaError_t>(CUDA_ERROR_LAUNCH_FAILED)));
+  EXPECT_FALSE(stays(cudaErrorMemoryAllocation));
+  EXPECT_FALSE(stays(cudaErrorInvalidValue));
+  EXPECT_EQ(static_cast<cudaError_t>(CUDA_ERROR_DEINITIALIZED), cudaErrorCudartUnloading);
 }
 
 }  // namespace

@@ -77,6 +77,23 @@ TEST(CudaQueueMarks, OrderOneStreamBehindAnother) {
   EXPECT_GT(writer.ns_between(begun, written), 0);
 }
 
+// "Not yet" is an answer: it is not left behind as the error of the next launch.
+TEST(CudaQueueMarks, AMarkThatIsNotReachedIsNoError) {
+  WEIR_NEEDS_DEVICE();
+  CudaQueue queue(0, make_stream(), make_stream);
+  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  const DeviceArray<unsigned char> target(kBytes);
+  const Mark written = queue.make_mark();
+  for (int value = 0; value < 50; ++value) CUDA_CHECK(cudaMemsetAsync(target.get(), value, kBytes, queue.stream()));
+  queue.record(written);
+  int waits = 0;
+  while (!queue.reached(written)) {
+    ASSERT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    ++waits;
+  }
+  EXPECT_GT(waits, 0) << "3 ms of writing were over before they could be asked for";
+}
+
 // A step of two streams, captured and repeated: each repetition reads what lies at its source then.
 TEST(CudaQueueMarks, ACapturedStepRepeats) {
   WEIR_NEEDS_DEVICE();
@@ -94,6 +111,7 @@ TEST(CudaQueueMarks, ACapturedStepRepeats) {
   recorder->end();
   for (const int value : {7, 8, 9}) {
     CUDA_CHECK(cudaMemcpy(source.get(), &value, 4, cudaMemcpyHostToDevice));
+    CUDA_CHECK(cudaStreamSynchronize(nullptr));  // a copy from pageable memory may return before it has arrived
     recorder->replay();
     CUDA_CHECK(cudaStreamSynchronize(origin.stream()));
     EXPECT_EQ(target.host().front(), value);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "exec/cuda/step_graph.hpp"
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"
@@ -44,6 +45,29 @@ TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
     communicator.check();
     finish(stream);
     EXPECT_EQ(to.host(), sent) << bytes;
+  }
+}
+
+// With --graphs messages are captured with the step: a communicator that does not block launches from a thread of its
+// own, which the capture must see. Each repetition sends what lies there then.
+TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
+  WEIR_NEEDS_DEVICE();
+  NcclCommunicator communicator = alone();
+  const Stream stream = make_stream();
+  const DeviceArray<int> from(1024), to(1024);
+  const NcclPart out{0, reinterpret_cast<std::byte*>(from.get()), 4096},
+      in{0, reinterpret_cast<std::byte*>(to.get()), 4096};
+  communicator.exchange({&out, 1}, {&in, 1}, stream.get());  // connects
+  finish(stream);
+  StepGraph graph(stream.get());
+  graph.begin();
+  communicator.exchange({&out, 1}, {&in, 1}, stream.get());
+  graph.end();
+  for (const int value : {0x01010101, 0x02020202}) {
+    CUDA_CHECK(cudaMemsetAsync(from.get(), value & 0xFF, 4096, stream.get()));
+    graph.replay();
+    finish(stream);
+    EXPECT_EQ(to.host(), std::vector<int>(1024, value));
   }
 }
 

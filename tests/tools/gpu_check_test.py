@@ -116,6 +116,14 @@ with tempfile.TemporaryDirectory() as name:
     assert rows["idle time, K = 8"] == " fill 1.0 / 1.1 %", rows
     assert rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06", rows
 
+    # Only what is asked for, and what that needs: two of the parts.
+    done, rows = check(kit, folder / "part", "--only", "tune,forecasts-K4")
+    assert done.returncode == 0, done
+    assert list(rows) == ["bf16", "fused attention", "forecasts, K = 4, 20 plans held out", "idle time, K = 4",
+                          "weir tune gpt2-mini, K = 2"], rows
+    done, _ = check(kit, folder / "wrong", "--parts", "tune")
+    assert done.returncode == 2 and "--only" in done.stderr, done
+
     # The tests hang, PyTorch is missing, CUPTI too, and the tuning fails: the other rows are there all the same.
     program(kit / "exec_cuda_tests", "#!/bin/bash\nsleep 100\n")
     program(kit / "weir", WEIR.replace("tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median")

@@ -36,6 +36,7 @@ void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ran
     json["ranks"][rank]["multiprocessors"] = use.multiprocessors;
     json["ranks"][rank]["pool_peak_bytes"] = use.pool_peak.count();
     json["ranks"][rank]["pool_reserved_bytes"] = use.pool_reserved.count();
+    if (!use.attention.empty()) json["ranks"][rank]["fused_attention"] = use.attention;
   }
   json["devices"] = nlohmann::ordered_json::array();
   for (const Bytes outside : outside_the_pools(ranks)) {
@@ -69,6 +70,7 @@ void print_devices(const std::vector<DeviceUse>& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     fmt::print("{}rank {} {}", rank == 0 ? "" : ", ", rank, format_bytes(ranks[rank].pool_peak));
   }
+  if (!ranks.front().attention.empty()) fmt::print("; fused attention: {}", ranks.front().attention);
   for (const Bytes outside : outside_the_pools(ranks)) {
     fmt::print("; {} outside them (context, libraries, others)", format_bytes(outside));
   }
