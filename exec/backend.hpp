@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "exec/arena.hpp"
+#include "exec/kernel_watch.hpp"
 #include "plan/layer_tensors.hpp"
 #include "plan/model.hpp"
 #include "plan/plan.hpp"
@@ -81,6 +82,9 @@ class Backend : public BlockSource {
   // Null: every launch is complete when it returns.
   [[nodiscard]] virtual LaunchQueue* queue() { return nullptr; }
 
+  // Null: kernels are not recorded. The same for all backends that were asked for them in one process.
+  [[nodiscard]] virtual KernelWatch* kernel_watch() { return nullptr; }
+
   // Called on the worker thread before anything else: pin, select the device, prepare for these layers.
   virtual void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) = 0;
   // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
@@ -122,8 +126,10 @@ struct BackendRequest {
   // to eight ranks. The same for every K, so that bits are.
   int multiprocessors = 0;
   bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
+  bool kernels = false;  // cuda: every kernel is recorded (kernel_watch)
 };
-// Throws MissingComponent where there is no such device, UsageError where it cannot compute in this format.
+// Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where it cannot compute
+// in this format.
 using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;
 
 enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };

@@ -39,10 +39,25 @@ struct Stamp {
   void operator()() noexcept { *at_ns = now_ns(); }
 };
 
+void require_recordable_kernels(const RunOptions& options) {
+  if (!options.kernels) return;
+  if (options.backend != BackendKind::cuda) {
+    throw UsageError(
+        fmt::format("--kernels records what a GPU runs; the {} backend has no GPU", to_string(options.backend)));
+  }
+  if (options.graphs) {
+    throw UsageError(
+        "--kernels and --graphs exclude each other: a graph is launched as one, so none of its kernels is known by the "
+        "action it belongs to");
+  }
+  if (!options.trace) throw UsageError("kernels are recorded for the actions of a trace: it cannot be left out");
+}
+
 class ThreadRun {
  public:
   ThreadRun(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends)
       : loaded_(loaded), options_(options), program_(lower(loaded)), mail_(address_mail(program_)) {
+    require_recordable_kernels(options);
     const auto ranks = at(program_.shape.ranks);
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
@@ -98,14 +113,17 @@ class ThreadRun {
     }
     StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
     blocks_ = blocks_taken();
+    KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
+      if (watch != nullptr && step >= options_.warmup_steps) watch->begin_step(step - options_.warmup_steps);
       launcher.begin_step(static_cast<std::uint32_t>(step));
       const LaunchedStep done = launcher.run_step(clock_);
       if (step >= options_.warmup_steps) launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
+    if (watch != nullptr) result_.kernels = join_kernels(result_.trace, watch->stop());
     if (!launching.empty())
       result_.host_per_action = Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
   }
@@ -131,8 +149,11 @@ class ThreadRun {
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::one);
     for (int rank = 0; rank < program_.shape.ranks; ++rank) {
-      devices_.push_back(std::make_unique<RankDevice>(make(
-          {.rank = rank, .ranks = program_.shape.ranks, .dtype = loaded_.plan.dtype, .fastest = options_.fastest})));
+      devices_.push_back(std::make_unique<RankDevice>(make({.rank = rank,
+                                                            .ranks = program_.shape.ranks,
+                                                            .dtype = loaded_.plan.dtype,
+                                                            .fastest = options_.fastest,
+                                                            .kernels = options_.kernels})));
     }
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     training_ = std::make_unique<Training>(loaded_, program_, *batches_);

@@ -12,6 +12,7 @@
 #include "exec/backend.hpp"
 #include "plan/plan.hpp"
 #include "plan/units.hpp"
+#include "traces/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -24,8 +25,9 @@ struct RunOptions {
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
   bool fastest = false;                             // cuda: algorithms for each K's share; equal bits over K no more
   bool graphs = false;                              // launch the step as one CUDA graph, from the second on
-  bool trace = true;                                // false: to measure the tracer's own cost
-  std::function<void(int step, int of)> progress;   // called after each step
+  bool kernels = false;                            // cuda: record the kernels of every action; launching is slower then
+  bool trace = true;                               // false: to measure the tracer's own cost
+  std::function<void(int step, int of)> progress;  // called after each step
 };
 
 struct StepResult {
@@ -44,7 +46,8 @@ struct RunResult {
   bool oversubscribed = false;     // more ranks than cores: never compared
   // Median time the host took to launch a step, over its compute actions; none where launching is running.
   std::optional<Seconds> host_per_action;
-  Trace trace;  // measured steps
+  Trace trace;                         // measured steps
+  std::optional<KernelTrace> kernels;  // of the trace's actions, where they were asked for
 };
 
 // Bytes in use on a device that no rank's memory pool holds: the context, the libraries' workspaces, and whatever other
@@ -55,7 +58,7 @@ struct RunResult {
 [[nodiscard]] int available_cores();
 
 // Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file, a model that cannot
-// train), UsageError (graphs where nothing is launched).
+// train), UsageError (graphs where nothing is launched; kernels anywhere but on cuda, with graphs or without a trace).
 [[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends);
 
 }  // namespace weir

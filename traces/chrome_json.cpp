@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "plan/error.hpp"
 #include "plan/strict_json.hpp"
@@ -20,9 +22,12 @@ std::string microseconds(Nanoseconds time) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
-// Threads of a process, top to bottom: compute, then one row per lane and peer.
+// Threads of a process, top to bottom: compute, its kernels, then one row per lane and peer.
 std::int64_t thread_of(const Span& span) {
   return span.lane == LaneKind::compute ? 0 : static_cast<std::int64_t>(span.lane) * 100'000 + span.peer.value + 1;
+}
+std::int64_t kernel_thread_of(const Span& action) {
+  return thread_of(action) + (action.lane == LaneKind::compute ? 1 : 50'000);
 }
 
 std::string lane_name(const Span& span) {
@@ -38,6 +43,12 @@ LaneKind parse_lane(JsonObject& args) {
     if (lane == kLanes[i]) return static_cast<LaneKind>(i);
   }
   args.fail("lane", "expected compute, send, receive or reduce");
+}
+
+bool is_kernel(JsonObject& event) {
+  const std::string category = event.text_or("cat", "");
+  return category == to_string(DeviceWork::kernel) || category == to_string(DeviceWork::copy) ||
+         category == to_string(DeviceWork::fill);
 }
 
 Span parse_span(JsonObject& event, std::int64_t ranks) {
@@ -69,9 +80,27 @@ Counter parse_counter(JsonObject object, std::int64_t ranks) {
   return counter;
 }
 
+void add_kernels(std::string& text, const Trace& trace, std::span<const KernelSpan> kernels) {
+  std::set<std::pair<std::int32_t, std::int64_t>> named;
+  for (const KernelSpan& kernel : kernels) {
+    const Span& action = trace.spans[kernel.action];
+    const std::pair row{action.rank.value, kernel_thread_of(action)};
+    if (named.insert(row).second) {
+      text += fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}, kernels"}}}},)"
+                          "\n",
+                          row.first, row.second, lane_name(action));
+    }
+    text += fmt::format(
+        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"action":"{}","step":{}}}}},)"
+        "\n",
+        Json(kernel.name).dump(), to_string(kernel.work), row.first, row.second, microseconds(kernel.start),
+        microseconds(kernel.end - kernel.start), to_string(action.action), action.step);
+  }
+}
+
 }  // namespace
 
-std::string to_chrome_json(const Trace& trace) {
+std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kernels) {
   std::string text = "{\"traceEvents\":[\n";
   const auto quoted = [](const std::string& word) { return Json(word).dump(); };
   std::vector<std::pair<std::int32_t, std::int64_t>> named;
@@ -96,6 +125,7 @@ std::string to_chrome_json(const Trace& trace) {
         microseconds(span.duration()), span.operation, span.step, kLanes[static_cast<std::size_t>(span.lane)],
         span.peer.value, span.start.count(), span.end.count());
   }
+  add_kernels(text, trace, kernels);
   for (const Counter& counter : trace.counters) {
     for (const Counter::Sample& sample : counter.samples) {
       text += fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{"value":{}}}}},)"
@@ -155,7 +185,7 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   }
   weir.finish();
   for (JsonObject& event : top.objects("traceEvents")) {
-    if (event.text("ph") == "X") trace.spans.push_back(parse_span(event, trace.ranks));
+    if (event.text("ph") == "X" && !is_kernel(event)) trace.spans.push_back(parse_span(event, trace.ranks));
   }
   std::stable_sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
     return a.step != b.step ? a.step < b.step : a.operation < b.operation;

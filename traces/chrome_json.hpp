@@ -3,17 +3,20 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
+#include "traces/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
 
 // Spans are complete events ("X", ts and dur in microseconds with nanosecond digits); process = rank, thread = lane.
 // `args` carry the exact integers, so that nothing is lost to decimals.
-[[nodiscard]] std::string to_chrome_json(const Trace& trace);
+// Kernels of the trace's actions, where given, have a row below the lane of theirs.
+[[nodiscard]] std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kernels = {});
 
-// Reads what to_chrome_json wrote. Throws InputError for anything else.
+// Reads what to_chrome_json wrote, but for kernels. Throws InputError for anything else.
 [[nodiscard]] Trace parse_chrome_json(const std::string& text, const std::string& file);
 
 [[nodiscard]] Trace load_trace(const std::filesystem::path& file);

@@ -9,6 +9,7 @@
 #include "exec/cuda/cuda_queue.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/device_sharing.hpp"
+#include "exec/cuda/kernel_recording.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/stream.hpp"
@@ -29,8 +30,10 @@ int multiprocessors_for_products(const BackendRequest& request, const Seat& seat
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(const BackendRequest& request, Seat seat, std::shared_ptr<cuda::CudnnLibrary> cudnn)
-      : seat_(std::move(seat)),
+  CudaBackend(const BackendRequest& request, Seat seat, std::shared_ptr<cuda::CudnnLibrary> cudnn,
+              std::shared_ptr<KernelWatch> watch)
+      : watch_(std::move(watch)),
+        seat_(std::move(seat)),
         pool_(seat_.place.device, seat_.devices),
         allocations_(seat_.make_stream(Seat::Use::compute)),
         queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
@@ -41,6 +44,7 @@ class CudaBackend : public Backend {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
     on_.fused = &attention_;
+    queue_.tell(watch_.get());
   }
   // A pool lives on until its last block is released.
   ~CudaBackend() override {
@@ -48,6 +52,7 @@ class CudaBackend : public Backend {
   }
 
   LaunchQueue* queue() override { return &queue_; }
+  KernelWatch* kernel_watch() override { return watch_.get(); }
 
   // On a stream of its own, and there at once: whichever queue uses it first need not wait, and nothing that is already
   // launched is waited for.
@@ -111,7 +116,8 @@ class CudaBackend : public Backend {
     finish();
   }
 
-  Seat seat_;  // outlives the streams made from it, and stays where it is
+  std::shared_ptr<KernelWatch> watch_;  // of all ranks' backends, which end in no order; null: kernels are not recorded
+  Seat seat_;                           // outlives the streams made from it, and stays where it is
   MemoryPool pool_;
   Stream allocations_;
   CudaQueue queue_;
@@ -169,19 +175,29 @@ void require_format(Dtype dtype, const CudaDevice& device) {
 
 BackendFactory cuda_backends() {
   // std::function copies what it holds, and the copies must divide a device only once: so the sharing is shared.
-  const auto sharing = std::make_shared<DeviceSharing>();
-  const auto cudnn = std::make_shared<cuda::CudnnLibraries>();  // plans outlive a run
-  return [sharing, cudnn](const BackendRequest& request) -> std::unique_ptr<Backend> {
+  struct Shared {
+    DeviceSharing devices;
+    cuda::CudnnLibraries cudnn;        // plans outlive a run
+    std::weak_ptr<KernelWatch> watch;  // of the run that records kernels now, whose ranks one thread makes
+  };
+  const auto shared = std::make_shared<Shared>();
+  return [shared](const BackendRequest& request) -> std::unique_ptr<Backend> {
     require_device_for(request);
-    Seat seat = sharing->seat(request.rank, request.ranks);
-    auto library = cudnn->of_this_thread(seat.place.device);
-    return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library));
+    std::shared_ptr<KernelWatch> watch;
+    if (request.kernels) {
+      watch = shared->watch.lock();
+      if (!watch) shared->watch = watch = make_kernel_watch();
+    }
+    Seat seat = shared->devices.seat(request.rank, request.ranks);
+    auto library = shared->cudnn.of_this_thread(seat.place.device);
+    return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library), std::move(watch));
   };
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
   require_device_for(request);
-  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1), cuda::CudnnLibraries().of_this_thread(0));
+  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1), cuda::CudnnLibraries().of_this_thread(0),
+                                       nullptr);
 }
 
 }  // namespace weir

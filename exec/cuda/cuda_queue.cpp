@@ -61,9 +61,13 @@ std::int64_t CudaQueue::ns_between(const Mark& from, const Mark& to) const {
 void CudaQueue::begin_action(std::string_view name) {
   CUDA_CHECK(cudaSetDevice(device_));
   nvtxRangePushA(std::string(name).c_str());  // returns at once where no tool listens
+  if (watch_ != nullptr) watch_->begin_action(name);
 }
 
-void CudaQueue::end_action() { nvtxRangePop(); }
+void CudaQueue::end_action() {
+  if (watch_ != nullptr) watch_->end_action();
+  nvtxRangePop();
+}
 
 void CudaQueue::discard(const Tensor& dead) noexcept {
 #ifdef NDEBUG
@@ -74,7 +78,9 @@ void CudaQueue::discard(const Tensor& dead) noexcept {
 }
 
 std::unique_ptr<LaunchQueue> CudaQueue::make_lane() {
-  return std::make_unique<CudaQueue>(device_, make_lane_stream_(), make_lane_stream_);
+  auto lane = std::make_unique<CudaQueue>(device_, make_lane_stream_(), make_lane_stream_);
+  lane->tell(watch_);
+  return lane;
 }
 
 void CudaQueue::copy(const Tensor& from, const Tensor& to, const LaunchQueue& other) {

@@ -9,6 +9,7 @@
 
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/stream.hpp"
+#include "exec/kernel_watch.hpp"
 #include "exec/launch_queue.hpp"
 
 namespace weir {
@@ -18,6 +19,9 @@ class CudaQueue : public LaunchQueue {
   using MakeStream = std::function<Stream()>;
   // `make_lane_stream` makes the streams of copies; both are streams of `device`.
   CudaQueue(int device, Stream stream, MakeStream make_lane_stream);
+
+  // Told of every action, from now on and on lanes made from here on; null: nobody. Outlives the queue.
+  void tell(KernelWatch* watch) { watch_ = watch; }
 
   [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
   [[nodiscard]] bool capturing() const;
@@ -45,6 +49,7 @@ class CudaQueue : public LaunchQueue {
   int device_;
   Stream stream_;
   MakeStream make_lane_stream_;
+  KernelWatch* watch_ = nullptr;
   std::vector<Events> marks_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "exec/cuda/attention.hpp"
 #include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/kernel_recording.hpp"
 #include "exec/cuda/sm_groups.hpp"
 #include "plan/error.hpp"
 
@@ -130,7 +131,8 @@ CudaFacts cuda_facts() {
 
 std::vector<CudaFact> cuda_capabilities() {
   const cuda::CudnnFacts cudnn = cuda::cudnn_facts();
-  std::vector<CudaFact> facts{driver_fact(), cublas_fact(), {"cuDNN", cudnn.present, cudnn.why}};
+  std::vector<CudaFact> facts{
+      driver_fact(), cublas_fact(), {"cuDNN", cudnn.present, cudnn.why}, kernel_recording_fact()};
   const int devices = devices_here();
   try {
     for (int index = 0; index < devices; ++index) facts.push_back(device_fact(index));

@@ -36,7 +36,7 @@ struct CudaFact {
 };
 
 // Driver and toolkit, the devices, number formats, groups of multiprocessors, access between devices, cuBLASLt,
-// cuDNN: one fact each. Never throws for want of a device or a driver.
+// cuDNN, CUPTI: one fact each. Never throws for want of a device or a driver.
 [[nodiscard]] std::vector<CudaFact> cuda_capabilities();
 
 // "13.0" for 13000, as CUDA's drivers and runtimes count.

@@ -20,6 +20,7 @@ class AsyncBackend : public Backend {
       : cpu_(make_cpu_backend(request)), world_(world), queue_(world, request.rank / world->options.ranks_a_device) {}
 
   LaunchQueue* queue() override { return &queue_; }
+  KernelWatch* kernel_watch() override { return world_->watch; }
 
   void* allocate(std::int64_t bytes) override {
     require(!world_->recording, "an allocation in a recorded step");

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "exec/arena.hpp"
+#include "exec/kernel_watch.hpp"
 #include "exec/launch_queue.hpp"
 
 namespace weir {
@@ -53,6 +54,11 @@ struct AsyncWorld {
   bool fault_had_work_behind = false;       // until the end of its action
   bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
   std::atomic<bool> held{false};            // a step is being launched; read by all queues
+  // Told of actions as a device's recorder is; `launched_work` is asked at each launch, and what it gives is told when
+  // the work has run, on the queue's thread.
+  KernelWatch* watch = nullptr;
+  using Ran = std::function<void(std::chrono::steady_clock::time_point, std::chrono::steady_clock::time_point)>;
+  std::function<Ran()> launched_work;
 };
 
 inline void require(bool holds, const char* sentence) {
@@ -89,12 +95,16 @@ class AsyncQueue : public LaunchQueue {
   [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override {
     return (place_of(to).time - place_of(from).time) / std::chrono::nanoseconds(1);
   }
-  void begin_action(std::string_view) override {
+  void begin_action(std::string_view name) override {
     require(!in_action_, "an action within an action");
     in_action_ = true;
     world_->held = true;
+    if (world_->watch != nullptr) world_->watch->begin_action(name);
   }
-  void end_action() override { in_action_ = left_out_ = false; }
+  void end_action() override {
+    in_action_ = left_out_ = false;
+    if (world_->watch != nullptr) world_->watch->end_action();
+  }
   void discard(const Tensor& dead) noexcept override {
     launch([this, dead] { put([dead] { poison(dead); }); });
   }
@@ -235,9 +245,11 @@ inline void AsyncQueue::launch_work(std::function<void()> body) {
     const unsigned longest = world_->options.longest_pause_us;
     auto& random = world_->random;
     const unsigned pause = random() % 16 == 0 ? random() % (10 * longest) : random() % longest;
-    put([body, pause] {
+    put([body, pause, ran = world_->launched_work ? world_->launched_work() : AsyncWorld::Ran()] {
       std::this_thread::sleep_for(std::chrono::microseconds(pause));
+      const auto start = std::chrono::steady_clock::now();
       body();
+      if (ran) ran(start, std::chrono::steady_clock::now());
     });
   });
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No program of ours links the driver's library: it would not even start where there is no driver, and could not say so.
+"""No program of ours links the driver's library or CUPTI: it would not even start where they are not, and could not say so.
 Usage: links_test.py PROGRAM... SPDX-License-Identifier: Apache-2.0"""
 import re
 import subprocess
@@ -9,6 +9,6 @@ faults = []
 for program in sys.argv[1:]:
     needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert "libcudart" in needed, f"{program} is not a CUDA build:\n{needed}"
-    faults += [f"{program} links {line.strip()}" for line in needed.splitlines() if re.search(r"\blibcuda\.so", line)]
-print("\n".join(faults) or "links: the driver is looked up, never linked")
+    faults += [f"{program} links {line.strip()}" for line in needed.splitlines() if re.search(r"\blib(cuda|cupti)\.so", line)]
+print("\n".join(faults) or "links: the driver and CUPTI are looked up, never linked")
 sys.exit(1 if faults else 0)

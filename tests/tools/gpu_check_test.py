@@ -18,7 +18,8 @@ WEIR = r"""#!/bin/bash
 command=$1
 while (($#)); do
   case $1 in
-    --help) [[ $command == run ]] && echo '  --graphs'; exit 0 ;;
+    --help) [[ $command == run ]] && echo '  --graphs --kernels'; exit 0 ;;
+    --kernels) kernels=1 ;;
     bf16) echo "weir: the cuda backend computes in fp32 or tf32, the plan asks for bf16" >&2; exit 2 ;;
     -o) out=$2; shift ;;
   esac
@@ -27,11 +28,26 @@ done
 case $command in
   doctor) echo 'weir 0.1.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
   plan) echo '{}' > "$out" ;;
-  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json" ;;
+  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json"
+    [[ ! $kernels ]] || cat "${0%/*}/kernels.txt" ;;
   evaluate) mkdir -p "$out"; echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
     echo 'idle, predicted / measured: fill 1.0 / 1.1 %' ;;
   tune) echo 'median error 4.0 % as first predicted' ;;
 esac
+"""
+KERNELS = """median step 500.00 ms
+6 kernels, copies and fills in 2 steps, 700.00 ms in all
+  kernel                                                      calls      total    share
+  nvjet_hsh_128x256_64x4                                       1234  350.00 ms   50.0 %
+  column_partials_kernel<float, 4>                              100  175.00 ms   25.0 %
+  a|b                                                            10   70.00 ms   10.0 %
+  c                                                              10   35.00 ms    5.0 %
+  d                                                              10   35.00 ms    5.0 %
+  e                                                              10   35.00 ms    5.0 %
+  action      actions  kernels       time  nothing running
+  F                 8     1000  200.00 ms            7.5 %
+  OPTIMIZER         2       80    9.00 ms           40.0 %
+clocks joined to within 1.0 us; kernels reach beyond their action by up to 0.0 us
 """
 TESTS = r"""#!/bin/bash
 echo '[  PASSED  ] 7 tests.'
@@ -42,7 +58,7 @@ for line in sys.stdin:
 """
 ROWS = ["tests on the device", "matrix products of GPT-2", "bf16", "fused attention",
         "GPT-2 124M, K = 1, tokens a second (--dtype tf32)", "the same with graphs", "the same by PyTorch, compiled",
-        "ours over PyTorch's", "host time per action, s", *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
+        "ours over PyTorch's", "host time per action, s", "kernels of GPT-2, K = 1", *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
         *(f"forecasts, K = {k}" for k in (2, 4, 8)),
         "weir tune gpt2-mini, K = 2", "compute-sanitizer memcheck",
         "compute-sanitizer racecheck"]
@@ -80,6 +96,7 @@ with tempfile.TemporaryDirectory() as name:
     # All goes well: 4 micro-batches of 8 sequences of 1024 are 32,768 tokens, in 0.5 s 65,536 a second; the stand-in for
     # PyTorch says 131,072, twice that.
     program(kit / "weir", WEIR)
+    (kit / "kernels.txt").write_text(KERNELS)
     (kit / "gpt2_pytorch.py").write_text(PEER)
     done, rows = check(kit, folder / "good")
     assert done.returncode == 0, done
@@ -93,6 +110,9 @@ with tempfile.TemporaryDirectory() as name:
     assert rows["the same by PyTorch, compiled"] == "131072.0", rows
     assert rows["ours over PyTorch's"] == "0.5, with graphs 0.5", rows
     assert rows["host time per action, s"] == "1.5e-06, with graphs 1.5e-06", rows
+    assert rows["kernels of GPT-2, K = 1"] == (
+        "nvjet_hsh_128x256_64x4 50.0 %, column_partials_kernel<float, 4> 25.0 %, a/b 10.0 %, c 5.0 %, d 5.0 %; "
+        "nothing running in F 7.5 %, OPTIMIZER 40.0 %"), rows
     assert rows["idle time, K = 8"] == " fill 1.0 / 1.1 %", rows
     assert rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06", rows
 
@@ -104,9 +124,10 @@ with tempfile.TemporaryDirectory() as name:
     done, _ = check(kit, folder / "wrong", "--parts", "tune")
     assert done.returncode == 2 and "--only" in done.stderr, done
 
-    # The tests hang, PyTorch is missing and the tuning fails: the other rows are there all the same.
+    # The tests hang, PyTorch is missing, CUPTI too, and the tuning fails: the other rows are there all the same.
     program(kit / "exec_cuda_tests", "#!/bin/bash\nsleep 100\n")
-    program(kit / "weir", WEIR.replace("tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median"))
+    program(kit / "weir", WEIR.replace("tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median")
+            .replace("--kernels) kernels=1", "--kernels) echo 'weir: --kernels needs CUPTI: no libcupti.so' >&2; exit 5"))
     (kit / "gpt2_pytorch.py").write_text("import sys\nsys.exit('needs PyTorch')\n")
     done, rows = check(kit, folder / "bad", "--seconds", "30")
     assert done.returncode == 1, done
@@ -114,6 +135,7 @@ with tempfile.TemporaryDirectory() as name:
         assert any(found.startswith(row) for found in rows), (row, rows)
     assert rows["tests on the device"].startswith("FAILED: stopped after "), rows
     assert rows["the same by PyTorch, compiled"] == "skipped: needs PyTorch", rows
+    assert rows["kernels of GPT-2, K = 1"] == "skipped: failed (5): weir: --kernels needs CUPTI: no libcupti.so", rows
     assert rows["weir tune gpt2-mini, K = 2"] == "failed (4): weir: no plan", rows
     assert rows["compute-sanitizer memcheck on the kernel tests"] == "clean", rows
 print("gpu-check: every row is there")

@@ -16,12 +16,14 @@
 #include "sim/engine/event_engine.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
+#include "tools/weir/kernels_json.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/process_session.hpp"
 #include "tools/weir/progress.hpp"
 #include "tools/weir/records_json.hpp"
 #include "tools/weir/synthetic.hpp"
 #include "tools/weir/traced_plan.hpp"
+#include "traces/chrome_json.hpp"
 
 namespace weir {
 namespace {
@@ -60,6 +62,7 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
     json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
   }
   if (!result.devices.empty()) add_devices(json, result.devices);
+  if (result.kernels) json["kernels"] = kernels_json(result.trace, *result.kernels);
   return json;
 }
 
@@ -93,6 +96,7 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
                options.graphs ? " (the step is one graph)" : "");
   }
   if (!result.parameters_sha256.empty()) fmt::print("parameters {}\n", result.parameters_sha256);
+  if (result.kernels) fmt::print("{}", kernels_text(result.trace, *result.kernels));
 }
 
 }  // namespace
@@ -106,6 +110,7 @@ void label(RunResult& result, const LoadedPlan& loaded, const std::string& backe
   result.trace.info["seed"] = std::to_string(loaded.plan.seed);
   if (!result.devices.empty()) result.trace.info["sharing"] = result.devices.front().sharing;
   if (result.oversubscribed) result.trace.info["label"] = "oversubscribed";
+  if (result.kernels) result.trace.info["kernels"] = "recorded, which slows launches";
 }
 
 namespace {
@@ -118,6 +123,7 @@ struct RunCommand {
   int steps = 3, warmup = 1;
   bool fastest = false;
   bool graphs = false;
+  bool kernels = false;
 };
 
 using Execute = std::function<RunResult(const LoadedPlan&, const RunOptions&)>;
@@ -132,6 +138,7 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
   options.data = o.data;
   options.graphs = o.graphs;
   options.fastest = o.fastest;
+  options.kernels = o.kernels;
   if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
   ProgressBar bar("run", speaks && !global.quiet);
   options.progress = [&bar](int done, int of) { bar.show(done, of); };
@@ -142,6 +149,9 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
   if (!o.output.empty()) {
     write_file_atomically(o.output / "run.json", json.dump(2) + "\n");
     save_traced_plan(result.trace, loaded, o.plan.parent_path(), o.output, "measured");
+    if (result.kernels) {
+      write_file_atomically(o.output / "kernels.json", to_chrome_json(result.trace, result.kernels->spans));
+    }
   }
   if (global.json) {
     fmt::print("{}\n", json.dump(2));
@@ -163,6 +173,7 @@ void run_alone(const RunCommand& o, const GlobalOptions& global) {
 
 // As one of several processes, which end together: the leader has said why, the rest is an exit code.
 void run_with_others(const RunCommand& o, const GlobalOptions& global, TransportKind transport) {
+  if (o.kernels) throw UsageError("--kernels records the ranks of one process: leave out --transport");
   ProcessSession session;
   try {
     session = open_session(transport, o.session);
@@ -225,6 +236,9 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
                     "cuda: matrix products by what is fastest for this K (parameters are then no longer equal over K)");
   command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
   command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
+  command->add_flag("--kernels", o->kernels,
+                    "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, kernels.json; "
+                    "launching is slower then");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   add_session_options(*command, o->session);
   command->callback([o, &global] {
