@@ -10,7 +10,6 @@
 #include <string>
 #include <thread>
 
-#include "exec/process_run.hpp"
 #include "plan/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/async_transport.hpp"
@@ -20,9 +19,7 @@
 namespace weir {
 namespace {
 
-struct ProcessesResult {
-  RunResult leaders;
-  std::set<std::string> endings;                     // of processes that failed, the last agreed one
+struct ProcessesResult : ThreadsResult {
   std::vector<std::shared_ptr<AsyncWorld>> devices;  // by process
 };
 using MakeBackends = std::function<Backends(int process, const std::shared_ptr<AsyncWorld>& world)>;
@@ -32,11 +29,9 @@ Backends plain(int, const std::shared_ptr<AsyncWorld>& world) { return asynchron
 // `left_out_wait`: of the process `faulty`.
 ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned seed, const MakeBackends& make = plain,
                                    int faulty = -1, int left_out_wait = -1) {
-  const int count = loaded.plan.pp * loaded.plan.dp;
-  ThreadMail mail(count);
   const auto meetings = std::make_shared<AsyncMeetings>();
   ProcessesResult result;
-  for (int p = 0; p < count; ++p) {
+  for (int p = 0; p < loaded.plan.pp * loaded.plan.dp; ++p) {
     result.devices.push_back(std::make_shared<AsyncWorld>(
         AsyncOptions{.seed = seed + static_cast<unsigned>(p), .left_out_wait = p == faulty ? left_out_wait : -1}));
   }
@@ -44,31 +39,13 @@ ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned
   options.backend = BackendKind::cuda;
   options.steps = steps;
   options.warmup_steps = 0;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (int p = 0; p < count; ++p) {
-    threads.emplace_back([&, p] {
-      ThreadProcesses processes(mail, p);
-      const LaunchedTransportFactory open = [&](const LaunchedTransportRequest& request) {
-        return std::make_unique<AsyncTransport>(request, meetings);
-      };
-      const auto end = [&](const std::optional<Ending>& own) {
-        const Ending ending = processes.conclude(own);
-        const std::scoped_lock lock(mutex);
-        result.endings.insert(std::to_string(ending.exit_code) + " " + ending.line);
-      };
-      try {
-        RunResult own = run_as_process(loaded, options, make(p, result.devices[static_cast<std::size_t>(p)]), processes,
-                                       ProcessLinks(open));
-        if (p == 0) result.leaders = std::move(own);
-      } catch (const Transport::Stopped&) {
-        end({});
-      } catch (...) {
-        end(ending_of(std::current_exception()));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  static_cast<ThreadsResult&>(result) = run_as_threads(
+      loaded, options, [&](int p) { return make(p, result.devices[static_cast<std::size_t>(p)]); },
+      [&](Processes&) -> ProcessLinks {
+        return LaunchedTransportFactory([&](const LaunchedTransportRequest& request) {
+          return std::make_unique<AsyncTransport>(request, meetings);
+        });
+      });
   return result;
 }
 

@@ -5,14 +5,20 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "exec/process_run.hpp"
 #include "exec/processes.hpp"
 
 namespace weir {
@@ -106,5 +112,41 @@ class ThreadProcesses : public Processes {
   std::map<std::tuple<int, int, int>, std::size_t> taken_;
   std::vector<Awaited> awaited_;
 };
+
+struct ThreadsResult {
+  RunResult leaders;
+  std::set<std::string> endings;  // "CODE LINE" of processes that failed, as they agreed
+};
+
+// One thread a process, K * D of them, each with backends and links of its own.
+inline ThreadsResult run_as_threads(const LoadedPlan& loaded, const RunOptions& options,
+                                    const std::function<Backends(int process)>& backends,
+                                    const std::function<ProcessLinks(Processes&)>& links) {
+  const int count = loaded.plan.pp * loaded.plan.dp;
+  ThreadMail mail(count);
+  ThreadsResult result;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int p = 0; p < count; ++p) {
+    threads.emplace_back([&, p] {
+      ThreadProcesses processes(mail, p);
+      const auto end = [&](const std::optional<Ending>& own) {
+        const Ending ending = processes.conclude(own);
+        const std::scoped_lock lock(mutex);
+        result.endings.insert(std::to_string(ending.exit_code) + " " + ending.line);
+      };
+      try {
+        RunResult own = run_as_process(loaded, options, backends(p), processes, links(processes));
+        if (p == 0) result.leaders = std::move(own);
+      } catch (const Transport::Stopped&) {
+        end({});
+      } catch (...) {
+        end(ending_of(std::current_exception()));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
 
 }  // namespace weir

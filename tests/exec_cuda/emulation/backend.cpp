@@ -60,7 +60,7 @@ class EmulatedBackend : public Backend {
 
  private:
   cuda::Matmul matmul_;
-  cuda::Attention attention_;
+  cuda::Attention attention_{cuda::Attention::Choice::best, cuda::CudnnLibraries().of_this_thread(0)};
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
 };
