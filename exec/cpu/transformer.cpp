@@ -9,6 +9,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "exec/block_places.hpp"
 #include "exec/cpu/fused_attention.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
@@ -17,34 +18,7 @@
 namespace weir::cpu {
 namespace {
 
-// Places in LayerCall's lists; the order of plan/layer_tensors.
-enum Weight : std::uint8_t {
-  norm1_gain,
-  norm1_shift,
-  qkv_w,
-  qkv_b,
-  out_w,
-  out_b,
-  norm2_gain,
-  norm2_shift,
-  up_w,
-  up_b,
-  down_w,
-  down_b
-};
-enum Saved : std::uint8_t {
-  statistics1,
-  normed1,
-  qkv,
-  probabilities,
-  context,
-  mlp_input,
-  statistics2,
-  normed2,
-  up,
-  activated
-};
-enum Carried : std::uint8_t { up_gradient, out_gradient, qkv_gradient, norm_gradients };
+using namespace block_places;
 
 struct Sizes {
   std::int64_t rows, batch, s, h, f, heads, d;
