@@ -2,9 +2,9 @@
 // all. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <map>
@@ -65,7 +65,7 @@ class ThreadProcesses : public Processes {
       if (messages.size() <= receive.number) return false;
       const std::vector<std::byte>& message = messages[receive.number];
       if (message.size() != receive.into.size()) throw std::logic_error("a message of another size");
-      std::memcpy(receive.into.data(), message.data(), message.size());
+      std::copy(message.begin(), message.end(), receive.into.begin());
       return true;
     });
   }
