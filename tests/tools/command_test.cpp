@@ -265,6 +265,17 @@ TEST_F(Command, PredictedAndMeasuredTracesCompare) {
   EXPECT_EQ(weir("calibrate out/measured.json --costs profile.json -o costs.json").code, 0);
   EXPECT_EQ(weir("calibrate out/predicted.json --costs profile.json -o costs.json").code, 3);
   EXPECT_EQ(Json::parse(weir("--json simulate plan.json --costs costs.json").out)["basis"], "calibrated");
+  for (const auto& [key, value] : {std::pair("label", "oversubscribed"), std::pair("kernels", "recorded")}) {
+    Json spoilt = Json::parse(read("out/measured.json"));
+    spoilt["weir"]["info"][key] = value;
+    write("out/spoilt.json", spoilt.dump());
+    for (const char* command : {"compare out/predicted.json out/spoilt.json",
+                                "calibrate out/spoilt.json --costs profile.json -o costs.json"}) {
+      const Result refused = weir(command);
+      EXPECT_EQ(refused.code, 3) << command;
+      EXPECT_THAT(refused.out, HasSubstr(std::string("out/spoilt.json: weir.info.") + key)) << command;
+    }
+  }
 }
 
 TEST_F(Command, TheWholeLoopOnATinyModel) {

@@ -59,6 +59,7 @@ void add_calibrate_command(CLI::App& app, GlobalOptions& global) {
       kept.push_back(load_traced_plan(file));
       if (kept.back().trace.origin != TraceOrigin::measured)
         throw InputError(file.string(), "weir.origin", "expected a measured trace");
+      require_comparable(kept.back().trace, file);
       runs.push_back({&kept.back().plan, &kept.back().trace});
     }
     const Cluster cluster = cluster_or_host(o->cluster);

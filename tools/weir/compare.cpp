@@ -108,6 +108,8 @@ void print_comparison(const Comparison& c) {
 void compare_traces(const CompareOptions& o, const GlobalOptions& global) {
   const TracedPlan predicted = load_traced_plan(o.first);
   const TracedPlan measured = load_traced_plan(o.second);
+  require_comparable(predicted.trace, o.first);
+  require_comparable(measured.trace, o.second);
   Plan same = predicted.plan.plan;
   same.model_path = measured.plan.plan.model_path;  // relative to two folders
   if (same != measured.plan.plan)

@@ -35,6 +35,18 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   return traced;
 }
 
+void require_comparable(const Trace& trace, const std::filesystem::path& file) {
+  const auto label = trace.info.find("label");
+  if (label != trace.info.end() && label->second == "oversubscribed") {
+    throw InputError(file.string(), "weir.info.label",
+                     "the run was oversubscribed: with fewer cores than ranks its times compare with nothing");
+  }
+  if (trace.info.contains("kernels")) {
+    throw InputError(file.string(), "weir.info.kernels",
+                     "the run recorded its kernels, which slows it: its times compare with nothing; run it without");
+  }
+}
+
 void save_traced_plan(Trace trace, const LoadedPlan& loaded, const std::filesystem::path& base,
                       const std::filesystem::path& folder, const std::string& name) {
   trace.info["plan"] = to_json(rebased(loaded.plan, base, folder));

@@ -17,6 +17,10 @@ struct TracedPlan {
 // Throws InputError: no plan in the trace, its model moved or changed, spans that are not the plan's operations.
 [[nodiscard]] TracedPlan load_traced_plan(const std::filesystem::path& file);
 
+// Throws InputError for a run whose times say nothing about its plan: on fewer cores than ranks, or with every kernel
+// recorded. `file`: where the trace is from.
+void require_comparable(const Trace& trace, const std::filesystem::path& file);
+
 // Writes NAME.json and NAME.pftrace, with the plan (its paths relative to `folder`) in the info.
 void save_traced_plan(Trace trace, const LoadedPlan& plan, const std::filesystem::path& base,
                       const std::filesystem::path& folder, const std::string& name);
