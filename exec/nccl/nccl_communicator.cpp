@@ -40,21 +40,18 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own,
   settle();
 }
 
-void NcclCommunicator::settle() const {
-  const auto settled = [this] {
-    ncclResult_t status = ncclSuccess;
-    NCCL_CHECK(ncclCommGetAsyncError(handle_.get(), &status));
-    NCCL_CHECK(status);
-    return status == ncclSuccess;
-  };
-  if (!settled()) wait_(settled);
-}
-
-void NcclCommunicator::check() const {
+bool NcclCommunicator::settled() const {
   ncclResult_t status = ncclSuccess;
   NCCL_CHECK(ncclCommGetAsyncError(handle_.get(), &status));
   NCCL_CHECK(status);
+  return status == ncclSuccess;
 }
+
+void NcclCommunicator::settle() const {
+  if (!settled()) wait_([this] { return settled(); });
+}
+
+void NcclCommunicator::check() const { static_cast<void>(settled()); }
 
 void NcclCommunicator::send(const NcclPart& to, cudaStream_t stream) { exchange({&to, 1}, {}, stream); }
 

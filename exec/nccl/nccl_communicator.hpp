@@ -53,7 +53,8 @@ class NcclCommunicator {
 
  private:
   using Handle = UniqueHandle<ncclComm_t, release_communicator>;
-  void settle() const;  // what was asked for is launched
+  [[nodiscard]] bool settled() const;  // what was asked for is launched; throws RunFailed when it cannot be
+  void settle() const;                 // waits for that
 
   Wait wait_;
   Handle handle_;
