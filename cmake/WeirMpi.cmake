@@ -8,7 +8,7 @@ if(WEIR_MPI)  # AUTO counts as true
     find_package(MPI 3.0 REQUIRED COMPONENTS CXX)
   endif()
   if(MPI_CXX_FOUND)
-    weir_floor(weir_exec_mpi FOLDER exec/mpi LINK weir_exec MPI::MPI_CXX)
+    weir_floor(weir_exec_mpi FOLDER exec/processes/mpi LINK weir_exec MPI::MPI_CXX)
     list(APPEND weir_backends weir_exec_mpi)
   endif()
 endif()

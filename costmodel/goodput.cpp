@@ -6,15 +6,22 @@
 
 namespace weir {
 
-Seconds mtbf_of_all(Seconds mtbf_of_one, std::int64_t devices) { return mtbf_of_one / static_cast<double>(devices); }
-
-Seconds expected_segment(Seconds useful, const Reliability& r) {
-  return std::exp(r.restart / r.mtbf) * std::expm1((useful + r.checkpoint) / r.mtbf) * (r.mtbf + r.downtime);
+Seconds mtbf_of_all(Seconds mtbf_of_one, std::int64_t devices) {
+  return mtbf_of_one / static_cast<double>(devices);
 }
 
-double goodput(Seconds useful, const Reliability& r) { return useful / expected_segment(useful, r); }
+Seconds expected_segment(Seconds useful, const Reliability& r) {
+  return std::exp(r.restart / r.mtbf) * std::expm1((useful + r.checkpoint) / r.mtbf) *
+         (r.mtbf + r.downtime);
+}
 
-Seconds young_interval(const Reliability& r) { return Seconds(std::sqrt(2 * r.checkpoint.count() * r.mtbf.count())); }
+double goodput(Seconds useful, const Reliability& r) {
+  return useful / expected_segment(useful, r);
+}
+
+Seconds young_interval(const Reliability& r) {
+  return Seconds(std::sqrt(2 * r.checkpoint.count() * r.mtbf.count()));
+}
 
 Seconds daly_interval(const Reliability& r) {
   const double part = r.checkpoint / (2 * r.mtbf);
@@ -35,7 +42,8 @@ Seconds best_interval(const Reliability& r) {
 }
 
 CheckpointPlan best_checkpoints(Seconds step, const Reliability& r) {
-  const auto below = static_cast<std::int64_t>(std::max(1.0, std::min(best_interval(r) / step, 1e15)));
+  const auto below =
+      static_cast<std::int64_t>(std::max(1.0, std::min(best_interval(r) / step, 1e15)));
   CheckpointPlan best;
   for (const std::int64_t steps : {below, below + 1}) {
     const Seconds interval = step * static_cast<double>(steps);

@@ -1,6 +1,8 @@
-// A run in one process: one worker thread a rank and a barrier at each end of a step, or, where devices only launch,
-// one thread for all ranks (exec/step_launcher); and the clocks of all operations turned into a trace. What a rank does
-// with an action is exec/rank_work's; ranks as processes are exec/process_run's. SPDX-License-Identifier: Apache-2.0
+// A run in one process: one worker thread a rank and a barrier at each end of a step, or, where
+// devices only launch, one thread for all ranks (exec/streams/step_launcher); and the clocks of all
+// operations turned into a trace. What a rank does with an action is exec/rank/rank_work's; ranks
+// as processes are exec/processes/process_run's.
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/run.hpp"
 
 #include <fmt/format.h>
@@ -13,18 +15,18 @@
 #include <thread>
 #include <utility>
 
-#include "exec/batches.hpp"
-#include "exec/gradient_gate.hpp"
-#include "exec/interpreter.hpp"
-#include "exec/parameter_hash.hpp"
-#include "exec/rank_device.hpp"
-#include "exec/rank_work.hpp"
+#include "exec/device/rank_device.hpp"
+#include "exec/rank/interpreter.hpp"
+#include "exec/rank/rank_work.hpp"
+#include "exec/rank/step_trace.hpp"
 #include "exec/run_parts.hpp"
-#include "exec/step_launcher.hpp"
-#include "exec/step_trace.hpp"
-#include "exec/thread_transport.hpp"
-#include "exec/trainable.hpp"
-#include "plan/error.hpp"
+#include "exec/streams/step_launcher.hpp"
+#include "exec/threads/gradient_gate.hpp"
+#include "exec/threads/thread_transport.hpp"
+#include "exec/training/batches.hpp"
+#include "exec/training/parameter_hash.hpp"
+#include "exec/training/trainable.hpp"
+#include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -32,8 +34,8 @@ namespace {
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-// The moment the last thread arrived at a barrier, taken by that thread before any is released: when a step begins and
-// ends, whichever thread the machine lets run first.
+// The moment the last thread arrived at a barrier, taken by that thread before any is released:
+// when a step begins and ends, whichever thread the machine lets run first.
 struct Stamp {
   std::int64_t* at_ns;
   void operator()() noexcept { *at_ns = now_ns(); }
@@ -42,15 +44,17 @@ struct Stamp {
 void require_recordable_kernels(const RunOptions& options) {
   if (!options.kernels) return;
   if (options.backend != BackendKind::cuda) {
-    throw UsageError(
-        fmt::format("--kernels records what a GPU runs; the {} backend has no GPU", to_string(options.backend)));
+    throw UsageError(fmt::format("--kernels records what a GPU runs; the {} backend has no GPU",
+                                 to_string(options.backend)));
   }
   if (options.graphs) {
     throw UsageError(
-        "--kernels and --graphs exclude each other: a graph is launched as one, so none of its kernels is known by the "
+        "--kernels and --graphs exclude each other: a graph is launched as one, so none of its "
+        "kernels is known by the "
         "action it belongs to");
   }
-  if (!options.trace) throw UsageError("kernels are recorded for the actions of a trace: it cannot be left out");
+  if (!options.trace)
+    throw UsageError("kernels are recorded for the actions of a trace: it cannot be left out");
 }
 
 class ThreadRun {
@@ -70,15 +74,17 @@ class ThreadRun {
       open_devices(backends);
     }
     if (options.graphs && !launched()) {
-      throw UsageError(
-          fmt::format("--graphs repeats launches on a GPU; the {} backend makes none", to_string(options.backend)));
+      throw UsageError(fmt::format("--graphs repeats launches on a GPU; the {} backend makes none",
+                                   to_string(options.backend)));
     }
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
-    gradients_ = std::make_unique<GradientGate>(program_, training_ ? training_->stages : none_,
-                                                training_ ? gradient_copies(loaded) : GradientCopies{}, spin_);
-    context_ = std::make_unique<StepContext>(StepContext{program_, mail_, *transport_, *gradients_, now_ns, clock_});
+    gradients_ = std::make_unique<GradientGate>(
+        program_, training_ ? training_->stages : none_,
+        training_ ? gradient_copies(loaded) : GradientCopies{}, spin_);
+    context_ = std::make_unique<StepContext>(
+        StepContext{program_, mail_, *transport_, *gradients_, now_ns, clock_});
   }
 
   RunResult execute() {
@@ -101,7 +107,9 @@ class ThreadRun {
 
  private:
   // Ranks whose backends only launch: one thread launches for all of them.
-  [[nodiscard]] bool launched() const { return !devices_.empty() && devices_.front()->backend().queue() != nullptr; }
+  [[nodiscard]] bool launched() const {
+    return !devices_.empty() && devices_.front()->backend().queue() != nullptr;
+  }
 
   void launch_steps() {
     result_.oversubscribed = false;  // one thread, whatever K is
@@ -109,7 +117,8 @@ class ThreadRun {
     std::vector<LaunchedRank> ranks;
     for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
       works.push_back(prepare(rank));
-      ranks.push_back({&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), works.back().get()});
+      ranks.push_back(
+          {&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), works.back().get()});
     }
     StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
     blocks_ = blocks_taken();
@@ -117,15 +126,18 @@ class ThreadRun {
     std::vector<double> launching;
     for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
-      if (watch != nullptr && step >= options_.warmup_steps) watch->begin_step(step - options_.warmup_steps);
+      if (watch != nullptr && step >= options_.warmup_steps)
+        watch->begin_step(step - options_.warmup_steps);
       launcher.begin_step(static_cast<std::uint32_t>(step));
       const LaunchedStep done = launcher.run_step(clock_);
-      if (step >= options_.warmup_steps) launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
+      if (step >= options_.warmup_steps)
+        launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
     if (watch != nullptr) result_.kernels = join_kernels(result_.trace, watch->stop());
     if (!launching.empty())
-      result_.host_per_action = Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
+      result_.host_per_action =
+          Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
   }
 
   void thread_steps() {
@@ -162,7 +174,8 @@ class ThreadRun {
   [[nodiscard]] std::unique_ptr<RankWork> prepare(std::int32_t rank) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
     devices_[at(rank)]->prepare(loaded_, Rank{rank}, training_->stages);
-    return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_, Rank{rank});
+    return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_,
+                                     Rank{rank});
   }
 
   void work(std::int32_t rank) {
@@ -180,11 +193,12 @@ class ThreadRun {
   }
 
   [[nodiscard]] std::string hash() {
-    return hash_parameters(loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-      const Tensor& weight = training_->stages[at(stage.value)]->parameters()[parameter].fp32();
-      devices_[at(program_.shape.rank_of(stage).value)]->backend().to_host(
-          values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
-    });
+    return hash_parameters(
+        loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
+          const Tensor& weight = training_->stages[at(stage.value)]->parameters()[parameter].fp32();
+          devices_[at(program_.shape.rank_of(stage).value)]->backend().to_host(
+              values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
+        });
   }
 
   void run_step(int step) {

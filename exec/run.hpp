@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/backend.hpp"
-#include "plan/plan.hpp"
-#include "plan/units.hpp"
-#include "traces/kernels.hpp"
+#include "exec/device/backend.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/words/units.hpp"
+#include "traces/kernels/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -20,20 +20,21 @@ namespace weir {
 struct RunOptions {
   BackendKind backend = BackendKind::cpu;
   int steps = 3;
-  int warmup_steps = 1;                             // run and trained, but not in step_time or the trace
-  std::optional<std::filesystem::path> data;        // any file, as bytes; absent: seeded synthetic tokens
+  int warmup_steps = 1;                       // run and trained, but not in step_time or the trace
+  std::optional<std::filesystem::path> data;  // any file, as bytes; absent: seeded synthetic tokens
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
-  bool fastest = false;                             // cuda: algorithms for each K's share; equal bits over K no more
-  bool graphs = false;                              // launch the step as one CUDA graph, from the second on
-  bool kernels = false;                            // cuda: record the kernels of every action; launching is slower then
-  bool trace = true;                               // false: to measure the tracer's own cost
+  bool fastest = false;  // cuda: algorithms for each K's share; equal bits over K no more
+  bool graphs = false;   // launch the step as one CUDA graph, from the second on
+  bool kernels = false;  // cuda: record the kernels of every action; launching is slower then
+  bool trace = true;     // false: to measure the tracer's own cost
   std::function<void(int step, int of)> progress;  // called after each step
 };
 
 struct StepResult {
   double loss = 0;
   Seconds time{0};
-  std::int64_t allocations = 0;  // blocks that the ranks took from their backends; none in a steady state
+  std::int64_t allocations =
+      0;  // blocks that the ranks took from their backends; none in a steady state
 };
 
 struct RunResult {
@@ -44,21 +45,25 @@ struct RunResult {
   std::vector<Bytes> scratch;      // per rank: library scratch memory in that peak
   std::vector<DeviceUse> devices;  // per rank, at the end of the run; empty where ranks are cores
   bool oversubscribed = false;     // more ranks than cores: never compared
-  // Median time the host took to launch a step, over its compute actions; none where launching is running.
+  // Median time the host took to launch a step, over its compute actions; none where launching is
+  // running.
   std::optional<Seconds> host_per_action;
   Trace trace;                         // measured steps
   std::optional<KernelTrace> kernels;  // of the trace's actions, where they were asked for
 };
 
-// Bytes in use on a device that no rank's memory pool holds: the context, the libraries' workspaces, and whatever other
-// processes have there. By device number; 0 for a number without ranks.
+// Bytes in use on a device that no rank's memory pool holds: the context, the libraries'
+// workspaces, and whatever other processes have there. By device number; 0 for a number without
+// ranks.
 [[nodiscard]] std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks);
 
 // Cores this process may use.
 [[nodiscard]] int available_cores();
 
-// Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file, a model that cannot
-// train), UsageError (graphs where nothing is launched; kernels anywhere but on cuda, with graphs or without a trace).
-[[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends);
+// Throws RunFailed, MissingComponent (backend not built or no device), InputError (data file, a
+// model that cannot train), UsageError (graphs where nothing is launched; kernels anywhere but on
+// cuda, with graphs or without a trace).
+[[nodiscard]] RunResult run(const LoadedPlan& loaded, const RunOptions& options,
+                            const Backends& backends);
 
 }  // namespace weir

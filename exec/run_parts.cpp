@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -31,15 +31,19 @@ std::vector<Bytes> outside_the_pools(const std::vector<DeviceUse>& ranks) {
     if (device >= outside.size()) outside.resize(device + 1);
     outside[device] = use.device_used;  // the latest reading stands for all
   }
-  for (const DeviceUse& use : ranks) outside[static_cast<std::size_t>(use.device)] -= use.pool_reserved;
+  for (const DeviceUse& use : ranks)
+    outside[static_cast<std::size_t>(use.device)] -= use.pool_reserved;
   return outside;
 }
 
-std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
 
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {
   const auto factory = backends.find(kind);
-  if (factory == backends.end()) throw MissingComponent(fmt::format("this build has no {} backend", to_string(kind)));
+  if (factory == backends.end())
+    throw MissingComponent(fmt::format("this build has no {} backend", to_string(kind)));
   return factory->second;
 }
 
@@ -57,14 +61,16 @@ void require_durations(const Program& program, const RunOptions& options) {
 std::int64_t compute_actions(const Program& program, std::optional<Rank> of) {
   std::int64_t actions = 0;
   for (const Lane& lane : program.lanes) {
-    if (lane.kind == LaneKind::compute && (!of || lane.rank == *of)) actions += lane.last - lane.first;
+    if (lane.kind == LaneKind::compute && (!of || lane.rank == *of))
+      actions += lane.last - lane.first;
   }
   return actions;
 }
 
 Seconds median_step(const std::vector<StepResult>& steps, int warmup) {
   std::vector<double> measured;
-  for (auto step = steps.begin() + warmup; step < steps.end(); ++step) measured.push_back(step->time.count());
+  for (auto step = steps.begin() + warmup; step < steps.end(); ++step)
+    measured.push_back(step->time.count());
   return measured.empty() ? Seconds(0) : Seconds(median(measured));
 }
 

@@ -1,15 +1,16 @@
-// What a run of threads and a run of processes do alike. SPDX-License-Identifier: Apache-2.0
+// What a run of threads and a run of processes do alike.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "exec/backend.hpp"
-#include "exec/batches.hpp"
+#include "exec/device/backend.hpp"
 #include "exec/run.hpp"
-#include "plan/plan.hpp"
-#include "plan/program.hpp"
+#include "exec/training/batches.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/program/program.hpp"
 
 namespace weir {
 
@@ -26,7 +27,8 @@ namespace weir {
 void require_durations(const Program& program, const RunOptions& options);
 
 // Operations of compute lanes; of one rank where it is given.
-[[nodiscard]] std::int64_t compute_actions(const Program& program, std::optional<Rank> of = std::nullopt);
+[[nodiscard]] std::int64_t compute_actions(const Program& program,
+                                           std::optional<Rank> of = std::nullopt);
 
 // Median time of the steps after `warmup`; 0 where there are none.
 [[nodiscard]] Seconds median_step(const std::vector<StepResult>& steps, int warmup);

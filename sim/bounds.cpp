@@ -12,28 +12,35 @@ namespace {
 constexpr OperationId kNone = -1;
 std::size_t index(OperationId id) { return static_cast<std::size_t>(id); }
 
-// Heads and tails over the order-free dependencies: written ones except slots, and F before its own B, I and R's I.
+// Heads and tails over the order-free dependencies: written ones except slots, and F before its own
+// B, I and R's I.
 class HeadsAndTails {
  public:
   HeadsAndTails(const Program& program, const OperationCosts& costs)
-      : program_(program), costs_(costs), head_(program.operations.size(), 0), tail_(program.operations.size(), 0) {
+      : program_(program),
+        costs_(costs),
+        head_(program.operations.size(), 0),
+        tail_(program.operations.size(), 0) {
     index_stages();
     sort();
     for (const OperationId id : sorted_) {
       for_predecessors(id, [&](OperationId before) {
-        head_[index(id)] = std::max(head_[index(id)], head_[index(before)] + costs_.duration_ns[index(before)]);
+        head_[index(id)] =
+            std::max(head_[index(id)], head_[index(before)] + costs_.duration_ns[index(before)]);
       });
     }
     for (auto at = sorted_.rbegin(); at != sorted_.rend(); ++at) {
       for_predecessors(*at, [&](OperationId before) {
-        tail_[index(before)] = std::max(tail_[index(before)], tail_[index(*at)] + costs_.duration_ns[index(*at)]);
+        tail_[index(before)] =
+            std::max(tail_[index(before)], tail_[index(*at)] + costs_.duration_ns[index(*at)]);
       });
     }
   }
 
   [[nodiscard]] std::int64_t bound() const {
     std::int64_t best = 0;
-    for (std::size_t i = 0; i < head_.size(); ++i) best = std::max(best, head_[i] + costs_.duration_ns[i] + tail_[i]);
+    for (std::size_t i = 0; i < head_.size(); ++i)
+      best = std::max(best, head_[i] + costs_.duration_ns[i] + tail_[i]);
     for (const Lane& lane : program_.lanes) {
       if (lane.kind == LaneKind::compute) best = std::max(best, of_rank(lane));
     }
@@ -42,7 +49,8 @@ class HeadsAndTails {
 
  private:
   [[nodiscard]] std::int64_t of_rank(const Lane& lane) const {
-    std::int64_t head = std::numeric_limits<std::int64_t>::max(), tail = head, all = 0, gradient_path = 0;
+    std::int64_t head = std::numeric_limits<std::int64_t>::max(), tail = head, all = 0,
+                 gradient_path = 0;
     for (OperationId id = lane.first; id < lane.last; ++id) {
       const ActionKind kind = program_.operations[index(id)].action.kind;
       head = std::min(head, head_[index(id)]);
@@ -55,7 +63,8 @@ class HeadsAndTails {
   }
 
   [[nodiscard]] std::size_t cell(const Action& action) const {
-    return static_cast<std::size_t>(action.stage.value) * static_cast<std::size_t>(program_.shape.units()) +
+    return static_cast<std::size_t>(action.stage.value) *
+               static_cast<std::size_t>(program_.shape.units()) +
            static_cast<std::size_t>(action.microbatch.value);
   }
   void index_stages() {
@@ -67,7 +76,8 @@ class HeadsAndTails {
       for (OperationId id = lane.first; id < lane.last; ++id) {
         const Action& action = program_.operations[index(id)].action;
         if (action.kind == ActionKind::F) forward_[cell(action)] = id;
-        if (is_backward(action.kind)) last_gradient_[static_cast<std::size_t>(action.stage.value)] = id;
+        if (is_backward(action.kind))
+          last_gradient_[static_cast<std::size_t>(action.stage.value)] = id;
       }
     }
   }

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "costmodel/intervals.hpp"
-#include "costmodel/layer_math.hpp"
-#include "plan/deadlock.hpp"
-#include "plan/error.hpp"
-#include "plan/repeat.hpp"
+#include "costmodel/fit/intervals.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/program/repeat.hpp"
+#include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/contention.hpp"
 #include "sim/engine/event_engine.hpp"
@@ -26,7 +26,8 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   forecast.samples_per_s = static_cast<double>(plan.global_batch_size()) / step;
   if (plan.seq_length == 0) return;
   forecast.tokens_per_s = *forecast.samples_per_s * static_cast<double>(plan.seq_length);
-  const double flops = training_flops(loaded.model, plan.seq_length).count() * *forecast.samples_per_s / plan.devices();
+  const double flops = training_flops(loaded.model, plan.seq_length).count() *
+                       *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
   const Device& device = cluster.device;
@@ -48,13 +49,15 @@ Program blocking(const LoadedPlan& loaded, TransferMode transfers) {
 }
 
 // What operations of this plan share: node cards, and devices where there are fewer than ranks.
-Contention contention_of(const Program& program, const Plan& plan, const Costs& costs, const Cluster& cluster) {
+Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
+                         const Cluster& cluster) {
   Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
   if (costs.basis != Basis::builtin && plan.pp > cluster.devices()) {
     for (int rank = 0; rank < plan.pp; ++rank)
-      contention.device_of_rank.push_back(static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
+      contention.device_of_rank.push_back(
+          static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
   }
   return contention;
 }
@@ -64,19 +67,23 @@ Seconds mean_step(const Program& program, const CostTable& table, const Contenti
   constexpr int kSteps = 8;
   const auto makespan = [&](int steps) {
     const Program repeated = repeat(program, steps);
-    return to_seconds(std::get<Timing>(simulate(repeated, expand(repeated, table), contention)).makespan);
+    return to_seconds(
+        std::get<Timing>(simulate(repeated, expand(repeated, table), contention)).makespan);
   };
   return (makespan(2 * kSteps) - makespan(kSteps)) / kSteps;
 }
 
-// Measured times hold for as many ranks as the machine has devices; an interval only where plans like this one set it.
-void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster, bool inside_sizes) {
+// Measured times hold for as many ranks as the machine has devices; an interval only where plans
+// like this one set it.
+void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster,
+               bool inside_sizes) {
   f.basis = costs.basis;
   if (costs.basis == Basis::builtin) return;
   if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
     f.warnings.push_back(
-        fmt::format("{} devices needed, {} there: ranks share them evenly, and the result compares with nothing",
+        fmt::format("{} devices needed, {} there: ranks share them evenly, and the result compares "
+                    "with nothing",
                     plan.devices(), cluster.devices()));
     return;
   }
@@ -94,17 +101,21 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
 }
 
 StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
-                                 const Contention& contention, const Costs& costs, const JitterRequest& request) {
-  StepDistribution d = step_distribution(program, operation_costs, contention, costs.jitter, request);
+                                 const Contention& contention, const Costs& costs,
+                                 const JitterRequest& request) {
+  StepDistribution d =
+      step_distribution(program, operation_costs, contention, costs.jitter, request);
   for (Seconds* time : {&d.mean, &d.low, &d.median, &d.high}) *time += costs.step_overhead;
   return d;
 }
 
-// What the interval needs; the same for everybody who asks for this plan. A ranking without intervals goes without.
-double jitter_spread(const Program& program, const OperationCosts& operation_costs, const Contention& contention,
-                     const Costs& costs, ForecastDetail detail) {
+// What the interval needs; the same for everybody who asks for this plan. A ranking without
+// intervals goes without.
+double jitter_spread(const Program& program, const OperationCosts& operation_costs,
+                     const Contention& contention, const Costs& costs, ForecastDetail detail) {
   constexpr JitterRequest kEnough{.samples = 100, .seed = 1};
-  const bool wanted = costs.basis == Basis::calibrated && (costs.interval || detail == ForecastDetail::full);
+  const bool wanted =
+      costs.basis == Basis::calibrated && (costs.interval || detail == ForecastDetail::full);
   if (!wanted || costs.jitter.empty()) return 0;
   return distribution_of(program, operation_costs, contention, costs, kEnough).spread_of_median;
 }
@@ -120,7 +131,8 @@ Bytes Forecast::peak_memory() const {
 ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
                         const ForecastOptions& options) {
   const Program buffered = lower(loaded);
-  const Program program = options.transfers == TransferMode::buffered ? buffered : blocking(loaded, options.transfers);
+  const Program program =
+      options.transfers == TransferMode::buffered ? buffered : blocking(loaded, options.transfers);
   CostTableResult table = cost_table(loaded, costs, cluster);
   const OperationCosts operation_costs = expand(program, table.table);
   const Contention contention = contention_of(program, loaded.plan, costs, cluster);
@@ -141,7 +153,8 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
     f.distribution = distribution_of(program, operation_costs, contention, costs, *options.jitter);
   } else if (options.jitter) {
     f.warnings.emplace_back(
-        "no distribution: these costs do not say how durations scatter; weir calibrate measures it");
+        "no distribution: these costs do not say how durations scatter; weir calibrate measures "
+        "it");
   }
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.devices = loaded.plan.devices();
@@ -150,7 +163,8 @@ ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Clus
   f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch, rules);
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::ranking) return result;
-  result.trace.counters = memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
+  result.trace.counters =
+      memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);

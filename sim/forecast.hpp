@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/costs.hpp"
 #include "costmodel/goodput.hpp"
-#include "costmodel/memory.hpp"
-#include "plan/blocking.hpp"
-#include "plan/cluster.hpp"
-#include "plan/plan.hpp"
+#include "costmodel/memory/memory.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/program/blocking.hpp"
 #include "sim/jitter.hpp"
 #include "traces/metrics.hpp"
 #include "traces/trace.hpp"
@@ -32,35 +32,42 @@ struct GoodputForecast {
 struct Forecast {
   Basis basis = Basis::builtin;
   Seconds step_time{0};
-  std::optional<StepInterval> interval;  // only measured or calibrated, only inside the calibrated range
+  std::optional<StepInterval>
+      interval;  // only measured or calibrated, only inside the calibrated range
   StepMetrics metrics;
   Seconds lower_bound{0};
-  std::vector<RankMemory> memory;            // per rank; empty where nothing is known of bytes
-  std::vector<std::int32_t> peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
-  int devices = 1;                           // tp x cp x dp for each rank; ranks are one device of them
+  std::vector<RankMemory> memory;  // per rank; empty where nothing is known of bytes
+  std::vector<std::int32_t>
+      peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
+  int devices = 1;     // tp x cp x dp for each rank; ranks are one device of them
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;
   std::optional<double> model_tflops_per_device;
   std::optional<double> mfu;
   std::optional<Bytes> memory_limit;
   std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
-  double jitter_spread = 0;                      // its spread_of_median, for the interval; 0: jitter is not known
-  std::optional<Seconds> without_barrier;        // mean time of many steps that overlap
+  double jitter_spread = 0;  // its spread_of_median, for the interval; 0: jitter is not known
+  std::optional<Seconds> without_barrier;  // mean time of many steps that overlap
   std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;
 
   [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank
-  [[nodiscard]] bool fits() const { return !memory_limit || memory.empty() || peak_memory() <= *memory_limit; }
+  [[nodiscard]] bool fits() const {
+    return !memory_limit || memory.empty() || peak_memory() <= *memory_limit;
+  }
 };
 
-// A search that compares many plans has no use for their memory over time and their names in a trace.
+// A search that compares many plans has no use for their memory over time and their names in a
+// trace.
 enum class ForecastDetail : std::uint8_t { full, ranking };
 
 struct ForecastOptions {
   ForecastDetail detail = ForecastDetail::full;
   TransferMode transfers = TransferMode::buffered;
-  std::optional<JitterRequest> jitter;  // adds the distribution, where the costs know how durations scatter
-  bool without_barrier = false;         // adds the time of a step that does not wait for the slowest rank's update
+  std::optional<JitterRequest>
+      jitter;  // adds the distribution, where the costs know how durations scatter
+  bool without_barrier =
+      false;  // adds the time of a step that does not wait for the slowest rank's update
 };
 
 struct ForecastResult {
@@ -69,9 +76,9 @@ struct ForecastResult {
 };
 
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
-// Precondition: the plan's program cannot deadlock (resolve() has checked it). Blocking transfers may deadlock where
-// buffered ones do not: throws NoFeasiblePlan.
-[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
-                                      const ForecastOptions& options = {});
+// Precondition: the plan's program cannot deadlock (resolve() has checked it). Blocking transfers
+// may deadlock where buffered ones do not: throws NoFeasiblePlan.
+[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs,
+                                      const Cluster& cluster, const ForecastOptions& options = {});
 
 }  // namespace weir

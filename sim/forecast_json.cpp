@@ -10,16 +10,19 @@ using Json = nlohmann::ordered_json;
 
 double seconds(Nanoseconds value) { return to_seconds(value).count(); }
 
-Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 Json rank_json(const Forecast& f, std::size_t rank) {
   const RankMetrics& m = f.metrics.ranks[rank];
   Json json;
   json["rank"] = rank;
   json["busy_s"] = seconds(m.busy);
-  json["idle_s"] = {{"fill", seconds(m.idle.fill)},           {"drain", seconds(m.idle.drain)},
-                    {"imbalance", seconds(m.idle.imbalance)}, {"communication", seconds(m.idle.communication)},
-                    {"host", seconds(m.idle.host)},           {"optimizer", seconds(m.idle.optimizer)}};
+  json["idle_s"] = {
+      {"fill", seconds(m.idle.fill)},           {"drain", seconds(m.idle.drain)},
+      {"imbalance", seconds(m.idle.imbalance)}, {"communication", seconds(m.idle.communication)},
+      {"host", seconds(m.idle.host)},           {"optimizer", seconds(m.idle.optimizer)}};
   json["peak_memory_bytes"] = nullptr;
   json["memory_bytes"] = nullptr;
   if (rank < f.memory.size()) {
@@ -27,7 +30,8 @@ Json rank_json(const Forecast& f, std::size_t rank) {
     json["peak_memory_bytes"] = memory.peak.count();
     json["memory_bytes"] = Json::object();
     for (std::size_t k = 0; k < kMemoryKinds; ++k) {
-      json["memory_bytes"][std::string(to_string(static_cast<MemoryKind>(k)))] = memory.at_peak[k].count();
+      json["memory_bytes"][std::string(to_string(static_cast<MemoryKind>(k)))] =
+          memory.at_peak[k].count();
     }
   }
   json["peak_in_flight"] = f.peak_in_flight[rank];
@@ -59,7 +63,8 @@ std::string to_json(const Forecast& f, int indent) {
   json["basis"] = to_string(f.basis);
   json["step_time_s"] = f.step_time.count();
   json["step_time_interval_s"] = nullptr;
-  if (f.interval) json["step_time_interval_s"] = {f.interval->low.count(), f.interval->high.count()};
+  if (f.interval)
+    json["step_time_interval_s"] = {f.interval->low.count(), f.interval->high.count()};
   json["span_s"] = seconds(f.metrics.span);
   json["ideal_s"] = f.metrics.ideal.count();
   json["lower_bound_s"] = f.lower_bound.count();
@@ -74,7 +79,8 @@ std::string to_json(const Forecast& f, int indent) {
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
   if (f.goodput) json["goodput"] = goodput_json(f);
   json["ranks"] = Json::array();
-  for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank) json["ranks"].push_back(rank_json(f, rank));
+  for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank)
+    json["ranks"].push_back(rank_json(f, rank));
   if (f.distribution) {
     json["step_time_distribution_s"] = {{"samples", f.distribution->samples},
                                         {"mean", f.distribution->mean.count()},

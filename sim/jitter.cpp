@@ -23,8 +23,9 @@ double draw(const std::vector<double>& quantiles, std::mt19937_64& random) {
 
 }  // namespace
 
-StepDistribution step_distribution(const Program& program, const OperationCosts& costs, const Contention& contention,
-                                   const Jitter& jitter, const JitterRequest& request) {
+StepDistribution step_distribution(const Program& program, const OperationCosts& costs,
+                                   const Contention& contention, const Jitter& jitter,
+                                   const JitterRequest& request) {
   std::vector<double> times(static_cast<std::size_t>(request.samples));
   tbb::parallel_for(std::size_t{0}, times.size(), [&](std::size_t sample) {
     std::seed_seq seed{request.seed, static_cast<std::uint64_t>(sample)};
@@ -36,7 +37,8 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
         const auto i = static_cast<std::size_t>(id);
         const auto found = jitter.find(program.operations[i].action.kind);
         if (found == jitter.end() || found->second.size() < 2) continue;
-        drawn.duration_ns[i] = std::llround(static_cast<double>(drawn.duration_ns[i]) * draw(found->second, random));
+        drawn.duration_ns[i] =
+            std::llround(static_cast<double>(drawn.duration_ns[i]) * draw(found->second, random));
       }
     }
     const auto timing = std::get<Timing>(simulate(program, drawn, contention));
@@ -44,11 +46,13 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
   });
   std::sort(times.begin(), times.end());
   const auto quantile = [&](double q) {
-    return Seconds(times[static_cast<std::size_t>(std::llround(q * static_cast<double>(times.size() - 1)))]);
+    return Seconds(
+        times[static_cast<std::size_t>(std::llround(q * static_cast<double>(times.size() - 1)))]);
   };
   constexpr double kHigh = 0.8107;  // 0.95 = q^3 (10 - 15 q + 6 q^2)
   const double sum = std::accumulate(times.begin(), times.end(), 0.0);
-  return {request.samples, Seconds(sum / static_cast<double>(times.size())),   quantile(0.05), quantile(0.5),
+  return {request.samples, Seconds(sum / static_cast<double>(times.size())),
+          quantile(0.05),  quantile(0.5),
           quantile(0.95),  std::log(quantile(kHigh) / quantile(1 - kHigh)) / 2};
 }
 

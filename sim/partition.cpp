@@ -16,13 +16,15 @@ struct Value {
 };
 
 std::int64_t cut_time(const CutTimes& cuts, int stage, int first) {
-  return cuts.empty() ? 0 : cuts[static_cast<std::size_t>(stage) - 1][static_cast<std::size_t>(first)];
+  return cuts.empty() ? 0
+                      : cuts[static_cast<std::size_t>(stage) - 1][static_cast<std::size_t>(first)];
 }
 
-// best[s][l]: layers [0, l) in s + 1 stages; from[s][l]: where its last stage begins. `better` adds a stage and the
-// boundary before it to what was best of the stages before.
+// best[s][l]: layers [0, l) in s + 1 stages; from[s][l]: where its last stage begins. `better` adds
+// a stage and the boundary before it to what was best of the stages before.
 template <class Better>
-std::vector<int> solve(std::span<const std::int64_t> times, int stages, const CutTimes& cuts, Better better) {
+std::vector<int> solve(std::span<const std::int64_t> times, int stages, const CutTimes& cuts,
+                       Better better) {
   const auto layers = static_cast<int>(times.size());
   std::vector<std::int64_t> sum(times.size() + 1, 0);
   for (std::size_t l = 0; l < times.size(); ++l) sum[l + 1] = sum[l] + times[l];
@@ -39,7 +41,8 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, const Cu
     for (int l = s + 1; l <= layers; ++l) {
       auto& target = best[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
       for (int first = s; first < l; ++first) {
-        const Value& before = best[static_cast<std::size_t>(s) - 1][static_cast<std::size_t>(first)];
+        const Value& before =
+            best[static_cast<std::size_t>(s) - 1][static_cast<std::size_t>(first)];
         const Value value = better(before, stage_time(first, l), cut_time(cuts, s, first));
         if (value < target) {
           target = value;
@@ -59,11 +62,12 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, const Cu
 
 }  // namespace
 
-std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages, const CutTimes& cuts) {
+std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages,
+                                 const CutTimes& cuts) {
   assert(stages >= 1 && stages <= static_cast<int>(times.size()));
   assert(cuts.empty() || static_cast<int>(cuts.size()) == stages - 1);
-  // Two passes, because (slowest, squares) does not decompose stage by stage: first the least possible slowest time,
-  // then the least squares among partitions that keep to it.
+  // Two passes, because (slowest, squares) does not decompose stage by stage: first the least
+  // possible slowest time, then the least squares among partitions that keep to it.
   const auto slowest_of = [&](const std::vector<int>& boundaries) {
     std::int64_t slowest = 0;
     for (std::size_t s = 0; s <= boundaries.size(); ++s) {
@@ -76,15 +80,17 @@ std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages
     return slowest;
   };
   constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-  const auto narrow = solve(times, stages, cuts, [](const Value& before, std::int64_t time, std::int64_t cut) {
-    return before.slowest == kNever ? Value{} : Value{std::max({before.slowest, time, cut}), 0};
-  });
+  const auto narrow =
+      solve(times, stages, cuts, [](const Value& before, std::int64_t time, std::int64_t cut) {
+        return before.slowest == kNever ? Value{} : Value{std::max({before.slowest, time, cut}), 0};
+      });
   const std::int64_t limit = slowest_of(narrow);
-  return solve(times, stages, cuts, [limit](const Value& before, std::int64_t time, std::int64_t cut) {
-    if (before.slowest == kNever || time > limit || cut > limit) return Value{};
-    const auto stage = static_cast<double>(time), boundary = static_cast<double>(cut);
-    return Value{0, before.squares + stage * stage + boundary * boundary};
-  });
+  return solve(times, stages, cuts,
+               [limit](const Value& before, std::int64_t time, std::int64_t cut) {
+                 if (before.slowest == kNever || time > limit || cut > limit) return Value{};
+                 const auto stage = static_cast<double>(time), boundary = static_cast<double>(cut);
+                 return Value{0, before.squares + stage * stage + boundary * boundary};
+               });
 }
 
 }  // namespace weir

@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "plan/error.hpp"
-#include "plan/strict_json.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -24,7 +24,9 @@ std::string microseconds(Nanoseconds time) {
 
 // Threads of a process, top to bottom: compute, its kernels, then one row per lane and peer.
 std::int64_t thread_of(const Span& span) {
-  return span.lane == LaneKind::compute ? 0 : static_cast<std::int64_t>(span.lane) * 100'000 + span.peer.value + 1;
+  return span.lane == LaneKind::compute
+             ? 0
+             : static_cast<std::int64_t>(span.lane) * 100'000 + span.peer.value + 1;
 }
 std::int64_t kernel_thread_of(const Span& action) {
   return thread_of(action) + (action.lane == LaneKind::compute ? 1 : 50'000);
@@ -54,7 +56,8 @@ bool is_kernel(JsonObject& event) {
 Span parse_span(JsonObject& event, std::int64_t ranks) {
   JsonObject args = event.object("args");
   Span span;
-  span.operation = static_cast<OperationId>(args.integer("operation", 0, (std::int64_t{1} << 31) - 1));
+  span.operation =
+      static_cast<OperationId>(args.integer("operation", 0, (std::int64_t{1} << 31) - 1));
   const auto action = parse_action(event.text("name"));
   if (!action) event.fail("name", "expected an action like 2F0");
   span.action = *action;
@@ -75,7 +78,8 @@ Counter parse_counter(JsonObject object, std::int64_t ranks) {
   const auto times = object.integers("time_ns", -kLongest, kLongest);
   const auto values = object.integers("value", -kLongest, kLongest);
   if (times.size() != values.size()) object.fail("value", "expected as many values as times");
-  for (std::size_t i = 0; i < times.size(); ++i) counter.samples.push_back({Nanoseconds(times[i]), values[i]});
+  for (std::size_t i = 0; i < times.size(); ++i)
+    counter.samples.push_back({Nanoseconds(times[i]), values[i]});
   object.finish();
   return counter;
 }
@@ -86,15 +90,17 @@ void add_kernels(std::string& text, const Trace& trace, std::span<const KernelSp
     const Span& action = trace.spans[kernel.action];
     const std::pair row{action.rank.value, kernel_thread_of(action)};
     if (named.insert(row).second) {
-      text += fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}, kernels"}}}},)"
-                          "\n",
-                          row.first, row.second, lane_name(action));
+      text += fmt::format(
+          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}, kernels"}}}},)"
+          "\n",
+          row.first, row.second, lane_name(action));
     }
     text += fmt::format(
         R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"action":"{}","step":{}}}}},)"
         "\n",
-        Json(kernel.name).dump(), to_string(kernel.work), row.first, row.second, microseconds(kernel.start),
-        microseconds(kernel.end - kernel.start), to_string(action.action), action.step);
+        Json(kernel.name).dump(), to_string(kernel.work), row.first, row.second,
+        microseconds(kernel.start), microseconds(kernel.end - kernel.start),
+        to_string(action.action), action.step);
   }
 }
 
@@ -105,32 +111,36 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
   const auto quoted = [](const std::string& word) { return Json(word).dump(); };
   std::vector<std::pair<std::int32_t, std::int64_t>> named;
   for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
-    text += fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}},)"
-                        "\n",
-                        rank);
+    text += fmt::format(
+        R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}},)"
+        "\n",
+        rank);
   }
   for (const Span& span : trace.spans) {
     const std::pair lane{span.rank.value, thread_of(span)};
     if (std::find(named.begin(), named.end(), lane) == named.end()) {
       named.push_back(lane);
-      text += fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
-                          "\n",
-                          lane.first, lane.second, lane_name(span));
+      text += fmt::format(
+          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
+          "\n",
+          lane.first, lane.second, lane_name(span));
     }
     text += fmt::format(
         R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"operation":{},"step":{},)"
         R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}}}}},)"
         "\n",
-        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second, microseconds(span.start),
-        microseconds(span.duration()), span.operation, span.step, kLanes[static_cast<std::size_t>(span.lane)],
-        span.peer.value, span.start.count(), span.end.count());
+        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second,
+        microseconds(span.start), microseconds(span.duration()), span.operation, span.step,
+        kLanes[static_cast<std::size_t>(span.lane)], span.peer.value, span.start.count(),
+        span.end.count());
   }
   add_kernels(text, trace, kernels);
   for (const Counter& counter : trace.counters) {
     for (const Counter::Sample& sample : counter.samples) {
-      text += fmt::format(R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{"value":{}}}}},)"
-                          "\n",
-                          quoted(counter.name), counter.rank.value, microseconds(sample.time), sample.value);
+      text += fmt::format(
+          R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{"value":{}}}}},)"
+          "\n",
+          quoted(counter.name), counter.rank.value, microseconds(sample.time), sample.value);
     }
   }
   if (text.ends_with(",\n")) text.erase(text.size() - 2, 1);
@@ -168,7 +178,8 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   weir.expect_schema("weir.trace/1");
   Trace trace;
   const std::string origin = weir.text("origin");
-  if (origin != "predicted" && origin != "measured") weir.fail("origin", "expected predicted or measured");
+  if (origin != "predicted" && origin != "measured")
+    weir.fail("origin", "expected predicted or measured");
   trace.origin = origin == "predicted" ? TraceOrigin::predicted : TraceOrigin::measured;
   trace.ranks = static_cast<std::int32_t>(weir.integer("ranks", 1, 1 << 16));
   for (JsonObject& step : weir.objects("steps")) {
@@ -185,7 +196,8 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   }
   weir.finish();
   for (JsonObject& event : top.objects("traceEvents")) {
-    if (event.text("ph") == "X" && !is_kernel(event)) trace.spans.push_back(parse_span(event, trace.ranks));
+    if (event.text("ph") == "X" && !is_kernel(event))
+      trace.spans.push_back(parse_span(event, trace.ranks));
   }
   std::stable_sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
     return a.step != b.step ? a.step < b.step : a.operation < b.operation;
@@ -193,7 +205,9 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   return trace;
 }
 
-Trace load_trace(const std::filesystem::path& file) { return parse_chrome_json(read_text_file(file), file.string()); }
+Trace load_trace(const std::filesystem::path& file) {
+  return parse_chrome_json(read_text_file(file), file.string());
+}
 void save_trace(const Trace& trace, const std::filesystem::path& file) {
   write_file_atomically(file, to_chrome_json(trace));
 }

@@ -1,4 +1,5 @@
-// Traces as Chrome-trace JSON: any viewer opens them, and reading one of ours gives the same Trace again.
+// Traces as Chrome-trace JSON: any viewer opens them, and reading one of ours gives the same Trace
+// again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,15 +7,16 @@
 #include <span>
 #include <string>
 
-#include "traces/kernels.hpp"
+#include "traces/kernels/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
 
-// Spans are complete events ("X", ts and dur in microseconds with nanosecond digits); process = rank, thread = lane.
-// `args` carry the exact integers, so that nothing is lost to decimals.
+// Spans are complete events ("X", ts and dur in microseconds with nanosecond digits); process =
+// rank, thread = lane. `args` carry the exact integers, so that nothing is lost to decimals.
 // Kernels of the trace's actions, where given, have a row below the lane of theirs.
-[[nodiscard]] std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kernels = {});
+[[nodiscard]] std::string to_chrome_json(const Trace& trace,
+                                         std::span<const KernelSpan> kernels = {});
 
 // Reads what to_chrome_json wrote, but for kernels. Throws InputError for anything else.
 [[nodiscard]] Trace parse_chrome_json(const std::string& text, const std::string& file);

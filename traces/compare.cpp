@@ -18,12 +18,14 @@ std::int32_t median_step(const Trace& trace) {
   std::vector<std::int32_t> order(trace.steps.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return length(trace.steps[static_cast<std::size_t>(a)]) < length(trace.steps[static_cast<std::size_t>(b)]);
+    return length(trace.steps[static_cast<std::size_t>(a)]) <
+           length(trace.steps[static_cast<std::size_t>(b)]);
   });
   return order[(order.size() - 1) / 2];
 }
 
-std::vector<KindError> errors_by_kind(const Program& program, const Trace& predicted, const Trace& measured) {
+std::vector<KindError> errors_by_kind(const Program& program, const Trace& predicted,
+                                      const Trace& measured) {
   const std::size_t count = program.operations.size();
   std::map<std::pair<ActionKind, Rank>, std::pair<KindError, std::vector<double>>> found;
   for (const Lane& lane : program.lanes) {
@@ -55,16 +57,18 @@ std::vector<KindError> errors_by_kind(const Program& program, const Trace& predi
 }
 
 // Busy time by kind and idle time by cause, averaged over ranks; the sum is the step time.
-std::map<std::string, double> parts_of(const Program& program, const Trace& trace, std::int32_t step,
-                                       const StepMetrics& metrics) {
+std::map<std::string, double> parts_of(const Program& program, const Trace& trace,
+                                       std::int32_t step, const StepMetrics& metrics) {
   const std::size_t count = program.operations.size();
   const auto ranks = static_cast<double>(metrics.ranks.size());
   std::map<std::string, double> parts;
   for (const Lane& lane : program.lanes) {
     if (lane.kind != LaneKind::compute) continue;
     for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Span& span = trace.spans[static_cast<std::size_t>(step) * count + static_cast<std::size_t>(id)];
-      parts[std::string(to_string(span.action.kind))] += to_seconds(span.duration()).count() / ranks;
+      const Span& span =
+          trace.spans[static_cast<std::size_t>(step) * count + static_cast<std::size_t>(id)];
+      parts[std::string(to_string(span.action.kind))] +=
+          to_seconds(span.duration()).count() / ranks;
     }
   }
   for (const RankMetrics& rank : metrics.ranks) {
@@ -88,18 +92,25 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
   std::vector<double> lengths;
   for (const StepWindow& step : measured.steps) lengths.push_back(length(step));
   result.measured = Seconds(median(std::move(lengths)));
-  if (result.measured > Seconds(0)) result.error = (result.predicted - result.measured) / result.measured;
+  if (result.measured > Seconds(0))
+    result.error = (result.predicted - result.measured) / result.measured;
   result.kinds = errors_by_kind(program, predicted, measured);
   auto before = parts_of(program, predicted, 0, result.predicted_metrics);
   const auto after = parts_of(program, measured, result.typical_step, result.measured_metrics);
-  static constexpr const char* kOrder[] = {
-      "F", "B", "I", "W", "R", "OPTIMIZER", "fill", "drain", "imbalance", "communication", "host", "optimizer wait"};
+  static constexpr const char* kOrder[] = {"F",         "B",
+                                           "I",         "W",
+                                           "R",         "OPTIMIZER",
+                                           "fill",      "drain",
+                                           "imbalance", "communication",
+                                           "host",      "optimizer wait"};
   for (const char* cause : kOrder) {
     const auto found = after.find(cause);
-    if (found != after.end()) result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
+    if (found != after.end())
+      result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
   }
   const Seconds typical = to_seconds(result.measured_metrics.step_time);
-  if (result.measured != typical) result.waterfall.push_back({"median of two steps", result.measured - typical});
+  if (result.measured != typical)
+    result.waterfall.push_back({"median of two steps", result.measured - typical});
   return result;
 }
 

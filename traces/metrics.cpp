@@ -1,5 +1,6 @@
-// Idle accounting. Each rank's step is cut into gaps between its compute spans; a gap knows the operation that ended it
-// and when what that operation awaited was sent and was there, and every nanosecond of it gets one cause.
+// Idle accounting. Each rank's step is cut into gaps between its compute spans; a gap knows the
+// operation that ended it and when what that operation awaited was sent and was there, and every
+// nanosecond of it gets one cause.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/metrics.hpp"
 
@@ -12,7 +13,8 @@ namespace {
 
 using Ns = std::int64_t;
 
-// The window of one rank in which a gap can be fill, imbalance, drain or optimizer: borders in time.
+// The window of one rank in which a gap can be fill, imbalance, drain or optimizer: borders in
+// time.
 struct Borders {
   Ns fill_end;     // start of the first B or I
   Ns drain_start;  // end of the last F
@@ -61,7 +63,8 @@ class Accounting {
   // Causes of [from, to), the gap before operation `next` (-1: before the step's end).
   void account_gap(IdleTime& idle, const Borders& borders, Ns from, Ns to, OperationId next) const {
     if (from >= to) return;
-    Ns sent = to, there = to;  // when the awaited message began to move, and when everything awaited was there
+    Ns sent = to,
+       there = to;  // when the awaited message began to move, and when everything awaited was there
     if (next >= 0) {
       there = from;
       sent = to;
@@ -69,7 +72,8 @@ class Accounting {
         const Span& before = spans_[static_cast<std::size_t>(dependency.before)];
         there = std::max(there, before.end.count());
         const LaneKind kind = program_.lane_of(dependency.before).kind;
-        if (kind == LaneKind::receive || kind == LaneKind::reduce) sent = std::min(sent, before.start.count());
+        if (kind == LaneKind::receive || kind == LaneKind::reduce)
+          sent = std::min(sent, before.start.count());
       }
       there = std::clamp(there, from, to);
       sent = std::clamp(sent, from, there);
@@ -79,7 +83,8 @@ class Accounting {
     account_wait(idle, borders, from, next >= 0 ? sent : to);
   }
 
-  // [from, to) cut at the borders, in the order of DESIGN 3.7: fill, then drain, then imbalance; optimizer after all.
+  // [from, to) cut at the borders, in the order of DESIGN 3.7: fill, then drain, then imbalance;
+  // optimizer after all.
   static void account_wait(IdleTime& idle, const Borders& borders, Ns from, Ns to) {
     const auto take = [&from](Ns until) {
       const Ns amount = std::max<Ns>(until - from, 0);
@@ -127,7 +132,8 @@ StepMetrics step_metrics(const Program& program, const Trace& trace, std::int32_
   const double ranks = static_cast<double>(metrics.ranks.size());
   metrics.ideal = to_seconds(ideal) / ranks;
   if (metrics.step_time.count() > 0) {
-    metrics.bubble_fraction = 1 - to_seconds(busy).count() / ranks / to_seconds(metrics.step_time).count();
+    metrics.bubble_fraction =
+        1 - to_seconds(busy).count() / ranks / to_seconds(metrics.step_time).count();
   }
   if (metrics.span.count() > 0) {
     metrics.bubble_fraction_span = 1 - metrics.ideal.count() / to_seconds(metrics.span).count();

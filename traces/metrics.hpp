@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -18,7 +18,9 @@ struct IdleTime {
   Nanoseconds communication{0};
   Nanoseconds host{0};
   Nanoseconds optimizer{0};
-  [[nodiscard]] Nanoseconds total() const { return fill + drain + imbalance + communication + host + optimizer; }
+  [[nodiscard]] Nanoseconds total() const {
+    return fill + drain + imbalance + communication + host + optimizer;
+  }
   bool operator==(const IdleTime&) const = default;
 };
 
@@ -30,15 +32,16 @@ struct RankMetrics {
 };
 
 struct StepMetrics {
-  Nanoseconds step_time{0};         // makespan, optimizer and barrier included
-  Nanoseconds span{0};              // max over ranks: last compute end - first compute start (no optimizer)
-  Seconds ideal{0};                 // mean over ranks of F + I + W + B + R time
+  Nanoseconds step_time{0};  // makespan, optimizer and barrier included
+  Nanoseconds span{0};  // max over ranks: last compute end - first compute start (no optimizer)
+  Seconds ideal{0};     // mean over ranks of F + I + W + B + R time
   double bubble_fraction = 0;       // 1 - mean busy / step time
   double bubble_fraction_span = 0;  // 1 - ideal / span
   std::vector<RankMetrics> ranks;
 };
 
 // Precondition: `trace` is of this program and holds every operation of step `step`.
-[[nodiscard]] StepMetrics step_metrics(const Program& program, const Trace& trace, std::int32_t step = 0);
+[[nodiscard]] StepMetrics step_metrics(const Program& program, const Trace& trace,
+                                       std::int32_t step = 0);
 
 }  // namespace weir

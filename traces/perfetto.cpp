@@ -1,4 +1,5 @@
-// Field numbers are those of perfetto_trace.proto (Trace, TracePacket, TrackDescriptor, TrackEvent, CounterDescriptor).
+// Field numbers are those of perfetto_trace.proto (Trace, TracePacket, TrackDescriptor, TrackEvent,
+// CounterDescriptor).
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/perfetto.hpp"
 
@@ -13,7 +14,8 @@
 namespace weir {
 namespace {
 
-// A protobuf message being written: varints (wire type 0), fixed64 (1) and length-delimited fields (2).
+// A protobuf message being written: varints (wire type 0), fixed64 (1) and length-delimited fields
+// (2).
 class Message {
  public:
   Message& varint(int field, std::uint64_t value) {
@@ -75,11 +77,13 @@ class Writer {
     const std::uint64_t process = next_uuid_++;
     const char* origin = trace.origin == TraceOrigin::predicted ? "predicted" : "measured";
     packet(Message().message(
-        60, Message()
-                .varint(1, process)
-                .message(3, Message().varint(1, process).text(6, fmt::format("rank {} {}", rank, origin)))
-                .varint(11, kExplicitOrder)
-                .varint(12, process)));
+        60,
+        Message()
+            .varint(1, process)
+            .message(3,
+                     Message().varint(1, process).text(6, fmt::format("rank {} {}", rank, origin)))
+            .varint(11, kExplicitOrder)
+            .varint(12, process)));
     std::map<std::tuple<LaneKind, std::int32_t>, std::vector<const Span*>> lanes;
     for (const Span& span : trace.spans) {
       if (span.rank.value == rank) lanes[{span.lane, span.peer.value}].push_back(&span);
@@ -96,27 +100,37 @@ class Writer {
     static constexpr const char* kNames[] = {"compute", "send to {}", "receive from {}", "reduce"};
     const auto [kind, peer] = key;
     const std::uint64_t track = next_uuid_++;
-    const std::string name = fmt::format(fmt::runtime(kNames[static_cast<std::size_t>(kind)]), peer);
-    packet(Message().message(60, Message().varint(1, track).text(2, name).varint(5, process).varint(12, order)));
-    std::stable_sort(spans.begin(), spans.end(), [](const Span* a, const Span* b) { return a->start < b->start; });
+    const std::string name =
+        fmt::format(fmt::runtime(kNames[static_cast<std::size_t>(kind)]), peer);
+    packet(Message().message(
+        60, Message().varint(1, track).text(2, name).varint(5, process).varint(12, order)));
+    std::stable_sort(spans.begin(), spans.end(),
+                     [](const Span* a, const Span* b) { return a->start < b->start; });
     for (const Span* span : spans) {
       Message begin;
-      begin.varint(9, slice_begin).varint(11, track).text(22, std::string(to_string(span->action.kind)));
+      begin.varint(9, slice_begin)
+          .varint(11, track)
+          .text(22, std::string(to_string(span->action.kind)));
       begin.text(23, to_string(span->action));
       if (kind == LaneKind::send) begin.fixed64(47, flow_id(t, *span, span->rank, span->peer));
       if (kind == LaneKind::receive) begin.fixed64(48, flow_id(t, *span, span->peer, span->rank));
       packet(Message().varint(8, time(span->start)).message(11, begin));
-      packet(Message().varint(8, time(span->end)).message(11, Message().varint(9, slice_end).varint(11, track)));
+      packet(Message()
+                 .varint(8, time(span->end))
+                 .message(11, Message().varint(9, slice_end).varint(11, track)));
     }
   }
 
   // One number per message: what is sent, by whom to whom, in which step of which trace.
   std::uint64_t flow_id(std::size_t t, const Span& span, Rank from, Rank to) {
-    const bool forward = span.action.kind == ActionKind::SEND_F || span.action.kind == ActionKind::RECV_F;
+    const bool forward =
+        span.action.kind == ActionKind::SEND_F || span.action.kind == ActionKind::RECV_F;
     const bool send = is_send(span.action.kind);
-    const std::int32_t sender = send ? span.action.stage.value : span.action.stage.value + (forward ? -1 : 1);
+    const std::int32_t sender =
+        send ? span.action.stage.value : span.action.stage.value + (forward ? -1 : 1);
     const auto [at, fresh] = flows_.try_emplace(
-        {t, span.step, from.value, to.value, sender, forward, span.action.microbatch.value}, flows_.size() + 1);
+        {t, span.step, from.value, to.value, sender, forward, span.action.microbatch.value},
+        flows_.size() + 1);
     return at->second;
   }
 
@@ -140,12 +154,15 @@ class Writer {
   }
 
   // Timestamps are unsigned: traces begin a second after zero.
-  static std::uint64_t time(Nanoseconds value) { return static_cast<std::uint64_t>(value.count() + 1'000'000'000); }
+  static std::uint64_t time(Nanoseconds value) {
+    return static_cast<std::uint64_t>(value.count() + 1'000'000'000);
+  }
 
   std::span<const Trace* const> traces_;
   std::string out_;
   std::uint64_t next_uuid_ = 1;
-  std::map<std::tuple<std::size_t, std::int32_t, std::int32_t, std::int32_t, std::int32_t, bool, std::int32_t>,
+  std::map<std::tuple<std::size_t, std::int32_t, std::int32_t, std::int32_t, std::int32_t, bool,
+                      std::int32_t>,
            std::uint64_t>
       flows_;
 };

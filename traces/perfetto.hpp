@@ -1,5 +1,6 @@
-// Traces as Perfetto protobuf (.pftrace), hand-encoded: nanosecond integers, ordered tracks, byte units, message
-// arrows. SPDX-License-Identifier: Apache-2.0
+// Traces as Perfetto protobuf (.pftrace), hand-encoded: nanosecond integers, ordered tracks, byte
+// units, message arrows.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>
@@ -9,8 +10,8 @@
 
 namespace weir {
 
-// Several traces in one picture: rank 0 of each, one above the other, then rank 1 of each, and so on. Predicted before
-// measured puts a prediction directly above what happened.
+// Several traces in one picture: rank 0 of each, one above the other, then rank 1 of each, and so
+// on. Predicted before measured puts a prediction directly above what happened.
 [[nodiscard]] std::string to_perfetto(std::span<const Trace* const> traces);
 
 }  // namespace weir

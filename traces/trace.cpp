@@ -10,7 +10,8 @@ void append(Trace& trace, const Trace& later) {
   for (const StepWindow& step : trace.steps) end = std::max(end, step.end);
   const Nanoseconds shift = later.steps.empty() ? Nanoseconds(0) : end - later.steps.front().start;
   const auto before = static_cast<std::int32_t>(trace.steps.size());
-  for (const StepWindow& step : later.steps) trace.steps.push_back({step.start + shift, step.end + shift});
+  for (const StepWindow& step : later.steps)
+    trace.steps.push_back({step.start + shift, step.end + shift});
   for (Span span : later.spans) {
     span.step += before;
     span.start += shift;

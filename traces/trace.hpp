@@ -1,5 +1,5 @@
-// What happened, or is predicted to: spans of operations on lanes, counters, and where it came from.
-// Predicted and measured traces are the same type, so comparing is a join on (step, action).
+// What happened, or is predicted to: spans of operations on lanes, counters, and where it came
+// from. Predicted and measured traces are the same type, so comparing is a join on (step, action).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "plan/action.hpp"
-#include "plan/program.hpp"
-#include "plan/units.hpp"
+#include "plan/program/program.hpp"
+#include "plan/words/action.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 
@@ -64,8 +64,9 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-// Puts a later run of the same program behind `trace`: steps are renumbered, and times and counters moved so that its
-// first step starts where the last one of `trace` ended. Precondition: same program, so the same counters in order.
+// Puts a later run of the same program behind `trace`: steps are renumbered, and times and counters
+// moved so that its first step starts where the last one of `trace` ended. Precondition: same
+// program, so the same counters in order.
 void append(Trace& trace, const Trace& later);
 
 }  // namespace weir

@@ -1,5 +1,6 @@
-// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp, and a line in each
-// of the visitors below. SPDX-License-Identifier: Apache-2.0
+// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp,
+// and a line in each of the visitors below.
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/cpu_backend.hpp"
 
 #include <fmt/format.h>
@@ -13,29 +14,33 @@
 #include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::size_t kEvictedBytes = std::size_t{8} << 20;  // several times a core's second-level cache
+constexpr std::size_t kEvictedBytes = std::size_t{8}
+                                      << 20;  // several times a core's second-level cache
 
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendRequest& request) : core_(request.rank) {
     if (request.dtype != Dtype::fp32) {
-      throw UsageError(fmt::format("the cpu backend computes in fp32, the plan asks for {}", to_string(request.dtype)));
+      throw UsageError(fmt::format("the cpu backend computes in fp32, the plan asks for {}",
+                                   to_string(request.dtype)));
     }
   }
 
   void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 
-  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+  void prepare(std::span<const Layer> layers, std::int64_t batch,
+               std::int64_t seq_length) override {
     cpu::pin_to_core(core_);
     cpu::use_one_thread();
     for (const Layer& layer : layers) {
-      std::visit([&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); }, layer.shape);
+      std::visit([&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); },
+                 layer.shape);
     }
   }
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes(); }
@@ -45,16 +50,18 @@ class CpuBackend : public Backend {
     std::visit([&](const auto& shape) { cpu::forward(shape, call, matmul_); }, call.layer->shape);
   }
   void backward_input(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cpu::backward_input(shape, call, matmul_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cpu::backward_input(shape, call, matmul_); },
+               call.layer->shape);
   }
   void backward_weight(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); },
+               call.layer->shape);
   }
   void update(const UpdateCall& call) override {
     std::vector<const float*> gradients;
     for (const Tensor& gradient : call.gradients) gradients.push_back(gradient.floats());
-    cpu::update({call.step, call.decays, call.optimizer}, gradients, call.elements, call.weight.floats(),
-                call.state1.floats(), call.state2.floats());
+    cpu::update({call.step, call.decays, call.optimizer}, gradients, call.elements,
+                call.weight.floats(), call.state1.floats(), call.state2.floats());
   }
   void finish() override {}
   bool in_host_memory() const override { return true; }

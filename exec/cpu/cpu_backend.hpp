@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "exec/backend.hpp"
+#include "exec/device/backend.hpp"
 
 namespace weir {
 

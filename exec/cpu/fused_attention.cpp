@@ -18,8 +18,8 @@ struct Tile {
   std::int64_t first = 0, rows = 0, keys = 0;
 };
 
-// From the last rows to the first: the last tile sees every key, so it overwrites the gradients of keys and values and
-// the others add to them.
+// From the last rows to the first: the last tile sees every key, so it overwrites the gradients of
+// keys and values and the others add to them.
 template <class Visit>
 void for_tiles(const AttentionSize& size, Visit visit) {
   const std::int64_t rows = size.tile_rows();
@@ -29,24 +29,31 @@ void for_tiles(const AttentionSize& size, Visit visit) {
   }
 }
 
-// One head's products for a tile, on views of qkv (row stride 3 width) and of the context (row stride width).
+// One head's products for a tile, on views of qkv (row stride 3 width) and of the context (row
+// stride width).
 struct TileProducts {
   Product scores, mix, d_probabilities, d_value, d_query, d_key;
   TileProducts(const AttentionSize& size, const Tile& t) {
     const std::int64_t d = size.d, c = size.width(), q = 3 * size.width();
     const bool add = t.keys < size.s;
-    scores = {.m = t.rows, .n = t.keys, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = t.keys};
+    scores = {
+        .m = t.rows, .n = t.keys, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = t.keys};
     mix = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = c};
-    d_probabilities = {.m = t.rows, .n = t.keys, .k = d, .a_row = c, .b_row = 1, .b_column = q, .c_row = t.keys};
+    d_probabilities = {
+        .m = t.rows, .n = t.keys, .k = d, .a_row = c, .b_row = 1, .b_column = q, .c_row = t.keys};
     d_query = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = q};
-    d_key = {.m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = q, .c_row = q};
+    d_key = {
+        .m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = q, .c_row = q};
     d_key.accumulate = add;
-    d_value = {.m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = c, .c_row = q};
+    d_value = {
+        .m = t.keys, .n = d, .k = t.rows, .a_row = 1, .a_column = t.keys, .b_row = c, .c_row = q};
     d_value.accumulate = add;
   }
 };
 
-WEIR_INLINE float scale_of(const AttentionSize& size) { return 1.0F / std::sqrt(static_cast<float>(size.d)); }
+WEIR_INLINE float scale_of(const AttentionSize& size) {
+  return 1.0F / std::sqrt(static_cast<float>(size.d));
+}
 
 // Scores become probabilities, zero past the diagonal; statistics[row] = L.
 WEIR_MULTIVERSION void tile_softmax(const Tile& t, float scale, float* x, float* statistics) {
@@ -65,7 +72,8 @@ WEIR_MULTIVERSION void tile_softmax(const Tile& t, float scale, float* x, float*
 }
 
 // Scores become the same probabilities again.
-WEIR_MULTIVERSION void tile_probabilities(const Tile& t, float scale, const float* statistics, float* x) {
+WEIR_MULTIVERSION void tile_probabilities(const Tile& t, float scale, const float* statistics,
+                                          float* x) {
   for (std::int64_t row = 0; row < t.rows; ++row) {
     float* p = x + row * t.keys;
     const std::int64_t n = t.first + row + 1;
@@ -76,8 +84,8 @@ WEIR_MULTIVERSION void tile_probabilities(const Tile& t, float scale, const floa
 }
 
 // dp becomes p (dp - D) scale with D = sum(c dc) of its row.
-WEIR_MULTIVERSION void tile_score_gradient(const Tile& t, const AttentionSize& size, const float* p, const float* c,
-                                           const float* dc, float* dp) {
+WEIR_MULTIVERSION void tile_score_gradient(const Tile& t, const AttentionSize& size, const float* p,
+                                           const float* c, const float* dc, float* dp) {
   const float scale = scale_of(size);
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const float* ci = c + row * size.width();
@@ -92,7 +100,8 @@ WEIR_MULTIVERSION void tile_score_gradient(const Tile& t, const AttentionSize& s
 }
 
 // x = x mask, the tile's rows being rows of the head's s x s matrix.
-void drop_tile(const DropoutMask& mask, std::int64_t matrix, const Tile& t, std::int64_t s, float* x) {
+void drop_tile(const DropoutMask& mask, std::int64_t matrix, const Tile& t, std::int64_t s,
+               float* x) {
   if (!mask.active()) return;
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const auto first = static_cast<std::uint64_t>((matrix * s + t.first + row) * s);
@@ -128,7 +137,8 @@ std::int64_t AttentionSize::tile_rows() const {
 void prepare_fused(const AttentionSize& size, Matmul& matmul) {
   for_tiles(size, [&](const Tile& t) {
     const TileProducts p(size, t);
-    for (const Product& product : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+    for (const Product& product :
+         {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
       matmul.prepare(product);
     }
   });

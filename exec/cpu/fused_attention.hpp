@@ -1,15 +1,17 @@
-// Causal attention without its s x s probabilities (FlashAttention: Dao et al., NeurIPS 2022), on one core: a tile of
-// query rows at a time against all the keys they see, so a row's softmax needs no second pass. Forward keeps of each
-// row L = log sum_j exp(scale q k_j'); the backward makes p_j = exp(scale q k_j' - L) again.
+// Causal attention without its s x s probabilities (FlashAttention: Dao et al., NeurIPS 2022), on
+// one core: a tile of query rows at a time against all the keys they see, so a row's softmax needs
+// no second pass. Forward keeps of each row L = log sum_j exp(scale q k_j'); the backward makes p_j
+// = exp(scale q k_j' - L) again.
 //
-//   dP = (dc v') mask      D = sum(c dc)      dS = p (dP - D) scale      dq = dS k    dk += dS' q    dv += (p mask)' dc
+//   dP = (dc v') mask      D = sum(c dc)      dS = p (dP - D) scale      dq = dS k    dk += dS' q
+//   dv += (p mask)' dc
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
 #include "exec/cpu/matmul.hpp"
-#include "exec/philox.hpp"
+#include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 
@@ -17,7 +19,8 @@ namespace weir::cpu {
 struct AttentionSize {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
   [[nodiscard]] std::int64_t width() const { return heads * d; }
-  // Rows of a tile: at most 64, and so few that two tiles of rows x s fit into one sample's s x width.
+  // Rows of a tile: at most 64, and so few that two tiles of rows x s fit into one sample's s x
+  // width.
   [[nodiscard]] std::int64_t tile_rows() const;
 };
 
@@ -34,6 +37,7 @@ void prepare_fused(const AttentionSize& size, Matmul& matmul);
 // Writes context and statistics.
 void fused_forward(const FusedAttention& attention, Matmul& matmul);
 // From the context's gradient to that of qkv, which is overwritten; reads context and statistics.
-void fused_backward(const FusedAttention& attention, const float* d_context, float* d_qkv, Matmul& matmul);
+void fused_backward(const FusedAttention& attention, const float* d_context, float* d_qkv,
+                    Matmul& matmul);
 
 }  // namespace weir::cpu

@@ -1,4 +1,5 @@
-// Host memory in whole cache lines, touched first on the core that will use it. SPDX-License-Identifier: Apache-2.0
+// Host memory in whole cache lines, touched first on the core that will use it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

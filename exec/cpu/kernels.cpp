@@ -14,7 +14,9 @@ namespace {
 constexpr float kGeluA = 0.7978845608028654F;  // sqrt(2 / pi), Hendrycks & Gimpel 2016
 constexpr float kGeluB = 0.044715F;
 
-WEIR_INLINE float gelu_tanh(float x) { return 0.5F * x * (1.0F + fast_tanh(kGeluA * (x + kGeluB * x * x * x))); }
+WEIR_INLINE float gelu_tanh(float x) {
+  return 0.5F * x * (1.0F + fast_tanh(kGeluA * (x + kGeluB * x * x * x)));
+}
 
 WEIR_INLINE float gelu_tanh_slope(float x) {
   const float t = fast_tanh(kGeluA * (x + kGeluB * x * x * x));
@@ -28,7 +30,8 @@ WEIR_MULTIVERSION void gelu_tanh_backward(const float* x, std::int64_t n, float*
   for (std::int64_t i = 0; i < n; ++i) dx[i] *= gelu_tanh_slope(x[i]);
 }
 
-// write(i, factor of element first + i) for i in [0, n): whole groups of blocks where `first` begins a block.
+// write(i, factor of element first + i) for i in [0, n): whole groups of blocks where `first`
+// begins a block.
 template <class Write>
 WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64_t n, Write write) {
   std::uint32_t words[kWordsAtOnce];
@@ -39,7 +42,8 @@ WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64
     for (; i + kWordsAtOnce <= n; i += kWordsAtOnce) {
       mask_words(mask, (first + static_cast<std::uint64_t>(i)) / 4, words);
 #pragma GCC unroll 1
-      for (std::int64_t w = 0; w < kWordsAtOnce; ++w) write(i + w, words[w] < drop_below ? 0.0F : scale);
+      for (std::int64_t w = 0; w < kWordsAtOnce; ++w)
+        write(i + w, words[w] < drop_below ? 0.0F : scale);
     }
   }
   for (; i < n; ++i) write(i, mask.factor(first + static_cast<std::uint64_t>(i)));
@@ -47,14 +51,17 @@ WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64
 
 }  // namespace
 
-WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float* shift, std::int64_t rows,
-                                  std::int64_t width, float epsilon, float* y, float* statistics) {
+WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float* shift,
+                                  std::int64_t rows, std::int64_t width, float epsilon, float* y,
+                                  float* statistics) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* in = x + row * width;
     float* out = y + row * width;
-    const float mean = lane_sum(width, [in](std::int64_t i) { return in[i]; }) / static_cast<float>(width);
-    const float variance = lane_sum(width, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
-                           static_cast<float>(width);
+    const float mean =
+        lane_sum(width, [in](std::int64_t i) { return in[i]; }) / static_cast<float>(width);
+    const float variance =
+        lane_sum(width, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
+        static_cast<float>(width);
     const float inverse = 1.0F / std::sqrt(variance + epsilon);
     for (std::int64_t i = 0; i < width; ++i) out[i] = (in[i] - mean) * inverse * gain[i] + shift[i];
     statistics[2 * row] = mean;
@@ -63,8 +70,9 @@ WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float
 }
 
 // With z = (x - mean) / deviation and g = dy * gain: dx = (g - mean(g) - z mean(g z)) / deviation.
-WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statistics, const float* gain, const float* dy,
-                                           std::int64_t rows, std::int64_t width, Into into, float* dx,
+WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statistics,
+                                           const float* gain, const float* dy, std::int64_t rows,
+                                           std::int64_t width, Into into, float* dx,
                                            float* gain_gradient, float* shift_gradient) {
   for (std::int64_t i = 0; i < width; ++i) gain_gradient[i] = shift_gradient[i] = 0.0F;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -72,9 +80,12 @@ WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statisti
     const float* up = dy + row * width;
     float* out = dx + row * width;
     const float mean = statistics[2 * row], inverse = statistics[2 * row + 1];
-    const float g = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i]; }) / static_cast<float>(width);
-    const float gz = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i] * (in[i] - mean) * inverse; }) /
-                     static_cast<float>(width);
+    const float g = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i]; }) /
+                    static_cast<float>(width);
+    const float gz =
+        lane_sum(width,
+                 [=](std::int64_t i) { return up[i] * gain[i] * (in[i] - mean) * inverse; }) /
+        static_cast<float>(width);
     if (into == Into::overwrite) std::fill(out, out + width, 0.0F);
     for (std::int64_t i = 0; i < width; ++i) {
       const float z = (in[i] - mean) * inverse;
@@ -91,7 +102,8 @@ void activate(Activation activation, const float* x, std::int64_t n, float* y) {
       gelu_tanh_forward(x, n, y);
       return;
     case Activation::gelu:
-      for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * 0.70710678F));
+      for (std::int64_t i = 0; i < n; ++i)
+        y[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * 0.70710678F));
       return;
     case Activation::relu:
       for (std::int64_t i = 0; i < n; ++i) y[i] = std::max(x[i], 0.0F);
@@ -109,7 +121,8 @@ void activate_gradient(Activation activation, const float* x, std::int64_t n, fl
       return;
     case Activation::gelu:
       for (std::int64_t i = 0; i < n; ++i) {
-        dx[i] *= 0.5F * (1.0F + std::erf(x[i] * 0.70710678F)) + x[i] * 0.39894228F * std::exp(-0.5F * x[i] * x[i]);
+        dx[i] *= 0.5F * (1.0F + std::erf(x[i] * 0.70710678F)) +
+                 x[i] * 0.39894228F * std::exp(-0.5F * x[i] * x[i]);
       }
       return;
     case Activation::relu:
@@ -124,7 +137,8 @@ void activate_gradient(Activation activation, const float* x, std::int64_t n, fl
   }
 }
 
-WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float* y) {
+WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n,
+                                   float* y) {
   if (!mask.active()) {
     for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
     return;
@@ -132,8 +146,8 @@ WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, const float* x, std:
   masked(mask, 0, n, [=](std::int64_t i, float factor) { y[i] = y[i] * factor + x[i]; });
 }
 
-WEIR_MULTIVERSION void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n,
-                               float* y) {
+WEIR_MULTIVERSION void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x,
+                               std::int64_t n, float* y) {
   if (!mask.active()) {
     if (x != y) std::copy(x, x + n, y);
     return;
@@ -164,8 +178,8 @@ WEIR_MULTIVERSION void softmax_gradient(const float* p, std::int64_t s, float* d
   }
 }
 
-WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t rows,
-                                       std::int64_t vocabulary, float scale) {
+WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* targets,
+                                       std::int64_t rows, std::int64_t vocabulary, float scale) {
   double loss = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     float* x = logits + row * vocabulary;
@@ -182,7 +196,8 @@ WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* target
   return loss;
 }
 
-WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into, float* y) {
+WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into,
+                                  float* y) {
   if (into == Into::overwrite) std::fill(y, y + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < width; ++i) y[i] += x[row * width + i];
@@ -199,8 +214,8 @@ struct AdamFactors {
   float rate, decay, beta1, beta2, epsilon, unbias1, unbias2;
 };
 
-WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const float* second, std::int64_t n, float* w,
-                             float* m, float* v) {
+WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const float* second,
+                             std::int64_t n, float* w, float* m, float* v) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = second == nullptr ? first[i] : first[i] + second[i];
     m[i] = a.beta1 * m[i] + (1.0F - a.beta1) * g;
@@ -209,8 +224,8 @@ WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const flo
   }
 }
 
-WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float* first, const float* second,
-                           std::int64_t n, float* w, float* m) {
+WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float* first,
+                           const float* second, std::int64_t n, float* w, float* m) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = (second == nullptr ? first[i] : first[i] + second[i]) + decay * w[i];
     float step = g;
@@ -221,9 +236,10 @@ WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float*
 
 }  // namespace
 
-void update(const Update& u, std::span<const float* const> gradients, std::int64_t n, float* weight, float* state1,
-            float* state2) {
-  // More than two copies: sum all but the last into short blocks first, so that one kernel serves every number of them.
+void update(const Update& u, std::span<const float* const> gradients, std::int64_t n, float* weight,
+            float* state1, float* state2) {
+  // More than two copies: sum all but the last into short blocks first, so that one kernel serves
+  // every number of them.
   constexpr std::int64_t kBlock = 4096;
   float sum[kBlock];
   const Optimizer& o = u.optimizer;
@@ -243,7 +259,8 @@ void update(const Update& u, std::span<const float* const> gradients, std::int64
     const float* second = gradients.size() > 1 ? gradients.back() + at : nullptr;
     if (gradients.size() > 2) {
       std::copy(first, first + count, sum);
-      for (const float* middle : gradients.subspan(1, gradients.size() - 2)) add(middle + at, count, sum);
+      for (const float* middle : gradients.subspan(1, gradients.size() - 2))
+        add(middle + at, count, sum);
       first = sum;
     }
     if (o.kind == OptimizerKind::adamw) {

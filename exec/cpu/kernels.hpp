@@ -1,24 +1,28 @@
-// Kernels of the CPU backend that are not matrix products. All arrays are row-major fp32; n is a count of elements,
-// rows x width a matrix. Masks are exec/philox's, with elements numbered row-major within the micro-batch's tensor.
+// Kernels of the CPU backend that are not matrix products. All arrays are row-major fp32; n is a
+// count of elements, rows x width a matrix. Masks are exec/training/philox's, with elements
+// numbered row-major within the micro-batch's tensor.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "exec/philox.hpp"
-#include "plan/model.hpp"
-#include "plan/plan.hpp"
+#include "exec/training/philox.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir::cpu {
 
-// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of each row.
-void layer_norm(const float* x, const float* gain, const float* shift, std::int64_t rows, std::int64_t width,
-                float epsilon, float* y, float* statistics);
-// dx (+)= the norm's gradient; and, overwritten, the gradients of gain and shift summed over the rows.
+// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of
+// each row.
+void layer_norm(const float* x, const float* gain, const float* shift, std::int64_t rows,
+                std::int64_t width, float epsilon, float* y, float* statistics);
+// dx (+)= the norm's gradient; and, overwritten, the gradients of gain and shift summed over the
+// rows.
 enum class Into : std::uint8_t { overwrite, add };
-void layer_norm_gradient(const float* x, const float* statistics, const float* gain, const float* dy, std::int64_t rows,
-                         std::int64_t width, Into into, float* dx, float* gain_gradient, float* shift_gradient);
+void layer_norm_gradient(const float* x, const float* statistics, const float* gain,
+                         const float* dy, std::int64_t rows, std::int64_t width, Into into,
+                         float* dx, float* gain_gradient, float* shift_gradient);
 
 // y = activation(x); dx = dx * activation'(x).
 void activate(Activation activation, const float* x, std::int64_t n, float* y);
@@ -26,17 +30,19 @@ void activate_gradient(Activation activation, const float* x, std::int64_t n, fl
 
 // y[i] = y[i] * mask(i) + x[i], and y[i] = x[i] * mask(i).
 void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float* y);
-void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n, float* y);
+void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n,
+             float* y);
 
-// Each row i of an s x s matrix: softmax over columns 0..i (causal) of scale * x, zero to the right; in place.
+// Each row i of an s x s matrix: softmax over columns 0..i (causal) of scale * x, zero to the
+// right; in place.
 void causal_softmax(float scale, std::int64_t s, float* x);
 // ds = p * (dp - sum(dp * p)), row by row, in place of dp.
 void softmax_gradient(const float* p, std::int64_t s, float* dp);
 
-// Row i becomes (softmax - one at its target) * scale; returns the sum of -log softmax[target] over the rows, in
-// double.
-double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t rows, std::int64_t vocabulary,
-                     float scale);
+// Row i becomes (softmax - one at its target) * scale; returns the sum of -log softmax[target] over
+// the rows, in double.
+double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t rows,
+                     std::int64_t vocabulary, float scale);
 
 // y[j] (+)= sum over rows of x[row, j].
 void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into, float* y);
@@ -47,9 +53,9 @@ struct Update {
   bool decays = false;
   Optimizer optimizer;
 };
-// The gradient is the sum of `gradients`, in that order. SGD with momentum, or AdamW (Loshchilov & Hutter, ICLR 2019,
-// algorithm 2: decay apart from the gradient).
-void update(const Update& update, std::span<const float* const> gradients, std::int64_t n, float* weight, float* state1,
-            float* state2);
+// The gradient is the sum of `gradients`, in that order. SGD with momentum, or AdamW (Loshchilov &
+// Hutter, ICLR 2019, algorithm 2: decay apart from the gradient).
+void update(const Update& update, std::span<const float* const> gradients, std::int64_t n,
+            float* weight, float* state1, float* state2);
 
 }  // namespace weir::cpu

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/cpu/kernels.hpp"
-#include "exec/philox.hpp"
+#include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 namespace {
@@ -71,15 +71,17 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Matmul&
 void prepare(const NormShape&, std::int64_t, std::int64_t, Matmul&) {}
 
 void forward(const NormShape& shape, const LayerCall& call, Matmul&) {
-  layer_norm(call.input.floats(), call.weights[0].floats(), call.weights[1].floats(), call.batch * call.seq_length,
-             shape.hidden, static_cast<float>(shape.epsilon), call.output.floats(), call.saved[0].floats());
+  layer_norm(call.input.floats(), call.weights[0].floats(), call.weights[1].floats(),
+             call.batch * call.seq_length, shape.hidden, static_cast<float>(shape.epsilon),
+             call.output.floats(), call.saved[0].floats());
 }
 
 void backward_input(const NormShape& shape, const LayerCall& call, Matmul&) {
   float* carried = call.carried[0].floats();
   layer_norm_gradient(call.input.floats(), call.saved[0].floats(), call.weights[0].floats(),
-                      call.output_gradient.floats(), call.batch * call.seq_length, shape.hidden, Into::overwrite,
-                      call.input_gradient.floats(), carried, carried + shape.hidden);
+                      call.output_gradient.floats(), call.batch * call.seq_length, shape.hidden,
+                      Into::overwrite, call.input_gradient.floats(), carried,
+                      carried + shape.hidden);
 }
 
 void backward_weight(const NormShape& shape, const LayerCall& call, Matmul&) {
@@ -97,9 +99,23 @@ struct HeadProducts {
 };
 HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate) {
   const std::int64_t v = s.vocabulary, h = s.hidden;
-  return {{.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = v, .bias = s.bias},
+  return {{.m = rows,
+           .n = v,
+           .k = h,
+           .a_row = h,
+           .b_row = 1,
+           .b_column = h,
+           .c_row = v,
+           .bias = s.bias},
           {.m = rows, .n = h, .k = v, .a_row = v, .b_row = h, .c_row = h},
-          {.m = v, .n = h, .k = rows, .a_row = 1, .a_column = v, .b_row = h, .c_row = h, .accumulate = accumulate}};
+          {.m = v,
+           .n = h,
+           .k = rows,
+           .a_row = 1,
+           .a_column = v,
+           .b_row = h,
+           .c_row = h,
+           .accumulate = accumulate}};
 }
 
 }  // namespace
@@ -114,12 +130,12 @@ void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length
 void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
   float* logits = call.saved[0].floats();
-  matmul.run(head_products(shape, rows, true).forward, call.input.floats(), call.weights[0].floats(),
-             shape.bias ? call.weights[1].floats() : nullptr, logits);
+  matmul.run(head_products(shape, rows, true).forward, call.input.floats(),
+             call.weights[0].floats(), shape.bias ? call.weights[1].floats() : nullptr, logits);
   double loss = 0;
   for (std::int64_t b = 0; b < call.batch; ++b) {
-    loss += cross_entropy(logits + b * call.seq_length * shape.vocabulary, row_tokens(call, b) + 1, call.seq_length,
-                          shape.vocabulary, static_cast<float>(call.loss_scale));
+    loss += cross_entropy(logits + b * call.seq_length * shape.vocabulary, row_tokens(call, b) + 1,
+                          call.seq_length, shape.vocabulary, static_cast<float>(call.loss_scale));
   }
   if (call.loss != nullptr) *call.loss = loss * call.loss_scale;
 }
@@ -131,11 +147,11 @@ void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmu
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
-  matmul.run(head_products(shape, rows, call.accumulate).weight, call.saved[0].floats(), call.input.floats(), nullptr,
-             call.gradients[0].floats());
+  matmul.run(head_products(shape, rows, call.accumulate).weight, call.saved[0].floats(),
+             call.input.floats(), nullptr, call.gradients[0].floats());
   if (shape.bias) {
-    column_sum(call.saved[0].floats(), rows, shape.vocabulary, call.accumulate ? Into::add : Into::overwrite,
-               call.gradients[1].floats());
+    column_sum(call.saved[0].floats(), rows, shape.vocabulary,
+               call.accumulate ? Into::add : Into::overwrite, call.gradients[1].floats());
   }
 }
 

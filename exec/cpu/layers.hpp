@@ -1,21 +1,24 @@
-// The passes of each layer kind on the CPU: F, I and W apart, in the words of plan/layer_tensors.
+// The passes of each layer kind on the CPU: F, I and W apart, in the words of
+// plan/model/layer_tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
-#include "exec/backend.hpp"
 #include "exec/cpu/matmul.hpp"
-#include "plan/model.hpp"
+#include "exec/device/backend.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir::cpu {
 
-void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
+             Matmul& matmul);
 void forward(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_input(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
 
-void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
+             Matmul& matmul);
 void forward(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_weight(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
@@ -30,7 +33,8 @@ void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 
-// Layers of which only times or sizes are known have no kernels; a run refuses them before it starts.
+// Layers of which only times or sizes are known have no kernels; a run refuses them before it
+// starts.
 void prepare(const TimedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
 void forward(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_input(const TimedShape& shape, const LayerCall& call, Matmul& matmul);

@@ -4,7 +4,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's own header trips it in every AVX-512 intrinsic
+#pragma GCC diagnostic ignored \
+    "-Wuninitialized"  // GCC 12's own header trips it in every AVX-512 intrinsic
 #endif
 #endif
 
@@ -19,21 +20,25 @@ void one_by_one(const DropoutMask& mask, std::uint64_t first_block, std::uint32_
 }
 
 #if defined(__x86_64__)
-// High and low halves of the 16 products of 32-bit lanes; the odd lanes are multiplied apart and blended back.
-__attribute__((target("avx512f"))) inline void multiply(__m512i a, __m512i factor, __m512i& high, __m512i& low) {
+// High and low halves of the 16 products of 32-bit lanes; the odd lanes are multiplied apart and
+// blended back.
+__attribute__((target("avx512f"))) inline void multiply(__m512i a, __m512i factor, __m512i& high,
+                                                        __m512i& low) {
   const __m512i even = _mm512_mul_epu32(a, factor);
   const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), factor);
   high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
   low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
 }
 
-// Lane 4q + j works on block 4j + q, so that unpacking leaves the words of four consecutive blocks in each register.
-__attribute__((target("avx512f"))) void sixteen_lanes(const DropoutMask& mask, std::uint64_t first_block,
+// Lane 4q + j works on block 4j + q, so that unpacking leaves the words of four consecutive blocks
+// in each register.
+__attribute__((target("avx512f"))) void sixteen_lanes(const DropoutMask& mask,
+                                                      std::uint64_t first_block,
                                                       std::uint32_t* words) {
   const __m512i place = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   __m512i c0 = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(first_block)), place);
-  __m512i c1 =
-      _mm512_set1_epi32(static_cast<int>((static_cast<std::uint32_t>(first_block >> 32) << 16) ^ mask.microbatch));
+  __m512i c1 = _mm512_set1_epi32(
+      static_cast<int>((static_cast<std::uint32_t>(first_block >> 32) << 16) ^ mask.microbatch));
   __m512i c2 = _mm512_set1_epi32(static_cast<int>(mask.step));
   __m512i c3 = _mm512_set1_epi32(static_cast<int>(mask.layer_and_site));
   const __m512i m0 = _mm512_set1_epi32(static_cast<int>(0xD2511F53U));
@@ -65,7 +70,8 @@ __attribute__((target("avx512f"))) void sixteen_lanes(const DropoutMask& mask, s
 void mask_words(const DropoutMask& mask, std::uint64_t first_block, std::uint32_t* words) {
 #if defined(__x86_64__)
   // Sixteen low counter words that would wrap within the group go the slow way.
-  if (__builtin_cpu_supports("avx512f") && static_cast<std::uint32_t>(first_block) <= 0xFFFFFFFFU - 16) {
+  if (__builtin_cpu_supports("avx512f") &&
+      static_cast<std::uint32_t>(first_block) <= 0xFFFFFFFFU - 16) {
     sixteen_lanes(mask, first_block, words);
     return;
   }

@@ -5,14 +5,16 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-extern "C" void omp_set_num_threads(int);  // Debian's oneDNN runs on OpenMP, whose setting is per thread
+extern "C" void omp_set_num_threads(
+    int);  // Debian's oneDNN runs on OpenMP, whose setting is per thread
 
 namespace weir::cpu {
 namespace {
 
 using dnnl::memory;
 
-memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride, std::int64_t column_stride) {
+memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_stride,
+                    std::int64_t column_stride) {
   return {{rows, columns}, memory::data_type::f32, memory::dims{row_stride, column_stride}};
 }
 
@@ -52,7 +54,10 @@ struct Matmul::Kernel {
         b(description.weights_desc(), engine, nullptr),
         c(description.dst_desc(), engine, nullptr),
         scratch(description.scratchpad_desc(), engine, nullptr) {
-    arguments = {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}, {DNNL_ARG_SCRATCHPAD, scratch}};
+    arguments = {{DNNL_ARG_SRC, a},
+                 {DNNL_ARG_WEIGHTS, b},
+                 {DNNL_ARG_DST, c},
+                 {DNNL_ARG_SCRATCHPAD, scratch}};
     if (product.bias) {
       bias = memory(matrix(1, product.n, product.n, 1), engine, nullptr);
       arguments.insert({DNNL_ARG_BIAS, bias});
@@ -71,15 +76,16 @@ Matmul::Kernel& Matmul::kernel(const Product& product) {
   auto& made = kernels_[product];
   if (!made) {
     made = std::make_unique<Kernel>(library_->engine, product);
-    scratch_bytes_ =
-        std::max(scratch_bytes_, static_cast<std::int64_t>(made->description.scratchpad_desc().get_size()));
+    scratch_bytes_ = std::max(
+        scratch_bytes_, static_cast<std::int64_t>(made->description.scratchpad_desc().get_size()));
   }
   return *made;
 }
 
 void Matmul::prepare(const Product& product) { static_cast<void>(kernel(product)); }
 
-void Matmul::run(const Product& product, const float* a, const float* b, const float* bias, float* c) {
+void Matmul::run(const Product& product, const float* a, const float* b, const float* bias,
+                 float* c) {
   Kernel& k = kernel(product);
   // oneDNN's memory objects are mutable handles; sources are read only.
   k.a.set_data_handle(const_cast<float*>(a));

@@ -1,5 +1,5 @@
-// Matrix products by oneDNN, single-threaded. A product is prepared once per shape and layout and then only executed;
-// what differs between oneDNN 2.6 and 3.x stays in matmul.cpp.
+// Matrix products by oneDNN, single-threaded. A product is prepared once per shape and layout and
+// then only executed; what differs between oneDNN 2.6 and 3.x stays in matmul.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace weir::cpu {
 
-// c[m, n] (+)= a[m, k] b[k, n] + bias[n], all fp32; strides in elements, so a transposed operand is one with its
-// strides exchanged.
+// c[m, n] (+)= a[m, k] b[k, n] + bias[n], all fp32; strides in elements, so a transposed operand is
+// one with its strides exchanged.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_column = 1;

@@ -1,25 +1,27 @@
-// Element-wise maths that compilers vectorise: plain loops over floats, compiled once per instruction set and chosen at
-// run time (never by -march=native, so binaries can be carried). Sums use a fixed number of lanes, so results depend
-// neither on the vector width nor on who calls.
+// Element-wise maths that compilers vectorise: plain loops over floats, compiled once per
+// instruction set and chosen at run time (never by -march=native, so binaries can be carried). Sums
+// use a fixed number of lanes, so results depend neither on the vector width nor on who calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "plan/multiversion.hpp"
+#include "plan/words/multiversion.hpp"
 
 #define WEIR_INLINE inline __attribute__((always_inline))
 
 namespace weir {
 
-// e^x for x <= 88, relative error below 2e-7: x = n ln 2 + r, |r| <= ln 2 / 2, e^r by its Taylor polynomial of
-// degree 6.
+// e^x for x <= 88, relative error below 2e-7: x = n ln 2 + r, |r| <= ln 2 / 2, e^r by its Taylor
+// polynomial of degree 6.
 WEIR_INLINE float fast_exp(float x) {
   x = x < -87.0F ? -87.0F : x;
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding and taking it away rounds to an integer
+  constexpr float kRound =
+      12582912.0F;  // 1.5 * 2^23: adding and taking it away rounds to an integer
   const float n = (x * 1.44269504088896341F + kRound) - kRound;
-  const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts, so that n ln 2 is exact
+  const float r =
+      (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts, so that n ln 2 is exact
   float p = 1.0F / 720;
   p = p * r + 1.0F / 120;
   p = p * r + 1.0F / 24;

@@ -7,13 +7,13 @@
 #include <optional>
 #include <tuple>
 
-#include "exec/cuda/flash_attention.hpp"
-#include "plan/error.hpp"
+#include "exec/cuda/kernels/flash_attention.hpp"
+#include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CUDNN
 #include <cudnn_version.h>
 
-#include "exec/cuda/cudnn_attention.hpp"
-#include "exec/cuda/cudnn_check.hpp"
+#include "exec/cuda/cudnn/cudnn_attention.hpp"
+#include "exec/cuda/cudnn/cudnn_check.hpp"
 #include "exec/cuda/unique_handle.hpp"
 #endif
 
@@ -24,7 +24,9 @@ namespace weir::cuda {
 namespace {
 void release(cudnnHandle_t handle) noexcept { static_cast<void>(cudnnDestroy(handle)); }
 
-auto key_of(const AttentionShape& z) { return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout); }
+auto key_of(const AttentionShape& z) {
+  return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout);
+}
 }  // namespace
 
 struct CudnnLibrary {
@@ -35,8 +37,8 @@ struct CudnnLibrary {
   UniqueHandle<cudnnHandle_t, release> handle;
   std::map<decltype(key_of(AttentionShape{})), Plans> made;
 
-  // The plans of a shape, made at its first mention. Whatever cuDNN cannot do or fails at is an answer: there are our
-  // own kernels.
+  // The plans of a shape, made at its first mention. Whatever cuDNN cannot do or fails at is an
+  // answer: there are our own kernels.
   const Plans& plans_of(const AttentionShape& shape, cudaStream_t stream) {
     const auto [at, fresh] = made.try_emplace(key_of(shape));
     if (fresh) at->second = make(shape, stream);
@@ -49,16 +51,19 @@ struct CudnnLibrary {
 
  private:
   Plans make(const AttentionShape& shape, cudaStream_t stream) {
-    if (!CudnnAttention::suits(shape)) return {std::nullopt, "cuDNN's are for bf16 without dropout"};
+    if (!CudnnAttention::suits(shape))
+      return {std::nullopt, "cuDNN's are for bf16 without dropout"};
     try {
       if (!handle) {
         cudnnHandle_t created = nullptr;
         CUDNN_CHECK(cudnnCreate(&created));
         handle = UniqueHandle<cudnnHandle_t, release>(created);
       }
-      CUDNN_CHECK(cudnnSetStream(handle.get(), stream));  // refuses streams that are not of its context
+      CUDNN_CHECK(
+          cudnnSetStream(handle.get(), stream));  // refuses streams that are not of its context
       Plans plans{CudnnAttention::make(shape, CudnnTarget(handle.get())), ""};
-      if (!plans.attention) plans.why = "cuDNN has no deterministic ones for this shape: " + cudnn_last_words();
+      if (!plans.attention)
+        plans.why = "cuDNN has no deterministic ones for this shape: " + cudnn_last_words();
       return plans;
     } catch (const RunFailed& failed) {
       return {std::nullopt, failed.what()};
@@ -68,15 +73,19 @@ struct CudnnLibrary {
 
 CudnnFacts cudnn_facts() {
   const std::size_t version = cudnnGetVersion();
-  return {true, fmt::format("cuDNN {}.{}.{}: fused attention in bf16 without dropout; otherwise our own kernels",
-                            version / 10000, version / 100 % 100, version % 100)};
+  return {true,
+          fmt::format(
+              "cuDNN {}.{}.{}: fused attention in bf16 without dropout; otherwise our own kernels",
+              version / 10000, version / 100 % 100, version % 100)};
 }
 
 #else
 
 struct CudnnLibrary {};
 
-CudnnFacts cudnn_facts() { return {false, "this build has no cuDNN: fused attention by our own kernels alone"}; }
+CudnnFacts cudnn_facts() {
+  return {false, "this build has no cuDNN: fused attention by our own kernels alone"};
+}
 
 #endif
 
@@ -108,12 +117,14 @@ void Attention::prepare(const AttentionShape& shape, cudaStream_t stream) {
   if (choice_ == Choice::best) label_ = "own (this build has no cuDNN)";
 #endif
   if (!flash_suits(shape)) {
-    throw UsageError(fmt::format("fused attention on cuda: no kernel for heads of {} in {}; unfused has", shape.d,
-                                 to_string(shape.dtype)));
+    throw UsageError(
+        fmt::format("fused attention on cuda: no kernel for heads of {} in {}; unfused has",
+                    shape.d, to_string(shape.dtype)));
   }
 }
 
-void Attention::forward(const AttentionShape& shape, const AttentionForward& call, void* scratch, cudaStream_t stream) {
+void Attention::forward(const AttentionShape& shape, const AttentionForward& call, void* scratch,
+                        cudaStream_t stream) {
 #ifdef WEIR_HAS_CUDNN
   if (const CudnnAttention* cudnn = choice_ == Choice::best ? library_->find(shape) : nullptr) {
     CUDNN_CHECK(cudnnSetStream(library_->handle.get(), stream));

@@ -1,5 +1,6 @@
-// Fused attention on CUDA: cuDNN's kernels where the build has cuDNN and it suits the shape, our own otherwise. Which
-// is decided when a shape is prepared, by the shape, the device and the stream, so that equal layers have equal bits.
+// Fused attention on CUDA: cuDNN's kernels where the build has cuDNN and it suits the shape, our
+// own otherwise. Which is decided when a shape is prepared, by the shape, the device and the
+// stream, so that equal layers have equal bits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +20,9 @@ namespace weir::cuda {
 
 struct CudnnLibrary;  // cuDNN's handle and plans
 
-// A plan of cuDNN takes half a second to make, so attentions of one thread on one device share theirs: the ranks of a
-// run, and one run after another. Never two threads, since not every engine of cuDNN may be run by two at once.
+// A plan of cuDNN takes half a second to make, so attentions of one thread on one device share
+// theirs: the ranks of a run, and one run after another. Never two threads, since not every engine
+// of cuDNN may be run by two at once.
 class CudnnLibraries {
  public:
   // Any thread may ask. Never null; needs no device.
@@ -41,16 +43,20 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // On the device that will run it; `stream` is of the context that will. Throws UsageError where no kernel suits.
+  // On the device that will run it; `stream` is of the context that will. Throws UsageError where
+  // no kernel suits.
   void prepare(const AttentionShape& shape, cudaStream_t stream);
   // The most that any prepared shape asks for; 16-byte aligned memory.
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
   // Precondition: prepared. They return before the work is done.
-  void forward(const AttentionShape& shape, const AttentionForward& call, void* scratch, cudaStream_t stream);
-  void backward(const AttentionShape& shape, const AttentionBackward& call, void* scratch, cudaStream_t stream);
+  void forward(const AttentionShape& shape, const AttentionForward& call, void* scratch,
+               cudaStream_t stream);
+  void backward(const AttentionShape& shape, const AttentionBackward& call, void* scratch,
+                cudaStream_t stream);
   // "cuDNN" or "own".
   [[nodiscard]] std::string kernels_of(const AttentionShape& shape) const;
-  // Of the shape prepared last, in a line: "cuDNN", or "own (" and why not cuDNN's ")"; empty where none is.
+  // Of the shape prepared last, in a line: "cuDNN", or "own (" and why not cuDNN's ")"; empty where
+  // none is.
   [[nodiscard]] const std::string& label() const { return label_; }
 
  private:

@@ -1,16 +1,18 @@
-// What the attention of one block is given and gives: shapes and the tensors of its two passes. Read by nvcc too:
-// C++17. SPDX-License-Identifier: Apache-2.0
+// What the attention of one block is given and gives: shapes and the tensors of its two passes.
+// Read by nvcc too: C++17.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
-#include "exec/philox.hpp"
-#include "plan/dtype.hpp"
+#include "exec/training/philox.hpp"
+#include "plan/words/dtype.hpp"
 
 namespace weir::cuda {
 
-// Queries, keys and values are the three parts of qkv [batch, s, 3, heads, d]; a part begins heads x d after the other.
+// Queries, keys and values are the three parts of qkv [batch, s, 3, heads, d]; a part begins heads
+// x d after the other.
 struct AttentionShape {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
   Dtype dtype = Dtype::fp32;  // of qkv, context and their gradients
@@ -20,8 +22,9 @@ struct AttentionShape {
   [[nodiscard]] std::int64_t rows() const { return batch * heads * s; }  // floats of the statistics
 };
 
-// Which of the probabilities are dropped: a mask numbered row-major in [batch, heads, s, s]. `step`, in device memory,
-// takes the place of the mask's own where it is not null, so that a captured graph stays right at every later step.
+// Which of the probabilities are dropped: a mask numbered row-major in [batch, heads, s, s].
+// `step`, in device memory, takes the place of the mask's own where it is not null, so that a
+// captured graph stays right at every later step.
 struct AttentionMask {
   DropoutMask mask;
   const std::uint32_t* step = nullptr;

@@ -1,5 +1,6 @@
-// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp, and a line in each
-// of the visitors below. SPDX-License-Identifier: Apache-2.0
+// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp,
+// and a line in each of the visitors below.
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cuda_backend.hpp"
 
 #include <fmt/format.h>
@@ -7,24 +8,27 @@
 #include <utility>
 
 #include "exec/cuda/cuda_queue.hpp"
+#include "exec/cuda/cupti/kernel_recording.hpp"
 #include "exec/cuda/device_info.hpp"
-#include "exec/cuda/device_sharing.hpp"
-#include "exec/cuda/kernel_recording.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
+#include "exec/cuda/sm/device_sharing.hpp"
 #include "exec/cuda/stream.hpp"
 #include "exec/cuda/update.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
-// For which share of the device algorithms are chosen: one for all K, unless speed goes before equal bits.
+// For which share of the device algorithms are chosen: one for all K, unless speed goes before
+// equal bits.
 int multiprocessors_for_products(const BackendRequest& request, const Seat& seat) {
-  constexpr int kMostRanks = 8;  // on one device, for which the choice is meant; more make do with it
+  constexpr int kMostRanks =
+      8;  // on one device, for which the choice is meant; more make do with it
   if (request.fastest) return seat.multiprocessors;
   if (request.multiprocessors > 0) return request.multiprocessors;
-  const auto split = equal_split(seat.device_multiprocessors, kMostRanks, sm_granularity(seat.capability_major));
+  const auto split =
+      equal_split(seat.device_multiprocessors, kMostRanks, sm_granularity(seat.capability_major));
   return split ? split->size : seat.device_multiprocessors;
 }
 
@@ -39,7 +43,8 @@ class CudaBackend : public Backend {
         queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
                [this] { return seat_.make_stream(Seat::Use::communication); }),
         matmul_(request.dtype, multiprocessors_for_products(request, seat_),
-                request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole, seat_.multiprocessors),
+                request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole,
+                seat_.multiprocessors),
         attention_(cuda::Attention::Choice::best, std::move(cudnn)) {
     on_.stream = queue_.stream();
     on_.matmul = &matmul_;
@@ -54,30 +59,37 @@ class CudaBackend : public Backend {
   LaunchQueue* queue() override { return &queue_; }
   KernelWatch* kernel_watch() override { return watch_.get(); }
 
-  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and nothing that is already
-  // launched is waited for.
+  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and
+  // nothing that is already launched is waited for.
   void* allocate(std::int64_t bytes) override {
-    if (queue_.capturing()) throw RunFailed("a repeated step asks for device memory that the first step did not need");
+    if (queue_.capturing())
+      throw RunFailed("a repeated step asks for device memory that the first step did not need");
     void* block = pool_.allocate(bytes, allocations_.get());
     CUDA_CHECK(cudaStreamSynchronize(allocations_.get()));
     return block;
   }
-  void release(void* block, std::int64_t) noexcept override { pool_.release(block, queue_.stream()); }
+  void release(void* block, std::int64_t) noexcept override {
+    pool_.release(block, queue_.stream());
+  }
 
   HostMemory host_memory(std::int64_t bytes) override {
     void* data = nullptr;
     CUDA_CHECK(cudaHostAlloc(&data, static_cast<std::size_t>(bytes), cudaHostAllocPortable));
-    return {static_cast<std::byte*>(data), [](std::byte* block) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeHost(block)); }};
+    return {static_cast<std::byte*>(data),
+            [](std::byte* block) noexcept { CUDA_CHECK_NOEXCEPT(cudaFreeHost(block)); }};
   }
 
-  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+  void prepare(std::span<const Layer> layers, std::int64_t batch,
+               std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));
     for (const Layer& layer : layers) {
-      needs_.cover(
-          std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      needs_.cover(std::visit(
+          [&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); },
+          layer.shape));
       const auto* block = std::get_if<TransformerShape>(&layer.shape);
       if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()), queue_.stream());
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
+                         queue_.stream());
       needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
@@ -94,10 +106,12 @@ class CudaBackend : public Backend {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
   void backward_input(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); },
+               call.layer->shape);
   }
   void backward_weight(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); },
+               call.layer->shape);
   }
   void update(const UpdateCall& call) override { cuda::update(call, on_); }
   void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
@@ -116,8 +130,9 @@ class CudaBackend : public Backend {
     finish();
   }
 
-  std::shared_ptr<KernelWatch> watch_;  // of all ranks' backends, which end in no order; null: kernels are not recorded
-  Seat seat_;                           // outlives the streams made from it, and stays where it is
+  std::shared_ptr<KernelWatch>
+      watch_;  // of all ranks' backends, which end in no order; null: kernels are not recorded
+  Seat seat_;  // outlives the streams made from it, and stays where it is
   MemoryPool pool_;
   Stream allocations_;
   CudaQueue queue_;
@@ -136,10 +151,12 @@ void CudaBackend::evict_caches() {
     evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
     evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), queue_.stream());
   }
-  // One write empties the cache. The others give the host time to launch all of the pass that is to be timed: some 25
-  // launches of 5 us, while at 4 TB/s eight times a cache of 60 MiB are written in 0.13 ms.
+  // One write empties the cache. The others give the host time to launch all of the pass that is to
+  // be timed: some 25 launches of 5 us, while at 4 TB/s eight times a cache of 60 MiB are written
+  // in 0.13 ms.
   constexpr int kWrites = 4;
-  for (int i = 0; i < kWrites; ++i) CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
+  for (int i = 0; i < kWrites; ++i)
+    CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
 }
 
 std::optional<DeviceUse> CudaBackend::device_use() const {
@@ -168,17 +185,19 @@ void require_device_for(const BackendRequest& request) {
 
 void require_format(Dtype dtype, const CudaDevice& device) {
   if (dtype == Dtype::bf16 && device.major < 8) {
-    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32", device.name, device.major,
-                                 device.minor));
+    throw UsageError(fmt::format("bf16 needs compute capability 8.0; {} has {}.{}: use fp32",
+                                 device.name, device.major, device.minor));
   }
 }
 
 BackendFactory cuda_backends() {
-  // std::function copies what it holds, and the copies must divide a device only once: so the sharing is shared.
+  // std::function copies what it holds, and the copies must divide a device only once: so the
+  // sharing is shared.
   struct Shared {
     DeviceSharing devices;
-    cuda::CudnnLibraries cudnn;        // plans outlive a run
-    std::weak_ptr<KernelWatch> watch;  // of the run that records kernels now, whose ranks one thread makes
+    cuda::CudnnLibraries cudnn;  // plans outlive a run
+    std::weak_ptr<KernelWatch>
+        watch;  // of the run that records kernels now, whose ranks one thread makes
   };
   const auto shared = std::make_shared<Shared>();
   return [shared](const BackendRequest& request) -> std::unique_ptr<Backend> {
@@ -190,14 +209,15 @@ BackendFactory cuda_backends() {
     }
     Seat seat = shared->devices.seat(request.rank, request.ranks);
     auto library = shared->cudnn.of_this_thread(seat.place.device);
-    return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library), std::move(watch));
+    return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
+                                         std::move(watch));
   };
 }
 
 std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
   require_device_for(request);
-  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1), cuda::CudnnLibraries().of_this_thread(0),
-                                       nullptr);
+  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1),
+                                       cuda::CudnnLibraries().of_this_thread(0), nullptr);
 }
 
 }  // namespace weir

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -15,8 +15,10 @@ std::string_view base_name(std::string_view path) {
 
 }  // namespace
 
-void fail_call(std::string_view library, std::string_view reason, const char* expression, const char* file, int line) {
-  throw RunFailed(fmt::format("{}: {} in {} ({}:{})", library, reason, expression, base_name(file), line));
+void fail_call(std::string_view library, std::string_view reason, const char* expression,
+               const char* file, int line) {
+  throw RunFailed(
+      fmt::format("{}: {} in {} ({}:{})", library, reason, expression, base_name(file), line));
 }
 
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line) {
@@ -33,7 +35,8 @@ bool check_cuda_done(cudaError_t status, const char* expression, const char* fil
 }
 
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail_call("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail_call("cuBLASLt", cublasLtGetStatusString(status), expression, file, line);
 }
 
 }  // namespace weir

@@ -1,6 +1,7 @@
-// Every CUDA and cuBLASLt call is checked: the macro throws RunFailed with expression, file and line.
-// In a destructor nothing may be thrown: CUDA_CHECK_NOEXCEPT asserts in debug builds and is otherwise silent. After a
-// kernel has failed every call returns its error, and an assertion would hide the exception that says so.
+// Every CUDA and cuBLASLt call is checked: the macro throws RunFailed with expression, file and
+// line. In a destructor nothing may be thrown: CUDA_CHECK_NOEXCEPT asserts in debug builds and is
+// otherwise silent. After a kernel has failed every call returns its error, and an assertion would
+// hide the exception that says so.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,16 +14,18 @@
 namespace weir {
 
 // Throws RunFailed: "LIBRARY: REASON in EXPRESSION (FILE:LINE)".
-[[noreturn]] void fail_call(std::string_view library, std::string_view reason, const char* expression, const char* file,
-                            int line);
+[[noreturn]] void fail_call(std::string_view library, std::string_view reason,
+                            const char* expression, const char* file, int line);
 
 void check_cuda(cudaError_t status, const char* expression, const char* file, int line);
-// Of a query: whether it is done. "Not ready" is an answer; but the runtime keeps it as the thread's last error, where
-// the check after the next launch would find it, so it is cleared.
-[[nodiscard]] bool check_cuda_done(cudaError_t status, const char* expression, const char* file, int line);
+// Of a query: whether it is done. "Not ready" is an answer; but the runtime keeps it as the
+// thread's last error, where the check after the next launch would find it, so it is cleared.
+[[nodiscard]] bool check_cuda_done(cudaError_t status, const char* expression, const char* file,
+                                   int line);
 void check_cublas(cublasStatus_t status, const char* expression, const char* file, int line);
 
-// Whether the error stays until the process ends: what a kernel or the hardware did, and what other calls return then.
+// Whether the error stays until the process ends: what a kernel or the hardware did, and what other
+// calls return then.
 [[nodiscard]] constexpr bool stays(cudaError_t status) {
   switch (status) {
     case cudaErrorECCUncorrectable:

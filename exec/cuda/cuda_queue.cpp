@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "exec/arena.hpp"
 #include "exec/cuda/step_graph.hpp"
+#include "exec/device/arena.hpp"
 
 namespace weir {
 
@@ -31,8 +31,8 @@ const CudaQueue::Events& CudaQueue::events_of(const Mark& mark) {
   return static_cast<const CudaQueue&>(*mark.of).marks_.at(static_cast<std::size_t>(mark.index));
 }
 
-// While capturing, the time goes first: what is behind `order` must be all of the stream, or a stream that ends with a
-// mark would not be joined by who waits for it.
+// While capturing, the time goes first: what is behind `order` must be all of the stream, or a
+// stream that ends with a mark would not be joined by who waits for it.
 void CudaQueue::record(const Mark& own) {
   const Events& events = events_of(own);
   if (capturing()) {
@@ -43,18 +43,22 @@ void CudaQueue::record(const Mark& own) {
   }
 }
 
-// A stream that is not in the captured step yet joins it by this: so it is the other's state that decides.
+// A stream that is not in the captured step yet joins it by this: so it is the other's state that
+// decides.
 void CudaQueue::wait_for(const Mark& mark) {
   const Events& events = events_of(mark);
   const bool captured = static_cast<const CudaQueue&>(*mark.of).capturing();
   CUDA_CHECK(cudaStreamWaitEvent(stream(), captured ? events.order.get() : events.time.get(), 0));
 }
 
-bool CudaQueue::reached(const Mark& own) const { return CUDA_DONE(cudaEventQuery(events_of(own).time.get())); }
+bool CudaQueue::reached(const Mark& own) const {
+  return CUDA_DONE(cudaEventQuery(events_of(own).time.get()));
+}
 
 std::int64_t CudaQueue::ns_between(const Mark& from, const Mark& to) const {
   float milliseconds = 0;  // resolves 10 ns in a step of 100 ms, finer than the events themselves
-  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events_of(from).time.get(), events_of(to).time.get()));
+  CUDA_CHECK(
+      cudaEventElapsedTime(&milliseconds, events_of(from).time.get(), events_of(to).time.get()));
   return std::llround(static_cast<double>(milliseconds) * 1e6);
 }
 
@@ -73,7 +77,8 @@ void CudaQueue::discard(const Tensor& dead) noexcept {
 #ifdef NDEBUG
   static_cast<void>(dead);
 #else
-  CUDA_CHECK_NOEXCEPT(cudaMemsetAsync(dead.data, 0xFF, static_cast<std::size_t>(dead.bytes), stream()));
+  CUDA_CHECK_NOEXCEPT(
+      cudaMemsetAsync(dead.data, 0xFF, static_cast<std::size_t>(dead.bytes), stream()));
 #endif
 }
 
@@ -84,10 +89,12 @@ std::unique_ptr<LaunchQueue> CudaQueue::make_lane() {
 }
 
 void CudaQueue::copy(const Tensor& from, const Tensor& to, const LaunchQueue& other) {
-  CUDA_CHECK(
-      cudaMemcpyPeerAsync(to.data, other.device(), from.data, device_, static_cast<std::size_t>(from.bytes), stream()));
+  CUDA_CHECK(cudaMemcpyPeerAsync(to.data, other.device(), from.data, device_,
+                                 static_cast<std::size_t>(from.bytes), stream()));
 }
 
-std::unique_ptr<StepRecorder> CudaQueue::make_recorder() { return std::make_unique<StepGraph>(stream()); }
+std::unique_ptr<StepRecorder> CudaQueue::make_recorder() {
+  return std::make_unique<StepGraph>(stream());
+}
 
 }  // namespace weir

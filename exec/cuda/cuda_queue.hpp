@@ -1,5 +1,7 @@
-// The launch queue of CUDA: a stream. A mark is two events: one keeps the time, the other makes order in a graph that
-// is being captured, where an event that is read from outside cannot be waited for. SPDX-License-Identifier: Apache-2.0
+// The launch queue of CUDA: a stream. A mark is two events: one keeps the time, the other makes
+// order in a graph that is being captured, where an event that is read from outside cannot be
+// waited for.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -9,8 +11,8 @@
 
 #include "exec/cuda/event.hpp"
 #include "exec/cuda/stream.hpp"
-#include "exec/kernel_watch.hpp"
-#include "exec/launch_queue.hpp"
+#include "exec/device/launch_queue.hpp"
+#include "exec/profiling/kernel_watch.hpp"
 
 namespace weir {
 
@@ -20,7 +22,8 @@ class CudaQueue : public LaunchQueue {
   // `make_lane_stream` makes the streams of copies; both are streams of `device`.
   CudaQueue(int device, Stream stream, MakeStream make_lane_stream);
 
-  // Told of every action, from now on and on lanes made from here on; null: nobody. Outlives the queue.
+  // Told of every action, from now on and on lanes made from here on; null: nobody. Outlives the
+  // queue.
   void tell(KernelWatch* watch) { watch_ = watch; }
 
   [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }

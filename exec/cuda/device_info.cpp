@@ -5,9 +5,9 @@
 
 #include "exec/cuda/attention.hpp"
 #include "exec/cuda/cuda_check.hpp"
-#include "exec/cuda/kernel_recording.hpp"
-#include "exec/cuda/sm_groups.hpp"
-#include "plan/error.hpp"
+#include "exec/cuda/cupti/kernel_recording.hpp"
+#include "exec/cuda/sm/sm_groups.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -43,19 +43,21 @@ CudaFact driver_fact() {
   int driver = 0;
   const int runtime = runtime_version();
   const bool here = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
-  const std::string toolkit =
-      fmt::format("built with CUDA {}, runs with {}", cuda_version(CUDART_VERSION), cuda_version(runtime));
+  const std::string toolkit = fmt::format("built with CUDA {}, runs with {}",
+                                          cuda_version(CUDART_VERSION), cuda_version(runtime));
   if (!here) return {"CUDA driver", false, "none on this machine; " + toolkit};
-  return {"CUDA driver", driver >= runtime, fmt::format("supports CUDA {}; {}", cuda_version(driver), toolkit)};
+  return {"CUDA driver", driver >= runtime,
+          fmt::format("supports CUDA {}; {}", cuda_version(driver), toolkit)};
 }
 
 CudaFact device_fact(int index) {
   const CudaDevice d = device_of(index);
   const bool works = d.major * 10 + d.minor >= kOldestCapability;
-  return {fmt::format("GPU {}", index), works,
-          fmt::format("{}, capability {}.{}, {} multiprocessors, {} memory, {} second-level cache{}", d.name, d.major,
-                      d.minor, d.multiprocessors, format_bytes(d.memory), format_bytes(d.second_level_cache),
-                      works ? "" : "; older than 7.5")};
+  return {
+      fmt::format("GPU {}", index), works,
+      fmt::format("{}, capability {}.{}, {} multiprocessors, {} memory, {} second-level cache{}",
+                  d.name, d.major, d.minor, d.multiprocessors, format_bytes(d.memory),
+                  format_bytes(d.second_level_cache), works ? "" : "; older than 7.5")};
 }
 
 // The first device divided as a run would divide it: what it gives, not what arithmetic expects.
@@ -70,7 +72,8 @@ CudaFact groups_fact() {
       why = result.why;
     }
   }
-  if (got.empty()) return {"SM groups", false, why + "; stages share a GPU by streams with priorities"};
+  if (got.empty())
+    return {"SM groups", false, why + "; stages share a GPU by streams with priorities"};
   return {"SM groups", true, "green contexts: " + got + (why.empty() ? "" : "; " + why)};
 }
 
@@ -86,23 +89,28 @@ CudaFact peer_fact(int devices) {
       reach += can;
     }
   }
-  return {"peer copies", reach == pairs, fmt::format("{} of {} directed pairs of GPUs reach each other", reach, pairs)};
+  return {"peer copies", reach == pairs,
+          fmt::format("{} of {} directed pairs of GPUs reach each other", reach, pairs)};
 }
 
 CudaFact formats_fact() {
   const CudaDevice d = device_of(0);
   const bool ampere = d.major >= 8;
-  return {"bf16 and tf32", ampere, ampere ? "by the GPU's matrix units" : "need capability 8.0; fp32 alone here"};
+  return {"bf16 and tf32", ampere,
+          ampere ? "by the GPU's matrix units" : "need capability 8.0; fp32 alone here"};
 }
 
 CudaFact cublas_fact() {
   const std::size_t version = cublasLtGetVersion();
-  return {"cuBLASLt", version > 0, fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)};
+  return {"cuBLASLt", version > 0,
+          fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)};
 }
 
 }  // namespace
 
-std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+std::string cuda_version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
 
 CudaFacts cuda_facts() {
   int driver = 0;
@@ -114,19 +122,20 @@ CudaFacts cuda_facts() {
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess || devices == 0) {
     static_cast<void>(cudaGetLastError());
-    const char* reason = status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status);
+    const char* reason =
+        status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status);
     return {.why = fmt::format("no CUDA device: {}", reason)};
   }
   const CudaDevice device = device_of(0);
   if (device.major * 10 + device.minor < kOldestCapability) {
-    return {std::nullopt,
-            fmt::format("{} has compute capability {}.{}, older than 7.5", device.name, device.major, device.minor)};
+    return {std::nullopt, fmt::format("{} has compute capability {}.{}, older than 7.5",
+                                      device.name, device.major, device.minor)};
   }
-  return {
-      device,
-      fmt::format("{}, capability {}.{}, {} multiprocessors, {}; fp32, tf32{}", device.name, device.major, device.minor,
-                  device.multiprocessors, format_bytes(device.memory), device.major >= 8 ? ", bf16" : ""),
-      devices, cuda_version(runtime_version())};
+  return {device,
+          fmt::format("{}, capability {}.{}, {} multiprocessors, {}; fp32, tf32{}", device.name,
+                      device.major, device.minor, device.multiprocessors,
+                      format_bytes(device.memory), device.major >= 8 ? ", bf16" : ""),
+          devices, cuda_version(runtime_version())};
 }
 
 std::vector<CudaFact> cuda_capabilities() {

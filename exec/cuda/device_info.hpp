@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 
@@ -35,8 +35,8 @@ struct CudaFact {
   std::string why;
 };
 
-// Driver and toolkit, the devices, number formats, groups of multiprocessors, access between devices, cuBLASLt,
-// cuDNN, CUPTI: one fact each. Never throws for want of a device or a driver.
+// Driver and toolkit, the devices, number formats, groups of multiprocessors, access between
+// devices, cuBLASLt, cuDNN, CUPTI: one fact each. Never throws for want of a device or a driver.
 [[nodiscard]] std::vector<CudaFact> cuda_capabilities();
 
 // "13.0" for 13000, as CUDA's drivers and runtimes count.

@@ -15,7 +15,8 @@ template <class Function>
 bool look_up(const char* name, Function& found, std::string& why) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault, &answer);
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion(name, &function, kVersion, cudaEnableDefault, &answer);
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());  // an answer, not a failure of what comes next
     why = fmt::format("{} cannot be looked up: {}", name, cudaGetErrorString(status));
@@ -46,10 +47,12 @@ DriverLookup find_driver_api() {
   return {api, ""};
 }
 
-void check_driver(const DriverApi& api, CUresult status, const char* expression, const char* file, int line) {
+void check_driver(const DriverApi& api, CUresult status, const char* expression, const char* file,
+                  int line) {
   if (status == CUDA_SUCCESS) return;
   const char* text = nullptr;
-  if (api.get_error_string(status, &text) != CUDA_SUCCESS || text == nullptr) text = "an error without a name";
+  if (api.get_error_string(status, &text) != CUDA_SUCCESS || text == nullptr)
+    text = "an error without a name";
   fail_call("CUDA driver", text, expression, file, line);
 }
 

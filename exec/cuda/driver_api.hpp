@@ -1,6 +1,6 @@
-// The driver's functions for which the runtime has no word, looked up while the program runs: a binary that linked
-// libcuda could not even start where there is no driver. Types and names are those of cudaTypedefs.h, asked for as of
-// CUDA 12.5, the first version with all of them.
+// The driver's functions for which the runtime has no word, looked up while the program runs: a
+// binary that linked libcuda could not even start where there is no driver. Types and names are
+// those of cudaTypedefs.h, asked for as of CUDA 12.5, the first version with all of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace weir {
 
-// Green contexts: a share of a device's multiprocessors, and streams whose kernels run on that share only.
+// Green contexts: a share of a device's multiprocessors, and streams whose kernels run on that
+// share only.
 struct DriverApi {
   PFN_cuGetErrorString_v6000 get_error_string = nullptr;
   PFN_cuDeviceGet_v2000 device_get = nullptr;
@@ -32,8 +33,10 @@ struct DriverLookup {
 [[nodiscard]] DriverLookup find_driver_api();
 
 // Throws RunFailed with the driver's words, the expression, file and line.
-void check_driver(const DriverApi& api, CUresult status, const char* expression, const char* file, int line);
+void check_driver(const DriverApi& api, CUresult status, const char* expression, const char* file,
+                  int line);
 
 }  // namespace weir
 
-#define DRIVER_CHECK(api, expression) ::weir::check_driver((api), (expression), #expression, __FILE__, __LINE__)
+#define DRIVER_CHECK(api, expression) \
+  ::weir::check_driver((api), (expression), #expression, __FILE__, __LINE__)

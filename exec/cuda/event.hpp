@@ -1,4 +1,5 @@
-// A CUDA event: a place in a stream, which other streams can wait for and, if it keeps time, whose moment can be read.
+// A CUDA event: a place in a stream, which other streams can wait for and, if it keeps time, whose
+// moment can be read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,10 +8,13 @@
 
 namespace weir {
 
-inline void release_event(cudaEvent_t event) noexcept { CUDA_CHECK_NOEXCEPT(cudaEventDestroy(event)); }
+inline void release_event(cudaEvent_t event) noexcept {
+  CUDA_CHECK_NOEXCEPT(cudaEventDestroy(event));
+}
 using Event = UniqueHandle<cudaEvent_t, release_event>;
 
-// `flags`: cudaEventDefault keeps time, cudaEventDisableTiming does not. For streams of the current device.
+// `flags`: cudaEventDefault keeps time, cudaEventDisableTiming does not. For streams of the current
+// device.
 [[nodiscard]] inline Event make_event(unsigned int flags) {
   cudaEvent_t event = nullptr;
   CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));

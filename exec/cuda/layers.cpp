@@ -9,7 +9,7 @@
 #include "exec/cuda/kernels/embedding.hpp"
 #include "exec/cuda/kernels/norms.hpp"
 #include "exec/cuda/kernels/sums.hpp"
-#include "plan/layer_tensors.hpp"
+#include "plan/model/layer_tensors.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -18,13 +18,14 @@ namespace {
 
 Into into(const LayerCall& call) { return call.accumulate ? Into::add : Into::overwrite; }
 
-// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x. Logits may have longer rows than V
-// (plan/layer_tensors). No head with a bias comes here (exec/trainable).
+// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x. Logits may have longer rows
+// than V (plan/model/layer_tensors). No head with a bias comes here (exec/training/trainable).
 struct HeadProducts {
   std::int64_t row;
   Product forward, input, weight;
 };
-HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate, Element element) {
+HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate,
+                           Element element) {
   const std::int64_t v = s.vocabulary, h = s.hidden, row = logits_row(v, bytes_of(element));
   return {row,
           {.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = row},
@@ -44,14 +45,15 @@ HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulat
 
 std::int64_t ScratchNeeds::bytes() const {
   return Matmul::kScratchBytes + aligned_bytes(sizeof(StepNumbers)) + aligned_bytes(tokens * 4) +
-         aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) + aligned_bytes(row_sums * 4) +
-         aligned_bytes(scores * 4) + aligned_bytes(masked_bytes) + aligned_bytes(fused_bytes);
+         aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) +
+         aligned_bytes(row_sums * 4) + aligned_bytes(scores * 4) + aligned_bytes(masked_bytes) +
+         aligned_bytes(fused_bytes);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
-  for (const auto need :
-       {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials, &ScratchNeeds::row_sums,
-        &ScratchNeeds::scores, &ScratchNeeds::masked_bytes, &ScratchNeeds::fused_bytes}) {
+  for (const auto need : {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
+                          &ScratchNeeds::row_sums, &ScratchNeeds::scores,
+                          &ScratchNeeds::masked_bytes, &ScratchNeeds::fused_bytes}) {
     this->*need = std::max(this->*need, other.*need);
   }
 }
@@ -81,7 +83,8 @@ void Workbench::multiply(const Product& product, const Operands& operands) const
 
 Tokens Workbench::bring_tokens(const LayerCall& call) const {
   const std::int64_t count = call.batch * (call.seq_length + 1);
-  CUDA_CHECK(cudaMemcpyAsync(tokens, call.tokens, static_cast<std::size_t>(count) * 4, cudaMemcpyHostToDevice, stream));
+  CUDA_CHECK(cudaMemcpyAsync(tokens, call.tokens, static_cast<std::size_t>(count) * 4,
+                             cudaMemcpyHostToDevice, stream));
   return {tokens, call.batch, call.seq_length};
 }
 
@@ -99,15 +102,18 @@ void forward(const EmbeddingShape& shape, const LayerCall& call, const Workbench
     using E = decltype(element);
     const E* position = shape.positions > 0 ? elements<E>(call.weights[1]) : nullptr;
     embed<E>(on.bring_tokens(call), elements<E>(call.weights[0]), position, shape.hidden,
-             on.mask(call, shape.dropout, DropoutSite::embedding), elements<E>(call.output), on.stream);
+             on.mask(call, shape.dropout, DropoutSite::embedding), elements<E>(call.output),
+             on.stream);
   });
 }
 
-void backward_input(const EmbeddingShape&, const LayerCall&, const Workbench&) {}  // tokens have no gradient
+void backward_input(const EmbeddingShape&, const LayerCall&, const Workbench&) {
+}  // tokens have no gradient
 
 void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on) {
   const auto clear = [&](const Tensor& gradient, std::int64_t rows) {
-    CUDA_CHECK(cudaMemsetAsync(gradient.data, 0, static_cast<std::size_t>(rows * shape.hidden) * 4, on.stream));
+    CUDA_CHECK(cudaMemsetAsync(gradient.data, 0, static_cast<std::size_t>(rows * shape.hidden) * 4,
+                               on.stream));
   };
   if (!call.accumulate) {
     clear(call.gradients[0], shape.vocabulary);
@@ -116,7 +122,8 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const W
   on.in_elements([&](auto element) {
     using E = decltype(element);
     embed_gradient<E>(on.bring_tokens(call), elements<E>(call.output_gradient), shape.hidden,
-                      on.mask(call, shape.dropout, DropoutSite::embedding), call.gradients[0].floats(),
+                      on.mask(call, shape.dropout, DropoutSite::embedding),
+                      call.gradients[0].floats(),
                       shape.positions > 0 ? call.gradients[1].floats() : nullptr, on.stream);
   });
 }
@@ -128,9 +135,11 @@ ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t se
 void forward(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    const Norm<E> norm{elements<E>(call.weights[0]), elements<E>(call.weights[1]), static_cast<float>(shape.epsilon),
-                       elements<E>(call.output), call.saved[0].floats()};
-    layer_norm<E>(elements<E>(call.input), norm, {call.batch * call.seq_length, shape.hidden}, on.stream);
+    const Norm<E> norm{elements<E>(call.weights[0]), elements<E>(call.weights[1]),
+                       static_cast<float>(shape.epsilon), elements<E>(call.output),
+                       call.saved[0].floats()};
+    layer_norm<E>(elements<E>(call.input), norm, {call.batch * call.seq_length, shape.hidden},
+                  on.stream);
   });
 }
 
@@ -153,11 +162,13 @@ void backward_input(const NormShape& shape, const LayerCall& call, const Workben
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   const float* carried = call.carried[0].floats();
   const std::int64_t h = shape.hidden;
-  accumulate({{{carried, call.gradients[0].floats(), h}, {carried + h, call.gradients[1].floats(), h}}, 2}, into(call),
-             on.stream);
+  accumulate(
+      {{{carried, call.gradients[0].floats(), h}, {carried + h, call.gradients[1].floats(), h}}, 2},
+      into(call), on.stream);
 }
 
-ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
+ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
   for (const bool accumulate : {false, true}) {
     const HeadProducts p = head_products(shape, rows, accumulate, matmul.element());
@@ -173,8 +184,9 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
   double* loss = on.row_losses + rows;
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, products.row}, on.bring_tokens(call),
-                     static_cast<float>(call.loss_scale), on.row_losses, loss, on.stream);
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, products.row},
+                     on.bring_tokens(call), static_cast<float>(call.loss_scale), on.row_losses,
+                     loss, on.stream);
   });
   // Read by the host when the step has ended (Backend::host_memory).
   if (call.loss != nullptr) {
@@ -188,8 +200,10 @@ void backward_input(const HeadShape& shape, const LayerCall& call, const Workben
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  on.multiply(head_products(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element()).weight,
-              {call.saved[0].data, call.input.data, call.gradients[0].data});
+  on.multiply(
+      head_products(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element())
+          .weight,
+      {call.saved[0].data, call.input.data, call.gradients[0].data});
 }
 
 ScratchNeeds prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }

@@ -1,18 +1,20 @@
-// The passes of each layer kind on CUDA: F, I and W apart, in the words of plan/layer_tensors.
+// The passes of each layer kind on CUDA: F, I and W apart, in the words of
+// plan/model/layer_tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
-#include "exec/backend.hpp"
 #include "exec/cuda/attention.hpp"
+#include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/kernels/types.hpp"
-#include "exec/cuda/matmul.hpp"
-#include "plan/model.hpp"
+#include "exec/device/backend.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir::cuda {
 
-// Scratch memory beside the tensors of the contract, in elements; the most that any prepared layer asks for.
+// Scratch memory beside the tensors of the contract, in elements; the most that any prepared layer
+// asks for.
 struct ScratchNeeds {
   std::int64_t tokens = 0;        // int32: the micro-batch's tokens on the device
   std::int64_t row_losses = 0;    // double, and one more for the sum
@@ -64,36 +66,43 @@ struct Workbench {
 };
 
 // What a block with fused attention asks of its kernels.
-[[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
-                                             Element element);
+[[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
+                                             std::int64_t seq_length, Element element);
 
 // Makes the products of a layer ready; returns the scratch memory it needs.
-ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 
-ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 
-ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const NormShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const NormShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on);
 
-ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 
-// Layers of which only times or sizes are known have no kernels; a run refuses them before it starts.
-ScratchNeeds prepare(const TimedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+// Layers of which only times or sizes are known have no kernels; a run refuses them before it
+// starts.
+ScratchNeeds prepare(const TimedShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const TimedShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const TimedShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const TimedShape& shape, const LayerCall& call, const Workbench& on);
-ScratchNeeds prepare(const SizedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
+ScratchNeeds prepare(const SizedShape& shape, std::int64_t batch, std::int64_t seq_length,
+                     Matmul& matmul);
 void forward(const SizedShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const SizedShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const SizedShape& shape, const LayerCall& call, const Workbench& on);

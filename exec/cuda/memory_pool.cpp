@@ -33,7 +33,8 @@ MemoryPool::MemoryPool(int device, int devices) {
 
 void* MemoryPool::allocate(std::int64_t bytes, cudaStream_t stream) {
   void* data = nullptr;
-  const cudaError_t status = cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_.get(), stream);
+  const cudaError_t status =
+      cudaMallocFromPoolAsync(&data, static_cast<std::size_t>(bytes), pool_.get(), stream);
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());  // the device still works
     throw std::bad_alloc();

@@ -12,7 +12,8 @@ StepGraph::~StepGraph() {
   static_cast<void>(cudaGetLastError());
 }
 
-// Thread-local: one thread launches the whole step, and what other threads of the process do is none of its business.
+// Thread-local: one thread launches the whole step, and what other threads of the process do is
+// none of its business.
 void StepGraph::begin() {
   CUDA_CHECK(cudaStreamBeginCapture(origin_, cudaStreamCaptureModeThreadLocal));
   capturing_ = true;

@@ -1,15 +1,20 @@
-// A training step as a CUDA graph: what the launching thread puts on the origin's stream, and on streams that join it
-// by events, is captured once and then launched with one call. SPDX-License-Identifier: Apache-2.0
+// A training step as a CUDA graph: what the launching thread puts on the origin's stream, and on
+// streams that join it by events, is captured once and then launched with one call.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/unique_handle.hpp"
-#include "exec/launch_queue.hpp"
+#include "exec/device/launch_queue.hpp"
 
 namespace weir {
 
-inline void release_graph(cudaGraph_t graph) noexcept { CUDA_CHECK_NOEXCEPT(cudaGraphDestroy(graph)); }
-inline void release_graph_exec(cudaGraphExec_t exec) noexcept { CUDA_CHECK_NOEXCEPT(cudaGraphExecDestroy(exec)); }
+inline void release_graph(cudaGraph_t graph) noexcept {
+  CUDA_CHECK_NOEXCEPT(cudaGraphDestroy(graph));
+}
+inline void release_graph_exec(cudaGraphExec_t exec) noexcept {
+  CUDA_CHECK_NOEXCEPT(cudaGraphExecDestroy(exec));
+}
 
 class StepGraph : public StepRecorder {
  public:

@@ -7,7 +7,9 @@
 
 namespace weir {
 
-inline void release_stream(cudaStream_t stream) noexcept { CUDA_CHECK_NOEXCEPT(cudaStreamDestroy(stream)); }
+inline void release_stream(cudaStream_t stream) noexcept {
+  CUDA_CHECK_NOEXCEPT(cudaStreamDestroy(stream));
+}
 using Stream = UniqueHandle<cudaStream_t, release_stream>;
 
 // Does not wait for the default stream.

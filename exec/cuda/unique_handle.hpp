@@ -1,5 +1,5 @@
-// A move-only owner of one C handle: released once, empty after a move. The handles of CUDA, cuBLASLt, cuDNN and NCCL
-// are all made from it.
+// A move-only owner of one C handle: released once, empty after a move. The handles of CUDA,
+// cuBLASLt, cuDNN and NCCL are all made from it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// The one check of NCCL calls. SPDX-License-Identifier: Apache-2.0
+// The one check of NCCL calls.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <fmt/format.h>
@@ -10,14 +11,15 @@
 
 namespace weir {
 
-// Communicators here do not block, so "in progress" is no error. Throws RunFailed with NCCL's last words, which say
-// what its status does not: which call of CUDA failed, or which peer is gone.
+// Communicators here do not block, so "in progress" is no error. Throws RunFailed with NCCL's last
+// words, which say what its status does not: which call of CUDA failed, or which peer is gone.
 inline void check_nccl(ncclResult_t status, const char* expression, const char* file, int line) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   const char* last = ncclGetLastError(nullptr);
   const std::string_view words = last == nullptr ? "" : last;
-  fail_call("NCCL", fmt::format("{}{}{}", ncclGetErrorString(status), words.empty() ? "" : ", ", words), expression,
-            file, line);
+  fail_call("NCCL",
+            fmt::format("{}{}{}", ncclGetErrorString(status), words.empty() ? "" : ", ", words),
+            expression, file, line);
 }
 
 }  // namespace weir

@@ -8,7 +8,8 @@
 namespace weir {
 namespace {
 
-// Calls between begin and end are launched as one. A group that is left by an exception is ended all the same.
+// Calls between begin and end are launched as one. A group that is left by an exception is ended
+// all the same.
 class Group {
  public:
   Group() { NCCL_CHECK(ncclGroupStart()); }
@@ -28,7 +29,8 @@ class Group {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks, Wait wait)
+NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks,
+                                   Wait wait)
     : wait_(std::move(wait)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -53,18 +55,24 @@ void NcclCommunicator::settle() const {
 
 void NcclCommunicator::check() const { static_cast<void>(settled()); }
 
-void NcclCommunicator::send(const NcclPart& to, cudaStream_t stream) { exchange({&to, 1}, {}, stream); }
+void NcclCommunicator::send(const NcclPart& to, cudaStream_t stream) {
+  exchange({&to, 1}, {}, stream);
+}
 
-void NcclCommunicator::receive(const NcclPart& from, cudaStream_t stream) { exchange({}, {&from, 1}, stream); }
+void NcclCommunicator::receive(const NcclPart& from, cudaStream_t stream) {
+  exchange({}, {&from, 1}, stream);
+}
 
 void NcclCommunicator::exchange(std::span<const NcclPart> sends, std::span<const NcclPart> receives,
                                 cudaStream_t stream) {
   Group group;
   for (const NcclPart& to : sends) {
-    NCCL_CHECK(ncclSend(to.data, static_cast<std::size_t>(to.bytes), ncclInt8, to.peer, handle_.get(), stream));
+    NCCL_CHECK(ncclSend(to.data, static_cast<std::size_t>(to.bytes), ncclInt8, to.peer,
+                        handle_.get(), stream));
   }
   for (const NcclPart& from : receives) {
-    NCCL_CHECK(ncclRecv(from.data, static_cast<std::size_t>(from.bytes), ncclInt8, from.peer, handle_.get(), stream));
+    NCCL_CHECK(ncclRecv(from.data, static_cast<std::size_t>(from.bytes), ncclInt8, from.peer,
+                        handle_.get(), stream));
   }
   group.end();
   settle();
@@ -73,8 +81,8 @@ void NcclCommunicator::exchange(std::span<const NcclPart> sends, std::span<const
 void NcclCommunicator::sum(std::span<const Floats> arrays, cudaStream_t stream) {
   Group group;
   for (const Floats& array : arrays) {
-    NCCL_CHECK(ncclAllReduce(array.data, array.data, static_cast<std::size_t>(array.elements), ncclFloat32, ncclSum,
-                             handle_.get(), stream));
+    NCCL_CHECK(ncclAllReduce(array.data, array.data, static_cast<std::size_t>(array.elements),
+                             ncclFloat32, ncclSum, handle_.get(), stream));
   }
   group.end();
   settle();

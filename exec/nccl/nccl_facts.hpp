@@ -1,4 +1,5 @@
-// What NCCL this build speaks. SPDX-License-Identifier: Apache-2.0
+// What NCCL this build speaks.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

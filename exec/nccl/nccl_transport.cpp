@@ -5,16 +5,19 @@
 #include <utility>
 
 #include "exec/cuda/cuda_queue.hpp"
-#include "exec/edge_rounds.hpp"
 #include "exec/nccl/nccl_check.hpp"
+#include "exec/processes/edge_rounds.hpp"
 
 namespace weir {
 namespace {
 
 constexpr int kIdTag = 4;
-constexpr int kBlocks = 32;  // of all communicators of a process: a quarter of the multiprocessors of an H100
+constexpr int kBlocks =
+    32;  // of all communicators of a process: a quarter of the multiprocessors of an H100
 
-cudaStream_t stream_of(const LaunchQueue& queue) { return dynamic_cast<const CudaQueue&>(queue).stream(); }
+cudaStream_t stream_of(const LaunchQueue& queue) {
+  return dynamic_cast<const CudaQueue&>(queue).stream();
+}
 
 NcclPart part(int peer, const Tensor& tensor) { return {peer, tensor.data, tensor.bytes}; }
 
@@ -37,22 +40,27 @@ bool NcclTransport::shares() const {
   return std::find(ranks.begin(), ranks.end(), request_.rank.value) != ranks.end();
 }
 
-// Members of a communicator must ask for the same, so the rank with most communicators decides for all.
+// Members of a communicator must ask for the same, so the rank with most communicators decides for
+// all.
 int NcclTransport::blocks_each() const {
-  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape.ranks), request_.replicas > 1 ? 1 : 0);
+  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape.ranks),
+                                 request_.replicas > 1 ? 1 : 0);
   for (const Edge& edge : request_.program.edges) {
     ++communicators[static_cast<std::size_t>(edge.from.value)];
     ++communicators[static_cast<std::size_t>(edge.to.value)];
   }
-  for (const std::int32_t rank : request_.sharing_ranks) ++communicators[static_cast<std::size_t>(rank)];
-  return std::max(1, kBlocks / std::max(1, *std::max_element(communicators.begin(), communicators.end())));
+  for (const std::int32_t rank : request_.sharing_ranks)
+    ++communicators[static_cast<std::size_t>(rank)];
+  return std::max(
+      1, kBlocks / std::max(1, *std::max_element(communicators.begin(), communicators.end())));
 }
 
 int NcclTransport::process_of(std::int32_t rank, int replica) const {
   return replica * request_.program.shape.ranks + rank;
 }
 
-// The sender of an edge makes its id. There is one edge from a process to another, so ids need no name.
+// The sender of an edge makes its id. There is one edge from a process to another, so ids need no
+// name.
 void NcclTransport::connect_edges() {
   const auto& edges = request_.program.edges;
   std::vector<ncclUniqueId> ids(edges.size());
@@ -111,10 +119,11 @@ std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& me
     }
     for (const Processes::Ticket sent : letters) processes_.wait(sent);
   } else {
-    processes_.wait(processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(letter)));
+    processes_.wait(
+        processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(letter)));
   }
-  return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()), static_cast<int>(own), blocks_each(),
-                                            wait());
+  return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()),
+                                            static_cast<int>(own), blocks_each(), wait());
 }
 
 void NcclTransport::connect_replicas() {
@@ -136,7 +145,8 @@ void NcclTransport::connect_sharing() {
   std::vector<int> members;
   for (const std::int32_t rank : ranks) members.push_back(process_of(rank, request_.replica));
   sharing_ = join(members);
-  // Connects all to all: at most as many as there are ranks, and which of them meet is the plan's business.
+  // Connects all to all: at most as many as there are ranks, and which of them meet is the plan's
+  // business.
   Tensor probe = request_.arena->allocate(1);
   Tensor heard = request_.arena->allocate(static_cast<std::int64_t>(ranks.size()) * probe.bytes);
   std::vector<NcclPart> sends, receives;
@@ -170,15 +180,18 @@ void NcclTransport::sum_over_replicas(std::span<const Tensor> gradients) {
   std::vector<NcclCommunicator::Floats> arrays;
   arrays.reserve(gradients.size());
   for (const Tensor& gradient : gradients) {
-    arrays.push_back({gradient.floats(), gradient.bytes / static_cast<std::int64_t>(sizeof(float))});
+    arrays.push_back(
+        {gradient.floats(), gradient.bytes / static_cast<std::int64_t>(sizeof(float))});
   }
   replicas_->sum(arrays, stream_of(*gradients_));
 }
 
-void NcclTransport::exchange(std::span<const GradientTransfer> sends, std::span<const GradientTransfer> receives) {
+void NcclTransport::exchange(std::span<const GradientTransfer> sends,
+                             std::span<const GradientTransfer> receives) {
   std::vector<NcclPart> out, in;
   for (const GradientTransfer& to : sends) out.push_back(part(sharer(to.rank), to.gradient));
-  for (const GradientTransfer& from : receives) in.push_back(part(sharer(from.rank), from.gradient));
+  for (const GradientTransfer& from : receives)
+    in.push_back(part(sharer(from.rank), from.gradient));
   sharing_->exchange(out, in, stream_of(*gradients_));
 }
 

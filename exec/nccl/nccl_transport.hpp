@@ -1,11 +1,12 @@
-// Between the GPUs of several processes over NCCL: one communicator for each directed edge, one for a rank's replicas,
-// one for the ranks of a replica that share weights. All are connected before the first step, edges in rounds in which
-// every process has one edge at most.
+// Between the GPUs of several processes over NCCL: one communicator for each directed edge, one for
+// a rank's replicas, one for the ranks of a replica that share weights. All are connected before
+// the first step, edges in rounds in which every process has one edge at most.
 //
-// The receiver launches a receive into each free slot, and a send waits on its queue until its receive is there: slots
-// bound the messages without a word between the ends. Strictly first in, first out: what the plan's proof allows is
-// what can run. What waits on a device holds some of its multiprocessors: all communicators of a process together at
-// most 32, so all of them find room at once and the rest computes on.
+// The receiver launches a receive into each free slot, and a send waits on its queue until its
+// receive is there: slots bound the messages without a word between the ends. Strictly first in,
+// first out: what the plan's proof allows is what can run. What waits on a device holds some of its
+// multiprocessors: all communicators of a process together at most 32, so all of them find room at
+// once and the rest computes on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,9 +14,9 @@
 #include <memory>
 #include <vector>
 
-#include "exec/launched_transport.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
-#include "exec/processes.hpp"
+#include "exec/processes/launched_transport.hpp"
+#include "exec/processes/processes.hpp"
 
 namespace weir {
 
@@ -24,12 +25,15 @@ class NcclTransport : public LaunchedTransport {
   // Collective. `request.backend` is the cuda backend. Throws RunFailed.
   NcclTransport(const LaunchedTransportRequest& request, Processes& processes);
 
-  [[nodiscard]] LaunchQueue& edge_queue(std::int32_t edge) override { return *edges_.at(edge).queue; }
+  [[nodiscard]] LaunchQueue& edge_queue(std::int32_t edge) override {
+    return *edges_.at(edge).queue;
+  }
   void send(std::int32_t edge, const Tensor& message) override;
   void receive(std::int32_t edge, const Tensor& into) override;
   [[nodiscard]] LaunchQueue& gradient_queue() override { return *gradients_; }
   void sum_over_replicas(std::span<const Tensor> gradients) override;
-  void exchange(std::span<const GradientTransfer> sends, std::span<const GradientTransfer> receives) override;
+  void exchange(std::span<const GradientTransfer> sends,
+                std::span<const GradientTransfer> receives) override;
   void check() override;
   void abandon() noexcept override;
 
@@ -57,7 +61,8 @@ class NcclTransport : public LaunchedTransport {
   Processes& processes_;
   std::map<std::int32_t, End> edges_;
   std::unique_ptr<LaunchQueue> gradients_;
-  std::unique_ptr<NcclCommunicator> replicas_, sharing_;  // null where there is nothing to sum, nothing to share
+  std::unique_ptr<NcclCommunicator> replicas_,
+      sharing_;  // null where there is nothing to sum, nothing to share
 };
 
 }  // namespace weir

@@ -7,21 +7,24 @@
 #include <cstring>
 #include <type_traits>
 
-#include "exec/process_places.hpp"
+#include "exec/processes/process_places.hpp"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
 
-static_assert(std::is_trivially_copyable_v<Greeting> && std::has_unique_object_representations_v<Greeting>);
+static_assert(std::is_trivially_copyable_v<Greeting> &&
+              std::has_unique_object_representations_v<Greeting>);
 
 constexpr std::size_t kMostStrangers = 1024;  // at once; who came first goes first
 constexpr auto kAnswerLimit = 2s;             // for one address
 
 Deadline now() { return std::chrono::steady_clock::now(); }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
 
 template <std::size_t N>
 std::string text_of(const std::array<char, N>& text) {
@@ -68,8 +71,8 @@ Socket reach(const Greeting& whom, const Greeting& own, Deadline deadline) {
     Socket socket = connect_to(address, static_cast<std::uint16_t>(whom.port), limit);
     Greeting answer;
     if (socket && send_all(socket, std::as_bytes(std::span(&own, 1)), limit) &&
-        receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), limit) && knows(answer, own) &&
-        answer.index == whom.index) {
+        receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), limit) &&
+        knows(answer, own) && answer.index == whom.index) {
       return socket;
     }
   }
@@ -78,9 +81,11 @@ Socket reach(const Greeting& whom, const Greeting& own, Deadline deadline) {
 
 void Lobby::await(Deadline deadline) const {
   std::vector<pollfd> entries{{listening_.socket.handle(), POLLIN, 0}};
-  for (const Stranger& stranger : strangers_) entries.push_back({stranger.socket.handle(), POLLIN, 0});
+  for (const Stranger& stranger : strangers_)
+    entries.push_back({stranger.socket.handle(), POLLIN, 0});
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now());
-  ::poll(entries.data(), entries.size(), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000)));
+  ::poll(entries.data(), entries.size(),
+         static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000)));
 }
 
 void Lobby::let_in() {
@@ -91,7 +96,8 @@ void Lobby::let_in() {
 }
 
 std::optional<Lobby::Guest> Lobby::listen_to(Stranger& stranger, const Greeting& own) const {
-  const Moved heard = receive_some(stranger.socket, std::span(stranger.said).subspan(stranger.bytes));
+  const Moved heard =
+      receive_some(stranger.socket, std::span(stranger.said).subspan(stranger.bytes));
   stranger.bytes += heard.bytes;
   stranger.out = heard.closed;
   if (stranger.out || stranger.bytes < stranger.said.size()) return std::nullopt;
@@ -99,7 +105,8 @@ std::optional<Lobby::Guest> Lobby::listen_to(Stranger& stranger, const Greeting&
   Greeting greeting;
   std::memcpy(&greeting, stranger.said.data(), sizeof(greeting));
   if (!knows(greeting, own)) return std::nullopt;
-  if (!send_all(stranger.socket, std::as_bytes(std::span(&own, 1)), now() + kAnswerLimit)) return std::nullopt;
+  if (!send_all(stranger.socket, std::as_bytes(std::span(&own, 1)), now() + kAnswerLimit))
+    return std::nullopt;
   return Guest{greeting, std::move(stranger.socket)};
 }
 

@@ -1,5 +1,6 @@
-// How two processes of a run know each other: whoever connects sends a greeting with the run's number, which a stranger
-// does not know, and gets one back. SPDX-License-Identifier: Apache-2.0
+// How two processes of a run know each other: whoever connects sends a greeting with the run's
+// number, which a stranger does not know, and gets one back.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>
@@ -31,11 +32,12 @@ struct Greeting {
 // This process's, listening on `port`.
 [[nodiscard]] Greeting own_greeting(int index, int count, std::uint16_t port);
 
-// Connects to the process that greets so, one address after the other, and exchanges greetings. Empty where it is not
-// there.
+// Connects to the process that greets so, one address after the other, and exchanges greetings.
+// Empty where it is not there.
 [[nodiscard]] Socket reach(const Greeting& whom, const Greeting& own, Deadline deadline);
 
-// Where the others come in. Who does not greet, or greets for another run, is not let in and holds up nobody.
+// Where the others come in. Who does not greet, or greets for another run, is not let in and holds
+// up nobody.
 class Lobby {
  public:
   struct Guest {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "exec/socket/rendezvous_file.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -32,23 +32,28 @@ RunNumber new_run() {
 
 // Between process 0 and another: an exit code, 0 while all is well, and text.
 bool send_notice(const Socket& to, const Ending& notice) {
-  const std::array<std::uint64_t, 2> head{static_cast<std::uint64_t>(notice.exit_code), notice.line.size()};
+  const std::array<std::uint64_t, 2> head{static_cast<std::uint64_t>(notice.exit_code),
+                                          notice.line.size()};
   return send_all(to, std::as_bytes(std::span(head)), now() + kNoticeLimit) &&
          send_all(to, std::as_bytes(std::span(notice.line)), now() + kNoticeLimit);
 }
 
 std::optional<Ending> receive_notice(const Socket& from, Deadline deadline) {
   std::array<std::uint64_t, 2> head{};
-  if (!receive_all(from, std::as_writable_bytes(std::span(head)), deadline) || head[1] > kMostText) return std::nullopt;
+  if (!receive_all(from, std::as_writable_bytes(std::span(head)), deadline) || head[1] > kMostText)
+    return std::nullopt;
   Ending notice{static_cast<int>(head[0]), std::string(head[1], ' ')};
-  if (!receive_all(from, std::as_writable_bytes(std::span(notice.line)), deadline)) return std::nullopt;
+  if (!receive_all(from, std::as_writable_bytes(std::span(notice.line)), deadline))
+    return std::nullopt;
   return notice;
 }
 
 class Meeting {
  public:
   explicit Meeting(const RendezvousRequest& request)
-      : request_(request), own_(own_greeting(request.index, request.count, lobby_.port())), peers_(at(request.count)) {}
+      : request_(request),
+        own_(own_greeting(request.index, request.count, lobby_.port())),
+        peers_(at(request.count)) {}
 
   std::vector<Socket> lead() {
     own_.run = new_run();
@@ -74,8 +79,8 @@ class Meeting {
     try {
       connect(others);
     } catch (const std::exception& error) {
-      report = {6, fmt::format("{}: process {} on {}: {}", request_.file.string(), own_.index, own_.host.data(),
-                               error.what())};
+      report = {6, fmt::format("{}: process {} on {}: {}", request_.file.string(), own_.index,
+                               own_.host.data(), error.what())};
     }
     static_cast<void>(send_notice(peers_[0], report));
     const auto all_well = receive_notice(peers_[0], now() + 2 * request_.patience);
@@ -91,7 +96,9 @@ class Meeting {
   [[nodiscard]] UsageError misused(const std::string& what) const {
     return UsageError(fmt::format("{}: {}", request_.file.string(), what));
   }
-  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(request_.patience).count(); }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(request_.patience).count();
+  }
 
   void gather(const RendezvousFile& file) {
     const Deadline deadline = now() + request_.patience;
@@ -99,10 +106,11 @@ class Meeting {
     for (int missing = request_.count - 1; missing > 0;) {
       auto guest = lobby_.next(own_, std::min(deadline, now() + kLook));
       if (guest) missing -= seat(std::move(*guest)) ? 1 : 0;
-      if (!file.stands()) throw misused("another process 0 has written it; a file is for one run at a time");
+      if (!file.stands())
+        throw misused("another process 0 has written it; a file is for one run at a time");
       if (missing > 0 && now() > deadline) {
-        throw failed(
-            fmt::format("waited {:.1f} s for {} processes; there is no {}", seconds(), request_.count, absent()));
+        throw failed(fmt::format("waited {:.1f} s for {} processes; there is no {}", seconds(),
+                                 request_.count, absent()));
       }
     }
   }
@@ -110,7 +118,8 @@ class Meeting {
   [[nodiscard]] std::string absent() const {
     std::string names;
     for (int process = 1; process < request_.count; ++process) {
-      if (!peers_[at(process)]) names += fmt::format("{}process {}", names.empty() ? "" : ", ", process);
+      if (!peers_[at(process)])
+        names += fmt::format("{}process {}", names.empty() ? "" : ", ", process);
     }
     return names;
   }
@@ -120,14 +129,16 @@ class Meeting {
     const Greeting& greeting = guest.greeting;
     if (greeting.count != request_.count) {
       send_fault(guest.socket,
-                 misused(fmt::format("process {} was started as one of {} processes, process 0 as one of {}",
-                                     greeting.index, greeting.count, request_.count)));
+                 misused(fmt::format(
+                     "process {} was started as one of {} processes, process 0 as one of {}",
+                     greeting.index, greeting.count, request_.count)));
     }
     const bool taken = greeting.index <= 0 || greeting.index >= request_.count ||
                        (peers_[at(greeting.index)] && !is_closed(peers_[at(greeting.index)]));
     if (taken) {
-      send_fault(guest.socket, misused(fmt::format("two processes were started as process {} (the other is on {})",
-                                                   greeting.index, greeting.host.data())));
+      send_fault(guest.socket, misused(fmt::format(
+                                   "two processes were started as process {} (the other is on {})",
+                                   greeting.index, greeting.host.data())));
     }
     const bool fresh = !peers_[at(greeting.index)];
     greetings_[at(greeting.index)] = greeting;
@@ -142,8 +153,8 @@ class Meeting {
 
   // Tells all who there is, and lets them go when each is connected with each.
   void introduce() {
-    const Ending table{
-        0, std::string(reinterpret_cast<const char*>(greetings_.data()), greetings_.size() * sizeof(Greeting))};
+    const Ending table{0, std::string(reinterpret_cast<const char*>(greetings_.data()),
+                                      greetings_.size() * sizeof(Greeting))};
     for (int process = 1; process < request_.count; ++process) {
       if (!send_notice(peers_[at(process)], table)) throw went_away(process);
     }
@@ -163,7 +174,8 @@ class Meeting {
                               greetings_[at(process)].host.data()));
   }
 
-  // An earlier run's file leads nowhere, or to somebody who does not answer so: look again until the patience is over.
+  // An earlier run's file leads nowhere, or to somebody who does not answer so: look again until
+  // the patience is over.
   [[nodiscard]] std::vector<Greeting> find_leader() {
     const Deadline deadline = now() + request_.patience;
     for (bool seen = false;;) {
@@ -178,8 +190,9 @@ class Meeting {
         }
       }
       if (now() > deadline) {
-        throw failed(fmt::format("waited {:.1f} s for process 0 of {}, which {}", seconds(), request_.count,
-                                 seen ? "does not answer: the file is another run's" : "writes this file"));
+        throw failed(
+            fmt::format("waited {:.1f} s for process 0 of {}, which {}", seconds(), request_.count,
+                        seen ? "does not answer: the file is another run's" : "writes this file"));
       }
       std::this_thread::sleep_for(kLook);
     }
@@ -187,7 +200,8 @@ class Meeting {
 
   [[nodiscard]] std::vector<Greeting> read_table(const std::string& text) const {
     std::vector<Greeting> table(peers_.size());
-    if (text.size() != table.size() * sizeof(Greeting)) throw failed("process 0 runs another version of weir");
+    if (text.size() != table.size() * sizeof(Greeting))
+      throw failed("process 0 runs another version of weir");
     std::memcpy(table.data(), text.data(), text.size());
     return table;
   }

@@ -1,5 +1,6 @@
-// How the processes of a run meet where no launcher connects them: process 0 listens and writes where into a file, the
-// others read it, come, and are told of each other; then each is connected with each.
+// How the processes of a run meet where no launcher connects them: process 0 listens and writes
+// where into a file, the others read it, come, and are told of each other; then each is connected
+// with each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "exec/socket/socket.hpp"
-#include "plan/ending.hpp"
+#include "plan/text/ending.hpp"
 
 namespace weir {
 
@@ -24,8 +25,9 @@ struct Dismissed {
   Ending ending;
 };
 
-// A connection to each other process, by index; this process's own is empty. Throws InputError for the file, UsageError
-// where two processes have one index or they do not agree how many they are, RunFailed where one does not come in time.
+// A connection to each other process, by index; this process's own is empty. Throws InputError for
+// the file, UsageError where two processes have one index or they do not agree how many they are,
+// RunFailed where one does not come in time.
 [[nodiscard]] std::vector<Socket> rendezvous(const RendezvousRequest& request);
 
 }  // namespace weir

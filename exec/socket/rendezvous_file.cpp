@@ -13,7 +13,7 @@
 #include <sstream>
 #include <utility>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -46,8 +46,9 @@ std::string hex(const RunNumber& run) { return fmt::format("{:02x}", fmt::join(r
 }  // namespace
 
 std::string to_text(const Greeting& leader) {
-  std::string text = fmt::format("{}\nrun {}\nprocesses {}\nhost {}\nkernel {:x}\nport {}\n", kFirstLine,
-                                 hex(leader.run), leader.count, leader.host.data(), leader.kernel, leader.port);
+  std::string text =
+      fmt::format("{}\nrun {}\nprocesses {}\nhost {}\nkernel {:x}\nport {}\n", kFirstLine,
+                  hex(leader.run), leader.count, leader.host.data(), leader.kernel, leader.port);
   for (const auto& address : leader.addresses) {
     if (address[0] != '\0') text += fmt::format("address {}\n", address.data());
   }
@@ -81,8 +82,9 @@ std::optional<Greeting> parse_rendezvous(const std::string& text) {
 std::optional<Greeting> read_rendezvous(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_directory(file.has_parent_path() ? file.parent_path() : ".", error)) {
-    throw InputError(file.string(), "",
-                     "its folder does not exist; processes meet by a file that all of them can read");
+    throw InputError(
+        file.string(), "",
+        "its folder does not exist; processes meet by a file that all of them can read");
   }
   if (!std::filesystem::exists(file, error)) return std::nullopt;
   std::string text;
@@ -96,7 +98,8 @@ std::optional<Greeting> read_rendezvous(const std::filesystem::path& file) {
   }
   std::optional<Greeting> leader = parse_rendezvous(text);
   if (!leader)
-    throw InputError(file.string(), "", "is there and is no rendezvous file; name one that is not there yet");
+    throw InputError(file.string(), "",
+                     "is there and is no rendezvous file; name one that is not there yet");
   return leader;
 }
 
@@ -106,12 +109,14 @@ RendezvousFile::RendezvousFile(std::filesystem::path file, const Greeting& leade
   const std::string text = to_text(leader);
   const std::string beside = file_.string() + "." + hex(run_);
   const int handle = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  bool written = handle >= 0 && ::write(handle, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  bool written =
+      handle >= 0 && ::write(handle, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (handle >= 0) written = ::close(handle) == 0 && written;
   if (!written || ::rename(beside.c_str(), file_.c_str()) != 0) {
     const int error = errno;
     ::unlink(beside.c_str());
-    throw InputError(file_.string(), "", fmt::format("cannot be written: {}", std::strerror(error)));
+    throw InputError(file_.string(), "",
+                     fmt::format("cannot be written: {}", std::strerror(error)));
   }
 }
 

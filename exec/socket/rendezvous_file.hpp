@@ -1,5 +1,6 @@
-// The file by which the processes of a run find the first of them: where it listens, and the run's number. Only its
-// owner can read it. SPDX-License-Identifier: Apache-2.0
+// The file by which the processes of a run find the first of them: where it listens, and the run's
+// number. Only its owner can read it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
@@ -13,11 +14,12 @@ namespace weir {
 [[nodiscard]] std::string to_text(const Greeting& leader);
 [[nodiscard]] std::optional<Greeting> parse_rendezvous(const std::string& text);
 
-// Nothing while there is no such file, or an empty one. Throws InputError for a file that is something else, and where
-// the folder does not exist.
+// Nothing while there is no such file, or an empty one. Throws InputError for a file that is
+// something else, and where the folder does not exist.
 [[nodiscard]] std::optional<Greeting> read_rendezvous(const std::filesystem::path& file);
 
-// Stands as long as this does. What an earlier run left is replaced; its end is another's only if the file is.
+// Stands as long as this does. What an earlier run left is replaced; its end is another's only if
+// the file is.
 class RendezvousFile {
  public:
   // Throws InputError where it cannot be written.

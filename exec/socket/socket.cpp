@@ -18,7 +18,7 @@
 #include <cstring>
 #include <memory>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -29,9 +29,11 @@ bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == 
 
 bool await(const Socket& socket, short events, Deadline deadline) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd entry{socket.handle(), events, 0};
-    const int ready = ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000)));
+    const int ready =
+        ::poll(&entry, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000)));
     if (ready > 0) return true;
     if (left.count() <= 0) return false;
   }
@@ -54,7 +56,8 @@ Addresses parse(const std::string& address, std::uint16_t port) {
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) found = nullptr;
+  if (::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    found = nullptr;
   return {found, &::freeaddrinfo};
 }
 
@@ -65,11 +68,13 @@ Listening listen_on(const Address& any) {
   if (!made.socket) return {};
   const int off = 0;
   if (address->sa_family == AF_INET6) {
-    ::setsockopt(made.socket.handle(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));  // IPv4 comes here, too
+    ::setsockopt(made.socket.handle(), IPPROTO_IPV6, IPV6_V6ONLY, &off,
+                 sizeof(off));  // IPv4 comes here, too
   }
   Address bound{};
   socklen_t size = sizeof(bound);
-  if (::bind(made.socket.handle(), address, sizeof(any)) != 0 || ::listen(made.socket.handle(), kBacklog) != 0 ||
+  if (::bind(made.socket.handle(), address, sizeof(any)) != 0 ||
+      ::listen(made.socket.handle(), kBacklog) != 0 ||
       ::getsockname(made.socket.handle(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
     return {};
   }
@@ -93,9 +98,11 @@ Moved receive_some(const Socket& socket, std::span<std::byte> into) {
   return {0, got == 0 || !would_block()};
 }
 
-Moved send_some(const Socket& socket, std::span<const std::byte> head, std::span<const std::byte> body) {
-  std::array<iovec, 2> parts{{{const_cast<std::byte*>(head.data()), head.size()},
-                              {const_cast<std::byte*>(body.data()), body.size()}}};  // sendmsg only reads
+Moved send_some(const Socket& socket, std::span<const std::byte> head,
+                std::span<const std::byte> body) {
+  std::array<iovec, 2> parts{
+      {{const_cast<std::byte*>(head.data()), head.size()},
+       {const_cast<std::byte*>(body.data()), body.size()}}};  // sendmsg only reads
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
@@ -152,7 +159,9 @@ std::vector<std::string> own_addresses() {
     if (family != AF_INET && family != AF_INET6) continue;
     std::array<char, NI_MAXHOST> text{};
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (::getnameinfo(one->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    if (::getnameinfo(one->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) !=
+        0)
+      continue;
     const std::string address(text.data());
     if (address.find('%') != std::string::npos) continue;  // of a link alone
     ((one->ifa_flags & IFF_LOOPBACK) != 0 ? loopback : reachable).push_back(address);
@@ -169,10 +178,13 @@ Listening listen_anywhere() {
   sockaddr_in any{};
   any.sin_family = AF_INET;
   made = listen_on(any);
-  if (!made.socket) throw RunFailed(fmt::format("no port can be listened on: {}", std::strerror(errno)));
+  if (!made.socket)
+    throw RunFailed(fmt::format("no port can be listened on: {}", std::strerror(errno)));
   return made;
 }
 
-Socket accept_from(const Socket& listening) { return unblocked(::accept(listening.handle(), nullptr, nullptr)); }
+Socket accept_from(const Socket& listening) {
+  return unblocked(::accept(listening.handle(), nullptr, nullptr));
+}
 
 }  // namespace weir

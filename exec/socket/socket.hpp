@@ -1,4 +1,5 @@
-// A TCP socket, and what waits on it until a deadline. Sockets do not block: all waiting is poll(2).
+// A TCP socket, and what waits on it until a deadline. Sockets do not block: all waiting is
+// poll(2).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,10 +40,12 @@ struct Moved {
 };
 [[nodiscard]] Moved receive_some(const Socket& socket, std::span<std::byte> into);
 // `head`, then `body`, as far as they go.
-[[nodiscard]] Moved send_some(const Socket& socket, std::span<const std::byte> head, std::span<const std::byte> body);
+[[nodiscard]] Moved send_some(const Socket& socket, std::span<const std::byte> head,
+                              std::span<const std::byte> body);
 
 // False where the other end closed or the deadline passed.
-[[nodiscard]] bool send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline);
+[[nodiscard]] bool send_all(const Socket& socket, std::span<const std::byte> bytes,
+                            Deadline deadline);
 [[nodiscard]] bool receive_all(const Socket& socket, std::span<std::byte> into, Deadline deadline);
 [[nodiscard]] bool is_closed(const Socket& socket);  // by the other end; reads nothing
 

@@ -8,21 +8,23 @@
 #include <cstring>
 #include <thread>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kGoodbye = kChannels;               // the channel of the last head
-constexpr std::size_t kMostAtOnce = std::size_t{16} << 20;  // from one process, before others are looked at
+constexpr std::uint32_t kGoodbye = kChannels;  // the channel of the last head
+constexpr std::size_t kMostAtOnce = std::size_t{16}
+                                    << 20;  // from one process, before others are looked at
 constexpr auto kMostForGoodbye = 2s;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 RunFailed another_size(std::size_t came, std::size_t awaited) {
-  return RunFailed(fmt::format("a message of {} bytes came where one of {} was awaited", came, awaited));
+  return RunFailed(
+      fmt::format("a message of {} bytes came where one of {} was awaited", came, awaited));
 }
 
 timespec spec(std::chrono::nanoseconds time) {
@@ -57,9 +59,11 @@ bool SocketWire::done(Request request) {
   return true;
 }
 
-Wire::Request SocketWire::start_send(int to, Channel channel, int tag, std::span<const std::byte> data) {
+Wire::Request SocketWire::start_send(int to, Channel channel, int tag,
+                                     std::span<const std::byte> data) {
   const Request request = open();
-  enqueue(*peers_[at(to)], {{data.size(), tag, static_cast<std::uint32_t>(channel)}, data, 0, request});
+  enqueue(*peers_[at(to)],
+          {{data.size(), tag, static_cast<std::uint32_t>(channel)}, data, 0, request});
   return request;
 }
 
@@ -74,7 +78,8 @@ void SocketWire::write(Peer& peer) {
     Sending& next = peer.sending.front();
     const auto head = std::as_bytes(std::span(&next.head, 1));
     const std::size_t in_head = std::min(next.sent, head.size());
-    const Moved moved = send_some(peer.socket, head.subspan(in_head), next.data.subspan(next.sent - in_head));
+    const Moved moved =
+        send_some(peer.socket, head.subspan(in_head), next.data.subspan(next.sent - in_head));
     // Where the other end has closed, what it has said is still read: that tells how.
     if (moved.closed || moved.bytes == 0) break;
     next.sent += moved.bytes;
@@ -85,7 +90,8 @@ void SocketWire::write(Peer& peer) {
   peer.awaited = static_cast<short>(POLLIN | (peer.sending.empty() ? 0 : POLLOUT));
 }
 
-Wire::Request SocketWire::start_receive(int from, Channel channel, int tag, std::span<std::byte> data) {
+Wire::Request SocketWire::start_receive(int from, Channel channel, int tag,
+                                        std::span<std::byte> data) {
   const Request request = open();
   Parcels& parcels = parcels_[static_cast<std::size_t>(channel)];
   const auto there = std::find_if(parcels.begin(), parcels.end(), [&](const Parcel& parcel) {
@@ -94,7 +100,8 @@ Wire::Request SocketWire::start_receive(int from, Channel channel, int tag, std:
   if (there != parcels.end()) {
     want(parcels, there, data, request);
   } else {
-    parcels.push_back({from, channel, tag, data.size(), 0, false, false, data.data(), nullptr, request});
+    parcels.push_back(
+        {from, channel, tag, data.size(), 0, false, false, data.data(), nullptr, request});
   }
   return request;
 }
@@ -108,15 +115,16 @@ std::optional<Wire::Arrival> SocketWire::arrival(Channel channel) {
 
 Wire::Request SocketWire::take(Channel channel, std::span<std::byte> data) {
   Parcels& parcels = parcels_[static_cast<std::size_t>(channel)];
-  const auto first =
-      std::find_if(parcels.begin(), parcels.end(), [](const Parcel& parcel) { return parcel.request < 0; });
+  const auto first = std::find_if(parcels.begin(), parcels.end(),
+                                  [](const Parcel& parcel) { return parcel.request < 0; });
   assert(first != parcels.end() && "a message is taken that has arrived");
   const Request request = open();
   want(parcels, first, data, request);
   return request;
 }
 
-void SocketWire::want(Parcels& parcels, Parcels::iterator parcel, std::span<std::byte> data, Request request) {
+void SocketWire::want(Parcels& parcels, Parcels::iterator parcel, std::span<std::byte> data,
+                      Request request) {
   if (data.size() != parcel->bytes) throw another_size(parcel->bytes, data.size());
   if (parcel->kept && parcel->read > 0) std::memcpy(data.data(), parcel->kept.get(), parcel->read);
   parcel->kept.reset();
@@ -155,8 +163,8 @@ void SocketWire::read(int from) {
 
 std::size_t SocketWire::read_head(int from) {
   Peer& peer = *peers_[at(from)];
-  const Moved moved =
-      receive_some(peer.socket, std::as_writable_bytes(std::span(&peer.head, 1)).subspan(peer.head_read));
+  const Moved moved = receive_some(
+      peer.socket, std::as_writable_bytes(std::span(&peer.head, 1)).subspan(peer.head_read));
   if (moved.closed) close(peer);
   peer.head_read += moved.bytes;
   if (peer.head_read < sizeof(Head)) return moved.bytes;
@@ -177,9 +185,10 @@ void SocketWire::begin_parcel(int from) {
   });
   const bool fits = wanted != parcels.end() && wanted->bytes == peer.head.bytes;
   const auto channel = static_cast<Channel>(peer.head.channel);
-  peer.parcel = fits ? wanted
-                     : parcels.insert(parcels.end(), Parcel{from, channel, peer.head.tag, peer.head.bytes, 0, false,
-                                                            false, nullptr, nullptr, -1});
+  peer.parcel =
+      fits ? wanted
+           : parcels.insert(parcels.end(), Parcel{from, channel, peer.head.tag, peer.head.bytes, 0,
+                                                  false, false, nullptr, nullptr, -1});
   peer.parcel->begun = true;
   if (peer.head.bytes == 0) finish_parcel(peer);
   if (wanted != parcels.end() && !fits) throw another_size(peer.head.bytes, wanted->bytes);
@@ -188,12 +197,14 @@ void SocketWire::begin_parcel(int from) {
 std::size_t SocketWire::read_body(Peer& peer) {
   Parcel& parcel = *peer.parcel;
   if (parcel.into == nullptr) {
-    // The taker of an edge's message, who knows where it is to lie, looks between this round and the next.
+    // The taker of an edge's message, who knows where it is to lie, looks between this round and
+    // the next.
     if (parcel.channel == Channel::edges && !std::exchange(parcel.offered, true)) return 0;
     parcel.kept = std::make_unique_for_overwrite<std::byte[]>(parcel.bytes);
     parcel.into = parcel.kept.get();
   }
-  const Moved moved = receive_some(peer.socket, {parcel.into + parcel.read, parcel.bytes - parcel.read});
+  const Moved moved =
+      receive_some(peer.socket, {parcel.into + parcel.read, parcel.bytes - parcel.read});
   if (moved.closed) close(peer);
   parcel.read += moved.bytes;
   if (parcel.read == parcel.bytes) finish_parcel(peer);
@@ -240,19 +251,22 @@ void SocketWire::rest(std::chrono::nanoseconds limit) {
   ::ppoll(entries.data(), entries.size(), &time, nullptr);
 }
 
-void SocketWire::leave() { say_goodbye(std::min<std::chrono::nanoseconds>(options_.patience, kMostForGoodbye)); }
+void SocketWire::leave() {
+  say_goodbye(std::min<std::chrono::nanoseconds>(options_.patience, kMostForGoodbye));
+}
 
 void SocketWire::abandon(int, std::chrono::nanoseconds) { leave(); }
 
-// What was sent goes out, and what the others still send is read: a connection that is closed over unread bytes is
-// reset, which may take with it what they have not read yet.
+// What was sent goes out, and what the others still send is read: a connection that is closed over
+// unread bytes is reset, which may take with it what they have not read yet.
 void SocketWire::say_goodbye(std::chrono::nanoseconds limit) {
   const auto until = std::chrono::steady_clock::now() + limit;
   for (const auto& peer : peers_) {
     if (peer) enqueue(*peer, {{0, 0, kGoodbye}, {}, 0, -1});
   }
   const auto all_closed = [this] {
-    return std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer || peer->closed; });
+    return std::all_of(peers_.begin(), peers_.end(),
+                       [](const auto& peer) { return !peer || peer->closed; });
   };
   while (!all_closed() && std::chrono::steady_clock::now() < until) {
     try {

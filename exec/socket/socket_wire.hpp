@@ -1,6 +1,7 @@
-// Messages over TCP: one connection to each other process, on which each message is a head and its bytes. A message
-// that is asked for is received in place; one that is not waits in memory of its own, so that nothing stands in its way
-// of those behind it, word of failures above all. A connection that ends without a goodbye is a process that is gone.
+// Messages over TCP: one connection to each other process, on which each message is a head and its
+// bytes. A message that is asked for is received in place; one that is not waits in memory of its
+// own, so that nothing stands in its way of those behind it, word of failures above all. A
+// connection that ends without a goodbye is a process that is gone.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +15,8 @@
 #include <memory>
 #include <vector>
 
+#include "exec/processes/wire.hpp"
 #include "exec/socket/socket.hpp"
-#include "exec/wire.hpp"
 
 namespace weir {
 
@@ -23,7 +24,8 @@ class SocketWire : public Wire {
  public:
   struct Options {
     int index = 0;
-    std::chrono::nanoseconds patience = std::chrono::seconds(10);  // with those who do not leave when all do
+    std::chrono::nanoseconds patience =
+        std::chrono::seconds(10);  // with those who do not leave when all do
   };
   // `peers`: as `rendezvous` returns them.
   SocketWire(std::vector<Socket> peers, Options options);
@@ -33,8 +35,10 @@ class SocketWire : public Wire {
   [[nodiscard]] int index() const override { return options_.index; }
   [[nodiscard]] int count() const override { return static_cast<int>(peers_.size()); }
   [[nodiscard]] std::string description() const override { return "TCP"; }
-  [[nodiscard]] Request start_send(int to, Channel channel, int tag, std::span<const std::byte> data) override;
-  [[nodiscard]] Request start_receive(int from, Channel channel, int tag, std::span<std::byte> data) override;
+  [[nodiscard]] Request start_send(int to, Channel channel, int tag,
+                                   std::span<const std::byte> data) override;
+  [[nodiscard]] Request start_receive(int from, Channel channel, int tag,
+                                      std::span<std::byte> data) override;
   [[nodiscard]] bool done(Request request) override;
   [[nodiscard]] std::optional<Arrival> arrival(Channel channel) override;
   [[nodiscard]] Request take(Channel channel, std::span<std::byte> data) override;

@@ -1,14 +1,15 @@
-// The plan for DeepSpeed's pipeline engine: its JSON, and a PipelineModule that takes the plan's partition as it
-// stands. SPDX-License-Identifier: Apache-2.0
+// The plan for DeepSpeed's pipeline engine: its JSON, and a PipelineModule that takes the plan's
+// partition as it stands.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "plan/error.hpp"
 #include "plan/export/export.hpp"
 #include "plan/export/script.hpp"
-#include "plan/strict_json.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -84,7 +85,8 @@ std::string config(const Plan& plan) {
   if (o.kind == OptimizerKind::sgd) {
     json["optimizer"] = {
         {"type", "SGD"},
-        {"params", {{"lr", o.learning_rate}, {"momentum", o.momentum}, {"weight_decay", o.weight_decay}}}};
+        {"params",
+         {{"lr", o.learning_rate}, {"momentum", o.momentum}, {"weight_decay", o.weight_decay}}}};
   } else {
     json["optimizer"] = {{"type", "AdamW"},
                          {"params",
@@ -106,29 +108,37 @@ ExportedJob export_deepspeed(const LoadedPlan& loaded, const ExportOptions& opti
   if (plan.vpp > 1) throw InputError("plan", "vpp", "DeepSpeed's pipeline has one stage a rank");
   ExportedJob job;
   const Nodes nodes = nodes_of(plan, options);
-  job.launch =
-      fmt::format("deepspeed --num_gpus {} --num_nodes {} pipeline.py --deepspeed --deepspeed_config ds_config.json",
-                  nodes.each, nodes.count);
+  job.launch = fmt::format(
+      "deepspeed --num_gpus {} --num_nodes {} pipeline.py --deepspeed --deepspeed_config "
+      "ds_config.json",
+      nodes.each, nodes.count);
   const std::vector<int> bounds = bounds_of(loaded);
   int longest = 0;
-  for (std::size_t s = 0; s + 1 < bounds.size(); ++s) longest = std::max(longest, bounds[s + 1] - bounds[s]);
+  for (std::size_t s = 0; s + 1 < bounds.size(); ++s)
+    longest = std::max(longest, bounds[s + 1] - bounds[s]);
   const bool full = plan.recompute.mode == RecomputeMode::full;
   job.files.push_back({"ds_config.json", config(plan)});
-  job.files.push_back({"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
-                                                       {"LAYERS", layer_lines(loaded.model)},
-                                                       {"COUNT", std::to_string(loaded.model.layers.size())},
-                                                       {"BOUNDS", fmt::format("{}", bounds)},
-                                                       {"INTERVAL", std::to_string(full ? longest : 0)},
-                                                       {"SEED", std::to_string(plan.seed)},
-                                                       {"K", std::to_string(plan.pp)}})});
+  job.files.push_back(
+      {"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
+                                       {"LAYERS", layer_lines(loaded.model)},
+                                       {"COUNT", std::to_string(loaded.model.layers.size())},
+                                       {"BOUNDS", fmt::format("{}", bounds)},
+                                       {"INTERVAL", std::to_string(full ? longest : 0)},
+                                       {"SEED", std::to_string(plan.seed)},
+                                       {"K", std::to_string(plan.pp)}})});
   if (plan.schedule != "1f1b" && plan.pp > 1) {
-    job.not_carried.push_back({"schedule", fmt::format("{}: DeepSpeed's TrainSchedule runs, a 1f1b", plan.schedule)});
+    job.not_carried.push_back(
+        {"schedule", fmt::format("{}: DeepSpeed's TrainSchedule runs, a 1f1b", plan.schedule)});
   }
-  if (plan.tp > 1) job.not_carried.push_back({"tp", "DeepSpeed leaves it to the model: pass a topology and an mpu"});
-  if (plan.cp > 1) job.not_carried.push_back({"cp", "the pipeline engine has no context parallelism"});
+  if (plan.tp > 1)
+    job.not_carried.push_back(
+        {"tp", "DeepSpeed leaves it to the model: pass a topology and an mpu"});
+  if (plan.cp > 1)
+    job.not_carried.push_back({"cp", "the pipeline engine has no context parallelism"});
   if (plan.dtype == Dtype::tf32)
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
-  job.not_carried.push_back({"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
+  job.not_carried.push_back(
+      {"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
   remark_sharing(plan, "DeepSpeed", job.not_carried);
   remark_ours(plan, "DeepSpeed", job.not_carried);
   return job;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 
@@ -31,13 +31,16 @@ Placement placement_of(const ScheduleShape& shape) {
 std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
   if (!as_decoder(loaded.model)) {
     throw InputError(loaded.plan.model_path, "layers",
-                     "expected an embedding, equal blocks, a norm and a head: other models have no arguments there");
+                     "expected an embedding, equal blocks, a norm and a head: other models have no "
+                     "arguments there");
   }
   Plan plan = loaded.plan;
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
   if (!plan.boundaries.empty() && plan.boundaries.back() > norm) {
     plan.boundaries.back() = norm;
-    remarks.push_back({"boundaries", "the final norm and the head are on one stage there: the norm moves to the head"});
+    remarks.push_back(
+        {"boundaries",
+         "the final norm and the head are on one stage there: the norm moves to the head"});
     if (plan.boundaries.size() > 1 && plan.boundaries[plan.boundaries.size() - 2] == norm) {
       throw InputError("plan", "boundaries", "a stage of the final norm alone cannot be exported");
     }
@@ -48,22 +51,26 @@ std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
   if (plan.recompute.mode == RecomputeMode::full) {
     if (plan.recompute.except_last) {
-      remarks.push_back({"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
+      remarks.push_back(
+          {"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
     }
     if (plan.recompute.placement == RecomputePlacement::early) {
       remarks.push_back(
-          {"recompute_placement", fmt::format("early: {} re-materialises when the gradient has come", tool)});
+          {"recompute_placement",
+           fmt::format("early: {} re-materialises when the gradient has come", tool)});
     }
   }
   if (plan.slots != Plan{}.slots) {
-    remarks.push_back({"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
+    remarks.push_back(
+        {"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
   }
 }
 
 void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
   const auto users = [&](std::string name, std::string_view what) {
     remarks.push_back(
-        {std::move(name), fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
+        {std::move(name),
+         fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
   };
   if (plan.sequence_parallel) users("sequence_parallel", "true");
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));

@@ -1,5 +1,6 @@
-// Plans as the files that other tools train by: each exporter carries what its tool has words for and lists the rest.
-// Where a tool has its own way (an order of its own, its own placement), the list says what will run instead.
+// Plans as the files that other tools train by: each exporter carries what its tool has words for
+// and lists the rest. Where a tool has its own way (an order of its own, its own placement), the
+// list says what will run instead.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "plan/import/job.hpp"
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
 
 namespace weir {
 
@@ -26,8 +27,8 @@ struct ExportOptions {
   int gpus_per_node = 8;
 };
 
-// All throw InputError where nothing sensible can be written (a model without arguments, several stages a rank where
-// there can only be one).
+// All throw InputError where nothing sensible can be written (a model without arguments, several
+// stages a rank where there can only be one).
 [[nodiscard]] ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& options);
 [[nodiscard]] ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& options);
 [[nodiscard]] ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options);
@@ -45,15 +46,18 @@ struct Nodes {
 enum class Placement : std::uint8_t { looped, v_shaped, other };
 [[nodiscard]] Placement placement_of(const ScheduleShape& shape);
 
-// Blocks of each stage; a boundary between the final norm and the head moves before the norm, with a remark.
-// Throws InputError where that leaves a stage empty, or where the model is no embedding, blocks, norm and head.
-[[nodiscard]] std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>& remarks);
+// Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
+// a remark. Throws InputError where that leaves a stage empty, or where the model is no embedding,
+// blocks, norm and head.
+[[nodiscard]] std::vector<int> blocks_for_export(const LoadedPlan& loaded,
+                                                 std::vector<Remark>& remarks);
 
-// Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but ours has them.
+// Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but
+// ours has them.
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 
-// Sequence parallelism, ZeRO, reduction beside the backward, selective re-materialisation: for tools that leave all of
-// it to the user's own code.
+// Sequence parallelism, ZeRO, reduction beside the backward, selective re-materialisation: for
+// tools that leave all of it to the user's own code.
 void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 
 // "1e-05" as Python reads it.

@@ -54,7 +54,8 @@ void add_block(Script& s, const Decoder& d, std::vector<Remark>& remarks) {
   }
 }
 
-void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d, std::vector<Remark>& remarks) {
+void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d,
+               std::vector<Remark>& remarks) {
   add_block(s, d, remarks);
   s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
   s.add("norm-epsilon", python_number(d.block.norm_epsilon));
@@ -68,8 +69,11 @@ void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d, std::vecto
     remarks.push_back({"model", "the final norm is as those of the blocks there"});
   }
   s.add("seq-length", loaded.plan.seq_length);
-  s.add("max-position-embeddings", d.embedding.positions > 0 ? d.embedding.positions : loaded.plan.seq_length);
-  s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute" : d.block.rotary ? "rope" : "none");
+  s.add("max-position-embeddings",
+        d.embedding.positions > 0 ? d.embedding.positions : loaded.plan.seq_length);
+  s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute"
+                                   : d.block.rotary          ? "rope"
+                                                             : "none");
   if (d.embedding.positions > 0 && d.block.rotary) {
     remarks.push_back({"model", "learned and rotary positions exclude each other there"});
   }
@@ -82,7 +86,8 @@ void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d, std::vecto
   const bool usual = d.embedding.vocabulary % (std::int64_t{128} * loaded.plan.tp) == 0;
   s.add("make-vocab-size-divisible-by", usual ? 128 : 1);
   if (d.embedding.vocabulary % loaded.plan.tp != 0) {
-    remarks.push_back({"model", fmt::format("the vocabulary is padded to a multiple of tp {} there", loaded.plan.tp)});
+    remarks.push_back({"model", fmt::format("the vocabulary is padded to a multiple of tp {} there",
+                                            loaded.plan.tp)});
   }
   s.add("init-method-std", python_number(loaded.model.initializer_range));
 }
@@ -119,9 +124,11 @@ void add_sharing(Script& s, const Plan& plan) {
 bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
   const std::string& name = plan.schedule;
   const auto fork = [&] {
-    remarks.push_back({"schedule", fmt::format("{}: its arguments are those of the zero-bubble fork of Megatron-LM "
-                                               "(sail-sg/zero-bubble-pipeline-parallelism)",
-                                               name)});
+    remarks.push_back(
+        {"schedule",
+         fmt::format("{}: its arguments are those of the zero-bubble fork of Megatron-LM "
+                     "(sail-sg/zero-bubble-pipeline-parallelism)",
+                     name)});
   };
   if (name == "zb-h1" || name == "zb-h2") {
     s.add("enable-zero-bubble");
@@ -131,18 +138,22 @@ bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
   }
   if (name == "zb-v" || name == "v-half" || name == "v-min") {
     s.add("zero-bubble-v-schedule");
-    s.add("zero-bubble-v-schedule-mem-setup", name == "zb-v" ? "zb" : name == "v-half" ? "half" : "min");
+    s.add("zero-bubble-v-schedule-mem-setup", name == "zb-v"     ? "zb"
+                                              : name == "v-half" ? "half"
+                                                                 : "min");
     fork();
     return true;
   }
   const std::string_view runs = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   if (name != runs && plan.pp > 1) {
-    remarks.push_back({"schedule", fmt::format("{}: there is no order but Megatron's own, {} runs", name, runs)});
+    remarks.push_back(
+        {"schedule", fmt::format("{}: there is no order but Megatron's own, {} runs", name, runs)});
   }
   return false;
 }
 
-void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks, std::vector<Remark>& remarks) {
+void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks,
+                  std::vector<Remark>& remarks) {
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
   if (plan.recompute.mode == RecomputeMode::full) {
@@ -153,7 +164,8 @@ void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks, s
   if (plan.recompute.mode == RecomputeMode::selective) s.add("recompute-activations");
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
   if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
-  if (plan.dtype == Dtype::tf32) remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
+  if (plan.dtype == Dtype::tf32)
+    remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
   const Optimizer& o = plan.optimizer;
   s.add("lr", python_number(o.learning_rate));
   s.add("weight-decay", python_number(o.weight_decay));
@@ -185,12 +197,15 @@ ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& optio
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
   const Nodes nodes = nodes_of(plan, options);
-  std::string launcher = fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
+  std::string launcher =
+      fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
   if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
-  job.files.push_back({"megatron.sh", fmt::format("#!/bin/sh\n# Written by weir export; further arguments are passed "
-                                                  "on. Run it where pretrain_gpt.py is, on each node.\n"
-                                                  "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
-                                                  launcher, s.lines())});
+  job.files.push_back(
+      {"megatron.sh",
+       fmt::format("#!/bin/sh\n# Written by weir export; further arguments are passed "
+                   "on. Run it where pretrain_gpt.py is, on each node.\n"
+                   "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
+                   launcher, s.lines())});
   job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
   return job;
 }

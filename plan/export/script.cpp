@@ -5,11 +5,13 @@
 
 namespace weir {
 
-std::string filled(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& values) {
+std::string filled(std::string_view text,
+                   const std::vector<std::pair<std::string_view, std::string>>& values) {
   std::string result(text);
   for (const auto& [name, value] : values) {
     const std::string mark = fmt::format("@{}@", name);
-    for (auto at = result.find(mark); at != std::string::npos; at = result.find(mark, at + value.size())) {
+    for (auto at = result.find(mark); at != std::string::npos;
+         at = result.find(mark, at + value.size())) {
       result.replace(at, mark.size(), value);
     }
   }
@@ -22,11 +24,14 @@ std::string layer_lines(const Model& model) {
     const std::string kind = kind_name(model.layers[first]);
     const std::int64_t parameters = parameter_count(model.layers[first]);
     for (next = first + 1; next < model.layers.size(); ++next) {
-      if (kind_name(model.layers[next]) != kind || parameter_count(model.layers[next]) != parameters) break;
+      if (kind_name(model.layers[next]) != kind ||
+          parameter_count(model.layers[next]) != parameters)
+        break;
     }
-    const std::string range = next - first > 1 ? fmt::format("{}-{}", first, next - 1) : fmt::format("{}", first);
-    text += fmt::format("{}  {:<9} {}, {} parameters{}", first == 0 ? "" : "\n", range, kind, parameters,
-                        next - first > 1 ? " each" : "");
+    const std::string range =
+        next - first > 1 ? fmt::format("{}-{}", first, next - 1) : fmt::format("{}", first);
+    text += fmt::format("{}  {:<9} {}, {} parameters{}", first == 0 ? "" : "\n", range, kind,
+                        parameters, next - first > 1 ? " each" : "");
   }
   return text;
 }

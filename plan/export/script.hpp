@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
 
 namespace weir {
 
 // The text with every @NAME@ replaced.
-[[nodiscard]] std::string filled(std::string_view text,
-                                 const std::vector<std::pair<std::string_view, std::string>>& values);
+[[nodiscard]] std::string filled(
+    std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& values);
 
 // "  0 embedding", "  1-12 block", ...: equal neighbours on one line.
 [[nodiscard]] std::string layer_lines(const Model& model);

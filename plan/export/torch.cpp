@@ -1,12 +1,13 @@
-// The plan for torch.distributed.pipelining: the order as PyTorch's CSV and a script that runs it on the user's layers.
+// The plan for torch.distributed.pipelining: the order as PyTorch's CSV and a script that runs it
+// on the user's layers.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "plan/error.hpp"
 #include "plan/export/export.hpp"
 #include "plan/export/script.hpp"
-#include "plan/schedule_csv.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -107,51 +108,60 @@ ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options)
   const Plan& plan = loaded.plan;
   const ScheduleShape& shape = loaded.schedule.shape;
   if (shape.replicas > 1 || shape.segments > 1) {
-    throw InputError(
-        "plan", "schedule",
-        fmt::format("{}: copies of the weights or slices of sequences are not in torch.distributed.pipelining",
-                    plan.schedule));
+    throw InputError("plan", "schedule",
+                     fmt::format("{}: copies of the weights or slices of sequences are not in "
+                                 "torch.distributed.pipelining",
+                                 plan.schedule));
   }
   ExportedJob job;
   std::vector<std::int32_t> ranks;
   for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
-  const Nodes nodes = nodes_of(Plan{.pp = plan.pp}, options);  // the script has no other parallelism
-  job.launch = fmt::format("torchrun --nproc_per_node {} --nnodes {}{} pipeline.py", nodes.each, nodes.count,
-                           nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  const Nodes nodes =
+      nodes_of(Plan{.pp = plan.pp}, options);  // the script has no other parallelism
+  job.launch = fmt::format(
+      "torchrun --nproc_per_node {} --nnodes {}{} pipeline.py", nodes.each, nodes.count,
+      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
   const Optimizer& o = plan.optimizer;
   const std::string optimizer =
       o.kind == OptimizerKind::sgd
           ? fmt::format("torch.optim.SGD(parameters, lr={}, momentum={}, weight_decay={})",
-                        python_number(o.learning_rate), python_number(o.momentum), python_number(o.weight_decay))
-          : fmt::format("torch.optim.AdamW(parameters, lr={}, betas=({}, {}), eps={}, weight_decay={})",
-                        python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
-                        python_number(o.epsilon), python_number(o.weight_decay));
+                        python_number(o.learning_rate), python_number(o.momentum),
+                        python_number(o.weight_decay))
+          : fmt::format(
+                "torch.optim.AdamW(parameters, lr={}, betas=({}, {}), eps={}, weight_decay={})",
+                python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
+                python_number(o.epsilon), python_number(o.weight_decay));
   job.files.push_back(
-      {"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
-                                       {"LAYERS", layer_lines(loaded.model)},
-                                       {"COUNT", std::to_string(loaded.model.layers.size())},
-                                       {"M", std::to_string(plan.microbatches)},
-                                       {"B", std::to_string(plan.micro_batch_size)},
-                                       {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
-                                       {"RANKS", fmt::format("{}", ranks)},
-                                       {"RECOMPUTE", plan.recompute.mode == RecomputeMode::full ? "True" : "False"},
-                                       {"DTYPE", torch_dtype(plan.dtype)},
-                                       {"OPTIMIZER", optimizer},
-                                       {"SEED", std::to_string(plan.seed)}})});
+      {"pipeline.py",
+       filled(kScript,
+              {{"LAUNCH", job.launch},
+               {"LAYERS", layer_lines(loaded.model)},
+               {"COUNT", std::to_string(loaded.model.layers.size())},
+               {"M", std::to_string(plan.microbatches)},
+               {"B", std::to_string(plan.micro_batch_size)},
+               {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
+               {"RANKS", fmt::format("{}", ranks)},
+               {"RECOMPUTE", plan.recompute.mode == RecomputeMode::full ? "True" : "False"},
+               {"DTYPE", torch_dtype(plan.dtype)},
+               {"OPTIMIZER", optimizer},
+               {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
   const auto parallel = [&](const char* name, int degree, const char* instead) {
     if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});
   };
   parallel("tp", plan.tp, "torch.distributed.tensor.parallel is the user's to apply in layers()");
   parallel("cp", plan.cp, "context parallelism is the user's to apply in layers()");
-  parallel("dp", plan.dp, "replicas are the user's: DistributedDataParallel or fully_shard over each stage");
+  parallel("dp", plan.dp,
+           "replicas are the user's: DistributedDataParallel or fully_shard over each stage");
   if (plan.dtype == Dtype::tf32)
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) {
-    job.not_carried.push_back({"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
+    job.not_carried.push_back(
+        {"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
   }
   if (!lowering_options(loaded).tied.empty()) {
-    job.not_carried.push_back({"model", "the tied weight: gradients of its two copies must be summed by the user"});
+    job.not_carried.push_back(
+        {"model", "the tied weight: gradients of its two copies must be summed by the user"});
   }
   remark_sharing(plan, "PyTorch", job.not_carried);
   remark_ours(plan, "PyTorch", job.not_carried);

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "plan/export/export.hpp"
-#include "plan/schedule_csv.hpp"
+#include "plan/schedule/schedule_csv.hpp"
 
 namespace weir {
 namespace {
@@ -15,13 +15,15 @@ struct Order {
   bool csv = false;
 };
 
-// PyTorch's own schedules by name, every other looped one as a file. A V needs one of the two classes that place so.
+// PyTorch's own schedules by name, every other looped one as a file. A V needs one of the two
+// classes that place so.
 Order order_of(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
   const std::string_view named = schedule_to_torch(plan.schedule);
   switch (placement_of(loaded.schedule.shape)) {
     case Placement::looped: {
-      const bool whole_rounds = plan.microbatches % plan.pp == 0 && plan.microbatches >= plan.stages();
+      const bool whole_rounds =
+          plan.microbatches % plan.pp == 0 && plan.microbatches >= plan.stages();
       if (plan.schedule == "gpipe" ||
           (whole_rounds && (plan.schedule == "1f1b" || plan.schedule == "interleaved-1f1b"))) {
         return {named};
@@ -32,17 +34,20 @@ Order order_of(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
       if (named.empty()) {
         remarks.push_back(
             {"schedule",
-             fmt::format("{}: stages in a V are placed by name only there, ZBVZeroBubble runs", plan.schedule)});
+             fmt::format("{}: stages in a V are placed by name only there, ZBVZeroBubble runs",
+                         plan.schedule)});
         return {"ZBVZeroBubble"};
       }
       remarks.push_back(
           {"schedule",
-           fmt::format("{}: PyTorch's order of that name runs, which may differ from the plan's", plan.schedule)});
+           fmt::format("{}: PyTorch's order of that name runs, which may differ from the plan's",
+                       plan.schedule)});
       return {named};
     default:
       remarks.push_back(
-          {"schedule", fmt::format("{}: copies of the weights or slices of sequences are not there, {} runs",
-                                   plan.schedule, plan.vpp > 1 ? "Interleaved1F1B" : "1F1B")});
+          {"schedule",
+           fmt::format("{}: copies of the weights or slices of sequences are not there, {} runs",
+                       plan.schedule, plan.vpp > 1 ? "Interleaved1F1B" : "1F1B")});
       return {plan.vpp > 1 ? std::string_view("Interleaved1F1B") : std::string_view("1F1B")};
   }
 }
@@ -74,32 +79,42 @@ std::string model_table(const LoadedPlan& loaded, std::vector<Remark>& remarks) 
     const Decoder d = *as_decoder(loaded.model);
     remarks.push_back(
         {"model",
-         fmt::format("no flavour of llama3 has its sizes: register one called weir with dim={}, n_layers={}, "
+         fmt::format("no flavour of llama3 has its sizes: register one called weir with dim={}, "
+                     "n_layers={}, "
                      "n_heads={}, n_kv_heads={}, a feed-forward width of {} and a vocabulary of {}",
-                     d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn, d.embedding.vocabulary)});
-    if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm || d.embedding.tied) {
+                     d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn,
+                     d.embedding.vocabulary)});
+    if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm ||
+        d.embedding.tied) {
       remarks.push_back(
-          {"model", "blocks there are Llama's: rotary positions, RMS norms, a gated MLP, an untied head"});
+          {"model",
+           "blocks there are Llama's: rotary positions, RMS norms, a gated MLP, an untied head"});
     }
   }
-  return fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n\n", flavor.empty() ? "weir" : flavor);
+  return fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n\n",
+                     flavor.empty() ? "weir" : flavor);
 }
 
 std::string optimizer_table(const Plan& plan, std::vector<Remark>& remarks) {
   const Optimizer& o = plan.optimizer;
-  if (o.kind == OptimizerKind::sgd) remarks.push_back({"optimizer", "sgd: torchtitan has none, AdamW in the file"});
-  return fmt::format("[optimizer]\nname = \"AdamW\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = {}\n\n",
-                     python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
-                     python_number(o.epsilon), python_number(o.weight_decay));
+  if (o.kind == OptimizerKind::sgd)
+    remarks.push_back({"optimizer", "sgd: torchtitan has none, AdamW in the file"});
+  return fmt::format(
+      "[optimizer]\nname = \"AdamW\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = "
+      "{}\n\n",
+      python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
+      python_number(o.epsilon), python_number(o.weight_decay));
 }
 
 std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
   const bool half = plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16;
   if (plan.dtype == Dtype::fp16) remarks.push_back({"dtype", "fp16: bfloat16 in the file"});
-  if (plan.dtype == Dtype::tf32) remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
+  if (plan.dtype == Dtype::tf32)
+    remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
   const int local = plan.micro_batch_size * (plan.pp > 1 ? plan.microbatches : 1);
   return fmt::format(
-      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\nmixed_precision_param = \"{}\"\nseed = "
+      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = "
+      "{}\nmixed_precision_param = \"{}\"\nseed = "
       "{}\n\n",
       local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed);
 }
@@ -110,12 +125,14 @@ std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
     remarks.push_back({std::move(name), std::move(what)});
   };
   if (plan.tp > 1 && !plan.sequence_parallel) {
-    instead("sequence_parallel", "torchtitan's tensor parallelism always divides by tokens what it leaves whole");
+    instead("sequence_parallel",
+            "torchtitan's tensor parallelism always divides by tokens what it leaves whole");
   }
   if (plan.replicas() > 1 && !plan.overlap_grad_reduce) {
     instead("overlap_grad_reduce", "torchtitan always reduces beside the backward");
   }
-  if (plan.zero == 0 && plan.cp > 1) instead("zero", "0: torchtitan always shards among context-parallel devices");
+  if (plan.zero == 0 && plan.cp > 1)
+    instead("zero", "0: torchtitan always shards among context-parallel devices");
   const int reached = plan.zero == 3 ? 3 : plan.pp > 1 ? 1 : 2;
   if (plan.zero > 0 && plan.zero != reached) {
     instead("zero", fmt::format("{}: torchtitan reduces {}, as stage {}", plan.zero,
@@ -126,7 +143,9 @@ std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
       sharded ? 1 : plan.dp, sharded ? plan.dp : 1, plan.tp, plan.cp, plan.pp);
-  if (sharded) text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
+  if (sharded)
+    text +=
+        fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
   return text;
 }
 
@@ -141,8 +160,9 @@ ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& opt
   text += parallelism_table(plan, job.not_carried);
   if (plan.pp > 1) {
     const Order order = order_of(loaded, job.not_carried);
-    text += fmt::format("pipeline_parallel_microbatch_size = {}\npipeline_parallel_schedule = \"{}\"\n",
-                        plan.micro_batch_size, order.schedule);
+    text +=
+        fmt::format("pipeline_parallel_microbatch_size = {}\npipeline_parallel_schedule = \"{}\"\n",
+                    plan.micro_batch_size, order.schedule);
     if (order.csv) {
       text += "pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
       job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
@@ -154,19 +174,23 @@ ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& opt
   text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
                       plan.recompute.mode == RecomputeMode::full ? "full" : "none");
   if (plan.recompute.mode == RecomputeMode::full) {
-    job.not_carried.push_back({"recompute", "full keeps each block's input there, each stage's in the plan"});
+    job.not_carried.push_back(
+        {"recompute", "full keeps each block's input there, each stage's in the plan"});
   }
   if (plan.recompute.mode == RecomputeMode::selective) {
     job.not_carried.push_back(
-        {"recompute", "selective: rebuilding the attention core alone has no word there, none in the file"});
+        {"recompute",
+         "selective: rebuilding the attention core alone has no word there, none in the file"});
   }
   remark_ours(plan, "torchtitan", job.not_carried);
-  job.not_carried.push_back({"data", "a plan has none: give --training.dataset and --training.steps"});
+  job.not_carried.push_back(
+      {"data", "a plan has none: give --training.dataset and --training.steps"});
   job.files.insert(job.files.begin(), {"job.toml", text});
   const Nodes nodes = nodes_of(plan, options);
-  job.launch = fmt::format("torchrun --nproc_per_node {} --nnodes {}{} -m torchtitan.train --job.config_file job.toml",
-                           nodes.each, nodes.count,
-                           nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  job.launch = fmt::format(
+      "torchrun --nproc_per_node {} --nnodes {}{} -m torchtitan.train --job.config_file job.toml",
+      nodes.each, nodes.count,
+      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
   return job;
 }
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -19,7 +19,8 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 constexpr int kDeepest = 8;  // variables in variables
 
 bool name_character(char c, bool first) {
-  return c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (!first && c >= '0' && c <= '9');
+  return c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+         (!first && c >= '0' && c <= '9');
 }
 
 std::size_t name_length(std::string_view text) {
@@ -102,10 +103,12 @@ class Script {
       }
       append(text_.substr(at_++, 1));
     }
-    if (at_ == text_.size()) throw InputError(file_, fmt::format("line {}", opened), "a quote is not closed");
+    if (at_ == text_.size())
+      throw InputError(file_, fmt::format("line {}", opened), "a quote is not closed");
     ++at_;
   }
-  // "<<WORD", "<<-WORD", "<<'WORD'": the lines after this one, up to WORD alone on a line, are data. "<<<" is not.
+  // "<<WORD", "<<-WORD", "<<'WORD'": the lines after this one, up to WORD alone on a line, are
+  // data. "<<<" is not.
   void here_document() {
     end_word();
     at_ += 2;
@@ -113,7 +116,9 @@ class Script {
       ++at_;
       return;
     }
-    while (at_ < text_.size() && std::string_view("-'\" ").find(text_[at_]) != std::string_view::npos) ++at_;
+    while (at_ < text_.size() &&
+           std::string_view("-'\" ").find(text_[at_]) != std::string_view::npos)
+      ++at_;
     const std::size_t length = name_length(text_.substr(at_));
     here_end_ = text_.substr(at_, length);
     at_ += length;
@@ -148,7 +153,8 @@ class Script {
       const std::size_t length = name_length(inside);
       const auto known = variables_.find(inside.substr(0, length));
       const std::string_view rest = inside.substr(length);
-      if (known != variables_.end() && (rest.empty() || rest.starts_with(":-"))) return known->second;
+      if (known != variables_.end() && (rest.empty() || rest.starts_with(":-")))
+        return known->second;
       return std::string(rest.starts_with(":-") ? rest.substr(2) : whole);
     }
     const std::size_t length = name_length(text_.substr(at_));
@@ -209,7 +215,8 @@ std::optional<Number> parse(std::string text) {
 
 }  // namespace
 
-std::vector<std::vector<std::string>> shell_commands(const std::string& text, const std::string& file) {
+std::vector<std::vector<std::string>> shell_commands(const std::string& text,
+                                                     const std::string& file) {
   Variables variables;
   return Script(text, file, variables, 0).commands();
 }
@@ -224,7 +231,8 @@ Arguments::Arguments(const std::string& text, std::string file) : file_(std::mov
         continue;  // a variable, read where it was set
       Given given;
       if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
-      for (; i < command.size() && !command[i].starts_with("--"); ++i) given.values.push_back(command[i]);
+      for (; i < command.size() && !command[i].starts_with("--"); ++i)
+        given.values.push_back(command[i]);
       auto [place, fresh] = given_.try_emplace(normal_name(word.substr(0, equals)));
       given.differed = !fresh && (place->second.differed || place->second.values != given.values);
       place->second = std::move(given);
@@ -252,12 +260,14 @@ std::string Arguments::text_or(std::string_view name, std::string otherwise) {
   return text(name).value_or(std::move(otherwise));
 }
 
-std::optional<std::int64_t> Arguments::maybe_integer(std::string_view name, std::int64_t low, std::int64_t high) {
+std::optional<std::int64_t> Arguments::maybe_integer(std::string_view name, std::int64_t low,
+                                                     std::int64_t high) {
   const auto given = text(name);
   if (!given) return std::nullopt;
   const auto number = parse<std::int64_t>(*given);
   if (!number || *number < low || *number > high) {
-    fail(name, fmt::format("expected an integer from {} to {}, found {}", low, high, given->substr(0, 40)));
+    fail(name, fmt::format("expected an integer from {} to {}, found {}", low, high,
+                           given->substr(0, 40)));
   }
   return number;
 }
@@ -268,7 +278,8 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t low, std::in
   return *number;
 }
 
-std::int64_t Arguments::integer_or(std::string_view name, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+std::int64_t Arguments::integer_or(std::string_view name, std::int64_t otherwise, std::int64_t low,
+                                   std::int64_t high) {
   return maybe_integer(name, low, high).value_or(otherwise);
 }
 
@@ -277,7 +288,8 @@ double Arguments::number_or(std::string_view name, double otherwise, double low,
   if (!given) return otherwise;
   const auto number = parse<double>(*given);
   if (!number || !std::isfinite(*number) || *number < low || *number > high) {
-    fail(name, fmt::format("expected a number from {} to {}, found {}", low, high, given->substr(0, 40)));
+    fail(name,
+         fmt::format("expected a number from {} to {}, found {}", low, high, given->substr(0, 40)));
   }
   return *number;
 }

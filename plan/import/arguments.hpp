@@ -1,5 +1,6 @@
-// The arguments of a command as a file holds them: one a line, or a shell script that starts the command. Of the shell
-// only words, quotes, comments and plain variables are understood; nothing is executed.
+// The arguments of a command as a file holds them: one a line, or a shell script that starts the
+// command. Of the shell only words, quotes, comments and plain variables are understood; nothing is
+// executed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,12 +13,15 @@
 
 namespace weir {
 
-// The words of every command of a script, known variables filled in ("$X", "${X}", "${X:-otherwise}"; unknown ones stay
-// as they are). A variable's text that holds arguments is a command too. Throws InputError for an open quote.
-[[nodiscard]] std::vector<std::vector<std::string>> shell_commands(const std::string& text, const std::string& file);
+// The words of every command of a script, known variables filled in ("$X", "${X}",
+// "${X:-otherwise}"; unknown ones stay as they are). A variable's text that holds arguments is a
+// command too. Throws InputError for an open quote.
+[[nodiscard]] std::vector<std::vector<std::string>> shell_commands(const std::string& text,
+                                                                   const std::string& file);
 
-// Every "--name value..." of a script. Names are compared without dashes in front and with '-' for '_'; the last of
-// several counts. Reading a name marks it, so that `unread` can tell what nobody asked for.
+// Every "--name value..." of a script. Names are compared without dashes in front and with '-' for
+// '_'; the last of several counts. Reading a name marks it, so that `unread` can tell what nobody
+// asked for.
 class Arguments {
  public:
   Arguments(const std::string& text, std::string file);
@@ -26,14 +30,17 @@ class Arguments {
   [[nodiscard]] bool flag(std::string_view name);  // given, whatever its value
   [[nodiscard]] std::optional<std::string> text(std::string_view name);
   [[nodiscard]] std::string text_or(std::string_view name, std::string otherwise);
-  [[nodiscard]] std::int64_t integer(std::string_view name, std::int64_t low, std::int64_t high);  // must be there
-  [[nodiscard]] std::optional<std::int64_t> maybe_integer(std::string_view name, std::int64_t low, std::int64_t high);
-  [[nodiscard]] std::int64_t integer_or(std::string_view name, std::int64_t otherwise, std::int64_t low,
-                                        std::int64_t high);
+  [[nodiscard]] std::int64_t integer(std::string_view name, std::int64_t low,
+                                     std::int64_t high);  // must be there
+  [[nodiscard]] std::optional<std::int64_t> maybe_integer(std::string_view name, std::int64_t low,
+                                                          std::int64_t high);
+  [[nodiscard]] std::int64_t integer_or(std::string_view name, std::int64_t otherwise,
+                                        std::int64_t low, std::int64_t high);
   [[nodiscard]] double number_or(std::string_view name, double otherwise, double low, double high);
 
-  [[nodiscard]] std::vector<std::string> unread() const;          // sorted
-  [[nodiscard]] std::vector<std::string> ambiguous() const;       // read, and given several times with different values
+  [[nodiscard]] std::vector<std::string> unread() const;  // sorted
+  [[nodiscard]] std::vector<std::string> ambiguous()
+      const;  // read, and given several times with different values
   [[nodiscard]] std::string values(std::string_view name) const;  // for people: joined by blanks
   [[noreturn]] void fail(std::string_view name, const std::string& message) const;
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -20,14 +20,19 @@ constexpr std::array<std::pair<std::string_view, Wire>, 6> kWires{{{"X", Wire::s
                                                                    {"NODE", Wire::node},
                                                                    {"SYS", Wire::sys}}};
 
-// One NVLink, one direction: 20 GB/s in the first generation, 25 GB/s in the second to fourth, 50 GB/s in the fifth
-// (NVIDIA's whitepapers of P100, V100, A100, H100 and Blackwell).
+// One NVLink, one direction: 20 GB/s in the first generation, 25 GB/s in the second to fourth, 50
+// GB/s in the fifth (NVIDIA's whitepapers of P100, V100, A100, H100 and Blackwell).
 struct Generation {
   std::string_view device;
   double bytes_per_second;
 };
-constexpr std::array<Generation, 7> kNvlinks{
-    {{"P100", 20e9}, {"V100", 25e9}, {"A100", 25e9}, {"H100", 25e9}, {"H200", 25e9}, {"B100", 50e9}, {"B200", 50e9}}};
+constexpr std::array<Generation, 7> kNvlinks{{{"P100", 20e9},
+                                              {"V100", 25e9},
+                                              {"A100", 25e9},
+                                              {"H100", 25e9},
+                                              {"H200", 25e9},
+                                              {"B100", 50e9},
+                                              {"B200", 50e9}}};
 
 // Without terminal escapes: ESC [ ... letter.
 std::string plain(const std::string& text) {
@@ -64,7 +69,9 @@ GpuWire wire_of(const std::string& word, const std::string& file, const std::str
   for (const auto& [name, wire] : kWires) {
     if (word == name) return {wire, 0};
   }
-  throw InputError(file, where, fmt::format("\"{}\": expected X, NV and a number, PIX, PXB, PHB, NODE or SYS", word));
+  throw InputError(
+      file, where,
+      fmt::format("\"{}\": expected X, NV and a number, PIX, PXB, PHB, NODE or SYS", word));
 }
 
 }  // namespace
@@ -81,7 +88,8 @@ GpuWire GpuTopology::worst_neighbours() const {
   GpuWire worst;
   for (std::size_t g = 0; g + 1 < between.size(); ++g) {
     const GpuWire wire = between[g][g + 1];
-    if (wire.wire > worst.wire || (wire.wire == worst.wire && wire.nvlinks < worst.nvlinks)) worst = wire;
+    if (wire.wire > worst.wire || (wire.wire == worst.wire && wire.nvlinks < worst.nvlinks))
+      worst = wire;
   }
   return worst;
 }
@@ -101,14 +109,17 @@ GpuTopology read_gpu_topology(const std::string& text, const std::string& file) 
       continue;
     }
     const std::string& where = words.front();
-    if (*gpu_number(where) != topology.between.size()) throw InputError(file, where, "rows are out of order");
-    if (words.size() < columns.back() + 2) throw InputError(file, where, "has fewer columns than the header");
+    if (*gpu_number(where) != topology.between.size())
+      throw InputError(file, where, "rows are out of order");
+    if (words.size() < columns.back() + 2)
+      throw InputError(file, where, "has fewer columns than the header");
     std::vector<GpuWire>& row = topology.between.emplace_back();
     for (const std::size_t c : columns) row.push_back(wire_of(words[c + 1], file, where));
   }
   if (columns.empty()) throw InputError(file, "", "holds no matrix of nvidia-smi topo -m");
   if (topology.between.size() != columns.size()) {
-    throw InputError(file, "", fmt::format("{} rows for {} GPUs", topology.between.size(), columns.size()));
+    throw InputError(file, "",
+                     fmt::format("{} rows for {} GPUs", topology.between.size(), columns.size()));
   }
   for (std::size_t a = 0; a < columns.size(); ++a) {
     for (std::size_t b = 0; b < columns.size(); ++b) {
@@ -126,7 +137,8 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
   if (topology.gpus() < 2) return fmt::format("{}: one GPU a node, no link", file);
   if (worst.wire != Wire::nvlink) {
     return fmt::format(
-        "{}: neighbours meet over {}, which has no rate of its own: intra stays as it was; calibrate "
+        "{}: neighbours meet over {}, which has no rate of its own: intra stays as it was; "
+        "calibrate "
         "--nccl measures it",
         file, to_string(worst.wire));
   }
@@ -134,8 +146,9 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
     if (cluster.device.name.find(generation.device) == std::string::npos) continue;
     cluster.intra.bandwidth = BytesPerSecond(generation.bytes_per_second * worst.nvlinks);
     cluster.intra.regimes.clear();
-    return fmt::format("intra.bandwidth: {} NVLinks between neighbours ({}), {:g} GB/s each and direction",
-                       worst.nvlinks, file, generation.bytes_per_second / 1e9);
+    return fmt::format(
+        "intra.bandwidth: {} NVLinks between neighbours ({}), {:g} GB/s each and direction",
+        worst.nvlinks, file, generation.bytes_per_second / 1e9);
   }
   throw InputError("cluster", "device.name",
                    fmt::format("{}: the rate of its NVLinks is not known", cluster.device.name));

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "plan/error.hpp"
-#include "plan/layer_list.hpp"
+#include "plan/model/layer_list.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 
@@ -54,7 +54,8 @@ std::optional<Decoder> as_decoder(const Model& model) {
   const auto* block = std::get_if<TransformerShape>(&model.layers[1].shape);
   const auto* norm = std::get_if<NormShape>(&model.layers[layers - 2].shape);
   const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
-  if (embedding == nullptr || block == nullptr || norm == nullptr || head == nullptr) return std::nullopt;
+  if (embedding == nullptr || block == nullptr || norm == nullptr || head == nullptr)
+    return std::nullopt;
   if (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0) return std::nullopt;
   if (embedding->patch > 0 || embedding->shared) return std::nullopt;
   if (block->cross_attention || block->relative_buckets > 0) return std::nullopt;
@@ -66,26 +67,28 @@ std::optional<Decoder> as_decoder(const Model& model) {
   for (std::size_t i = 0; i < layers; ++i) {
     if (model.layers[i].shape.index() != same.layers[i].shape.index()) return std::nullopt;
     const auto* other = std::get_if<TransformerShape>(&model.layers[i].shape);
-    if (other != nullptr && (other->cross_attention || other->relative_buckets > 0)) return std::nullopt;
+    if (other != nullptr && (other->cross_attention || other->relative_buckets > 0))
+      return std::nullopt;
     named.layers[i].name = same.layers[i].name;
   }
   if (to_layer_list(named) != to_layer_list(same)) return std::nullopt;
   return decoder;
 }
 
-int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, const Plan& plan, const std::string& file,
-                std::vector<Remark>& remarks) {
+int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, const Plan& plan,
+                const std::string& file, std::vector<Remark>& remarks) {
   const std::int64_t model_parallel = std::int64_t{plan.pp} * plan.tp * plan.cp;
   if (options.gpus) gpus = *options.gpus;
   if (gpus && *gpus % model_parallel != 0) {
-    throw InputError(
-        file, options.gpus ? "--gpus" : "devices",
-        fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus, plan.tp, plan.cp, plan.pp));
+    throw InputError(file, options.gpus ? "--gpus" : "devices",
+                     fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus,
+                                 plan.tp, plan.cp, plan.pp));
   }
   if (options.dp) {
     if (options.gpus && *gpus / model_parallel != *options.dp) {
-      throw UsageError(fmt::format("--gpus {} contradicts --dp {}: tp {} times cp {} times pp {} leave {} replicas",
-                                   *gpus, *options.dp, plan.tp, plan.cp, plan.pp, *gpus / model_parallel));
+      throw UsageError(fmt::format(
+          "--gpus {} contradicts --dp {}: tp {} times cp {} times pp {} leave {} replicas", *gpus,
+          *options.dp, plan.tp, plan.cp, plan.pp, *gpus / model_parallel));
     }
     return *options.dp;
   }

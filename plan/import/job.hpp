@@ -1,5 +1,6 @@
-// A training job as another tool's file describes it: a model and a plan for it, and a list of what the file says that
-// the plan does not. The readers beside this file make one; nothing that changes time or memory is dropped silently.
+// A training job as another tool's file describes it: a model and a plan for it, and a list of what
+// the file says that the plan does not. The readers beside this file make one; nothing that changes
+// time or memory is dropped silently.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,12 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "plan/model.hpp"
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir {
 
-// One argument of the file that the plan does not carry as it stands, or one that the file lacks and that was supposed.
+// One argument of the file that the plan does not carry as it stands, or one that the file lacks
+// and that was supposed.
 struct Remark {
   std::string name;  // as the file's format calls it
   std::string text;
@@ -32,13 +34,14 @@ struct JobOptions {
   const Model* model = nullptr;            // the model, where the file only names it
 };
 
-// Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head are on the last.
-// nullopt where a stage would have no layer at all.
+// Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head
+// are on the last. nullopt where a stage would have no layer at all.
 [[nodiscard]] std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blocks);
 
-// The other way round; nullopt where a boundary separates the final norm from the head, or the model is no embedding,
-// blocks, norm and head.
-[[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& model);
+// The other way round; nullopt where a boundary separates the final norm from the head, or the
+// model is no embedding, blocks, norm and head.
+[[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan,
+                                                                   const Model& model);
 
 // The embedding, blocks, norm and head that most decoders are.
 struct Decoder {
@@ -52,8 +55,10 @@ struct Decoder {
 // nullopt where the layers are anything else, or blocks differ from each other.
 [[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);
 
-// D from what is known of it: the option, else the devices over tp, cp and pp. A remark says what was supposed.
-[[nodiscard]] int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, const Plan& plan,
-                              const std::string& file, std::vector<Remark>& remarks);
+// D from what is known of it: the option, else the devices over tp, cp and pp. A remark says what
+// was supposed.
+[[nodiscard]] int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus,
+                              const Plan& plan, const std::string& file,
+                              std::vector<Remark>& remarks);
 
 }  // namespace weir

@@ -7,20 +7,24 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/error.hpp"
 #include "plan/import/megatron_layout.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 16;
 
-int degree(Arguments& a, std::string_view name) { return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks)); }
+int degree(Arguments& a, std::string_view name) {
+  return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks));
+}
 
-// Blocks of each stage when stages of the first and last rank may hold other numbers than those between.
+// Blocks of each stage when stages of the first and last rank may hold other numbers than those
+// between.
 class Split {
  public:
-  Split(Arguments& a, const Plan& plan, std::int64_t blocks) : a_(a), plan_(plan), blocks_(blocks) {}
+  Split(Arguments& a, const Plan& plan, std::int64_t blocks)
+      : a_(a), plan_(plan), blocks_(blocks) {}
 
   std::vector<int> blocks_of_stages() {
     const auto first = a_.maybe_integer("decoder-first-pipeline-num-layers", 0, blocks_);
@@ -31,11 +35,13 @@ class Split {
     const bool embedding = a_.flag("account-for-embedding-in-pipeline-split") || by_type;
     const bool loss = a_.flag("account-for-loss-in-pipeline-split") || by_type;
     if ((first || last) && (embedding || loss)) {
-      a_.fail("decoder-first-pipeline-num-layers", "excludes account-for-embedding and account-for-loss");
+      a_.fail("decoder-first-pipeline-num-layers",
+              "excludes account-for-embedding and account-for-loss");
     }
     if (first || last) return uneven(first, last);
     const std::int64_t counted = blocks_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
-    std::vector<int> blocks(static_cast<std::size_t>(plan_.stages()), divided(counted, plan_.stages(), "num-layers"));
+    std::vector<int> blocks(static_cast<std::size_t>(plan_.stages()),
+                            divided(counted, plan_.stages(), "num-layers"));
     if (embedding) --blocks.front();
     if (loss) --blocks.back();
     return blocks;
@@ -71,14 +77,16 @@ class Split {
   std::int64_t blocks_;
 };
 
-void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file, std::vector<Remark>& remarks) {
+void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file,
+                std::vector<Remark>& remarks) {
   const auto per_chunk = a.maybe_integer("num-layers-per-virtual-pipeline-stage", 1, blocks);
   const auto chunks = a.maybe_integer("num-virtual-stages-per-pipeline-rank", 1, 1024);
   const auto layout = a.text("pipeline-model-parallel-layout");
   const std::string layout_key = "--pipeline-model-parallel-layout";
   if (per_chunk.has_value() + chunks.has_value() + layout.has_value() > 1) {
     a.fail("num-layers-per-virtual-pipeline-stage",
-           "num-virtual-stages-per-pipeline-rank and pipeline-model-parallel-layout exclude each other");
+           "num-virtual-stages-per-pipeline-rank and pipeline-model-parallel-layout exclude each "
+           "other");
   }
   std::vector<int> of_stages;
   if (layout) {
@@ -86,26 +94,33 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
     of_stages = parsed.blocks;
     const auto stages = static_cast<int>(of_stages.size());
     if (stages % plan.pp != 0) {
-      throw InputError(file, layout_key, fmt::format("{} stages are no multiple of {} ranks", stages, plan.pp));
+      throw InputError(file, layout_key,
+                       fmt::format("{} stages are no multiple of {} ranks", stages, plan.pp));
     }
     plan.vpp = stages / plan.pp;
     std::int64_t sum = 0;
     for (const int n : of_stages) sum += n;
-    if (sum != blocks) throw InputError(file, layout_key, fmt::format("holds {} blocks of num-layers {}", sum, blocks));
+    if (sum != blocks)
+      throw InputError(file, layout_key,
+                       fmt::format("holds {} blocks of num-layers {}", sum, blocks));
     if (parsed.predictions > 0) {
-      remarks.push_back({"pipeline-model-parallel-layout", "m: blocks that predict further tokens are not modelled"});
+      remarks.push_back({"pipeline-model-parallel-layout",
+                         "m: blocks that predict further tokens are not modelled"});
     }
   } else {
     if (per_chunk && blocks % (*per_chunk * plan.pp) != 0) {
       a.fail("num-layers-per-virtual-pipeline-stage",
              fmt::format("times {} ranks does not divide num-layers", plan.pp));
     }
-    const std::int64_t usual = a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
-    plan.vpp = static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
+    const std::int64_t usual =
+        a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
+    plan.vpp =
+        static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
     of_stages = Split(a, plan, blocks).blocks_of_stages();
   }
   const auto boundaries = boundaries_of_blocks(of_stages);
-  if (!boundaries) a.fail("num-layers", fmt::format("{} stages leave some without a layer", plan.stages()));
+  if (!boundaries)
+    a.fail("num-layers", fmt::format("{} stages leave some without a layer", plan.stages()));
   plan.boundaries = *boundaries;
 }
 
@@ -124,7 +139,8 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
     if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
   }
-  const auto group = a.maybe_integer("microbatch-group-size-per-virtual-pipeline-stage", 1, kMostRanks);
+  const auto group =
+      a.maybe_integer("microbatch-group-size-per-virtual-pipeline-stage", 1, kMostRanks);
   if (group && *group != plan.pp) {
     remarks.push_back({"microbatch-group-size-per-virtual-pipeline-stage",
                        fmt::format("{}: groups of {} (K) in the plan", *group, plan.pp)});
@@ -133,9 +149,11 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
 
 // Megatron's flash (the flash-attn package) and fused (cuDNN) both keep the statistics alone.
 void set_attention(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
-  const std::string backend = a.text_or("attention-backend", a.flag("use-flash-attn") ? "flash" : "unfused");
+  const std::string backend =
+      a.text_or("attention-backend", a.flag("use-flash-attn") ? "flash" : "unfused");
   if (backend == "auto") {
-    remarks.push_back({"attention-backend", "auto: fused where Megatron finds it can; the plan says unfused"});
+    remarks.push_back(
+        {"attention-backend", "auto: fused where Megatron finds it can; the plan says unfused"});
     return;
   }
   if (backend == "flash" || backend == "fused") {
@@ -148,21 +166,24 @@ void set_attention(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
 // `most`: blocks of the longest stage, which is what the plan rebuilds from one kept input.
 void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Remark>& remarks) {
   const auto granularity = a.text("recompute-granularity");
-  const std::string method = a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
-  const auto layers =
-      a.integer_or("recompute-num-layers", a.integer_or("checkpoint-num-layers", 1, 0, 1 << 20), 0, 1 << 20);
+  const std::string method =
+      a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
+  const auto layers = a.integer_or(
+      "recompute-num-layers", a.integer_or("checkpoint-num-layers", 1, 0, 1 << 20), 0, 1 << 20);
   const bool old = a.flag("checkpoint-activations");  // Megatron of 2020, and Megatron-DeepSpeed
   static_cast<void>(a.flag("deepspeed-activation-checkpointing"));
   static_cast<void>(a.flag("recompute-modules"));
   if (granularity && *granularity != "full" && *granularity != "selective") {
     a.fail("recompute-granularity", "expected full or selective");
   }
-  const bool selective = a.flag("recompute-activations") || (granularity && *granularity == "selective");
+  const bool selective =
+      a.flag("recompute-activations") || (granularity && *granularity == "selective");
   if (selective) {
     plan.recompute.mode = RecomputeMode::selective;
     const std::string modules = a.values("recompute-modules");
     if (!modules.empty() && modules != "core_attn") {
-      remarks.push_back({"recompute-modules", modules + ": the plan rebuilds the attention core, core_attn, alone"});
+      remarks.push_back({"recompute-modules",
+                         modules + ": the plan rebuilds the attention core, core_attn, alone"});
     }
     return;
   }
@@ -171,26 +192,32 @@ void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Rema
   plan.recompute.placement = RecomputePlacement::fused;  // PyTorch recomputes inside the backward
   if (method == "block") {
     remarks.push_back(
-        {"recompute-method", fmt::format("block of {} layers: the plan re-materialises every layer", layers)});
+        {"recompute-method",
+         fmt::format("block of {} layers: the plan re-materialises every layer", layers)});
   } else if (layers < most) {
     remarks.push_back(
         {"recompute-num-layers",
-         fmt::format("{}: an input is kept every so many layers, in the plan only each stage's", layers)});
+         fmt::format("{}: an input is kept every so many layers, in the plan only each stage's",
+                     layers)});
   }
 }
 
-// ZeRO's stage: Megatron-DeepSpeed's own, the distributed optimizer, Megatron's FSDP by its strategy, or PyTorch's.
+// ZeRO's stage: Megatron-DeepSpeed's own, the distributed optimizer, Megatron's FSDP by its
+// strategy, or PyTorch's.
 int zero_stage(Arguments& a) {
-  constexpr std::array<std::string_view, 4> kStrategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
+  constexpr std::array<std::string_view, 4> kStrategies{"no_shard", "optim", "optim_grads",
+                                                        "optim_grads_params"};
   int stage = static_cast<int>(a.integer_or("zero-stage", 0, 0, 3));
   if (a.flag("use-distributed-optimizer")) stage = std::max(stage, 1);
-  const std::string strategy = a.text_or("data-parallel-sharding-strategy", std::string(kStrategies[0]));
+  const std::string strategy =
+      a.text_or("data-parallel-sharding-strategy", std::string(kStrategies[0]));
   const bool keeps_weights = a.flag("torch-fsdp2-no-reshard-after-forward");
   const bool custom = a.flag("use-custom-fsdp");  // an earlier name
   if (a.flag("use-megatron-fsdp") || custom) {
     const auto found = std::ranges::find(kStrategies, strategy);
     if (found == kStrategies.end()) {
-      a.fail("data-parallel-sharding-strategy", "expected no_shard, optim, optim_grads or optim_grads_params");
+      a.fail("data-parallel-sharding-strategy",
+             "expected no_shard, optim, optim_grads or optim_grads_params");
     }
     stage = static_cast<int>(found - kStrategies.begin());
   }
@@ -198,17 +225,19 @@ int zero_stage(Arguments& a) {
   return stage;
 }
 
-// What the devices of a stage and its replicas share. Megatron itself switches sequence parallelism off without tensor
-// parallelism; one replica has nobody to share with or to reduce for.
+// What the devices of a stage and its replicas share. Megatron itself switches sequence parallelism
+// off without tensor parallelism; one replica has nobody to share with or to reduce for.
 void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   const bool sequence = a.flag("sequence-parallel"), overlap = a.flag("overlap-grad-reduce");
-  const bool sums_in_fp32 = a.flag("accumulate-allreduce-grads-in-fp32");  // with bf16 it always does
+  const bool sums_in_fp32 =
+      a.flag("accumulate-allreduce-grads-in-fp32");  // with bf16 it always does
   const int zero = zero_stage(a);
   plan.sequence_parallel = sequence && plan.tp > 1;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {
-    remarks.push_back({"accumulate-allreduce-grads-in-fp32", "not given: gradients are summed in fp16, here in fp32"});
+    remarks.push_back({"accumulate-allreduce-grads-in-fp32",
+                       "not given: gradients are summed in fp16, here in fp32"});
   }
 }
 
@@ -223,7 +252,8 @@ void set_optimizer(Arguments& a, Plan& plan) {
   if (kind == "sgd") {
     o.kind = OptimizerKind::sgd;
     o.momentum = a.number_or("sgd-momentum", 0.9, 0, 1);
-    for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"}) static_cast<void>(a.flag(name));
+    for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"})
+      static_cast<void>(a.flag(name));
     return;
   }
   static_cast<void>(a.flag("sgd-momentum"));
@@ -237,26 +267,29 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
   const auto global = a.maybe_integer("global-batch-size", 1, 1 << 30);
   const std::int64_t per_step = std::int64_t{plan.micro_batch_size} * plan.dp;
   if (!global) {
-    remarks.push_back({"global-batch-size", "not given: one micro-batch a step, as Megatron takes it"});
+    remarks.push_back(
+        {"global-batch-size", "not given: one micro-batch a step, as Megatron takes it"});
     return;
   }
   if (*global % per_step != 0 || *global / per_step > (1 << 20)) {
     throw InputError(file, "--global-batch-size",
-                     fmt::format("{} is no multiple of micro-batch-size {} times {} replicas", *global,
-                                 plan.micro_batch_size, plan.dp));
+                     fmt::format("{} is no multiple of micro-batch-size {} times {} replicas",
+                                 *global, plan.micro_batch_size, plan.dp));
   }
   plan.microbatches = static_cast<int>(*global / per_step);
 }
 
-// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch, deepspeed. A number that
-// the script takes from elsewhere says nothing.
+// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch,
+// deepspeed. A number that the script takes from elsewhere says nothing.
 std::optional<std::int64_t> devices(Arguments& a) {
   const auto count = [&a](std::string_view name, std::string_view other, std::string_view absent) {
     const std::string text = a.text_or(name, a.text_or(other, std::string(absent)));
-    const bool digits = !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits = !text.empty() && text.size() < 7 &&
+                        text.find_first_not_of("0123456789") == std::string::npos;
     return digits ? std::stoll(text) : 0;
   };
-  const std::int64_t all = count("nproc-per-node", "num-gpus", "") * count("nnodes", "num-nodes", "1");
+  const std::int64_t all =
+      count("nproc-per-node", "num-gpus", "") * count("nnodes", "num-nodes", "1");
   if (all == 0) return std::nullopt;
   return all;
 }
@@ -265,7 +298,8 @@ std::optional<std::int64_t> devices(Arguments& a) {
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
   Arguments a(text, file);
-  if (a.empty()) throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
+  if (a.empty())
+    throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
   Job job;
   Plan& plan = job.plan;
   if (a.integer_or("expert-model-parallel-size", 1, 1, kMostRanks) != 1) {
@@ -297,7 +331,8 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
     if (!why.empty() && !off) job.remarks.push_back({name, std::string(why)});
   }
   for (const std::string& name : a.ambiguous()) {
-    job.remarks.push_back({name, fmt::format("given more than once: {} taken, the last", a.values(name))});
+    job.remarks.push_back(
+        {name, fmt::format("given more than once: {} taken, the last", a.values(name))});
   }
   return job;
 }

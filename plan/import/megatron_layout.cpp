@@ -5,7 +5,7 @@
 
 #include <charconv>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -45,10 +45,13 @@ class Expander {
       if (error != std::errc{}) fail("expected a number after *");
       at_ += 1 + static_cast<std::size_t>(end - first);
     }
-    if (count > kLongest || all.size() + count * item.size() > kLongest) fail("too many repetitions");
+    if (count > kLongest || all.size() + count * item.size() > kLongest)
+      fail("too many repetitions");
     for (std::size_t i = 0; i < count; ++i) all += item;
   }
-  [[noreturn]] void fail(const std::string& message) const { throw InputError(file_, key_, message); }
+  [[noreturn]] void fail(const std::string& message) const {
+    throw InputError(file_, key_, message);
+  }
 
   std::string text_;
   const std::string& file_;
@@ -58,7 +61,8 @@ class Expander {
 
 }  // namespace
 
-MegatronLayout parse_layout(const std::string& text, const std::string& file, const std::string& key) {
+MegatronLayout parse_layout(const std::string& text, const std::string& file,
+                            const std::string& key) {
   const std::string all = Expander(text, file, key).expand();
   MegatronLayout layout{.blocks = {0}};
   int embeddings = 0, losses = 0;
@@ -86,7 +90,8 @@ MegatronLayout parse_layout(const std::string& text, const std::string& file, co
         throw InputError(file, key, fmt::format("'{}': expected E, t, m, L or |", c));
     }
   }
-  if (embeddings != 1 || !all.starts_with('E')) throw InputError(file, key, "expected one E, first");
+  if (embeddings != 1 || !all.starts_with('E'))
+    throw InputError(file, key, "expected one E, first");
   if (losses != 1) throw InputError(file, key, "expected one L, last");
   return layout;
 }

@@ -1,10 +1,11 @@
-// The arguments that shape layers. SPDX-License-Identifier: Apache-2.0
+// The arguments that shape layers.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <array>
 
-#include "plan/hugging_face.hpp"
 #include "plan/import/megatron.hpp"
+#include "plan/model/hugging_face.hpp"
 
 namespace weir {
 namespace {
@@ -24,7 +25,8 @@ constexpr std::array<Tokenizer, 5> kTokenizers{{{"gpt2", kGpt2Tokens},
 std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
   const auto given = a.maybe_integer("vocab-size", 1, kLargestSize);
   const std::string type = a.text_or("tokenizer-type", "");
-  const std::string name = a.text("tokenizer-name-or-path").value_or(a.text("tokenizer-model").value_or(std::string()));
+  const std::string name =
+      a.text("tokenizer-name-or-path").value_or(a.text("tokenizer-model").value_or(std::string()));
   const bool merges = a.flag("merge-file");
   static_cast<void>(a.flag("vocab-file"));
   if (options.vocabulary) return *options.vocabulary;
@@ -33,19 +35,23 @@ std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>
     if (name == known.name) return known.tokens;
   }
   if (type == "GPT2BPETokenizer" || (type.empty() && merges)) return kGpt2Tokens;
-  remarks.push_back({"vocab-size", fmt::format("neither it nor a known tokenizer is given: {} supposed, GPT-2's; "
-                                               "--vocab-size says otherwise",
-                                               kGpt2Tokens)});
+  remarks.push_back(
+      {"vocab-size", fmt::format("neither it nor a known tokenizer is given: {} supposed, GPT-2's; "
+                                 "--vocab-size says otherwise",
+                                 kGpt2Tokens)});
   return kGpt2Tokens;
 }
 
-// Megatron pads the vocabulary so that every tensor-parallel rank holds a multiple of make-vocab-size-divisible-by.
-std::int64_t padded_vocabulary(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
+// Megatron pads the vocabulary so that every tensor-parallel rank holds a multiple of
+// make-vocab-size-divisible-by.
+std::int64_t padded_vocabulary(Arguments& a, const JobOptions& options,
+                               std::vector<Remark>& remarks) {
   const std::int64_t divisor = a.integer_or("make-vocab-size-divisible-by", 128, 1, kLargestSize) *
                                a.integer_or("tensor-model-parallel-size", 1, 1, 1 << 16);
   if (const auto padded = a.maybe_integer("pad-vocab-size-to", 1, kLargestSize)) {
     static_cast<void>(a.flag("vocab-size"));
-    for (const char* name : {"tokenizer-type", "tokenizer-name-or-path", "tokenizer-model", "merge-file", "vocab-file"})
+    for (const char* name : {"tokenizer-type", "tokenizer-name-or-path", "tokenizer-model",
+                             "merge-file", "vocab-file"})
       static_cast<void>(a.flag(name));
     return *padded;
   }
@@ -67,14 +73,18 @@ void set_width(Arguments& a, TransformerShape& block) {
   const auto groups = a.maybe_integer("num-query-groups", 1, kLargestSize);
   if (a.flag("group-query-attention")) block.kv_heads = groups.value_or(1);
   if (a.flag("multi-query-attention")) block.kv_heads = 1;
-  if (block.heads % block.kv_heads != 0) a.fail("num-query-groups", "does not divide num-attention-heads");
+  if (block.heads % block.kv_heads != 0)
+    a.fail("num-query-groups", "does not divide num-attention-heads");
 }
 
 void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
   const bool swiglu = a.flag("swiglu"), squared = a.flag("squared-relu");
-  const bool tanh_form = !a.flag("no-bias-gelu-fusion") || a.flag("openai-gelu");  // the fused kernel computes it
+  const bool tanh_form =
+      !a.flag("no-bias-gelu-fusion") || a.flag("openai-gelu");  // the fused kernel computes it
   block.gated = swiglu;
-  block.activation = swiglu ? Activation::silu : tanh_form ? Activation::gelu_tanh : Activation::gelu;
+  block.activation = swiglu      ? Activation::silu
+                     : tanh_form ? Activation::gelu_tanh
+                                 : Activation::gelu;
   if (squared) {
     block.activation = Activation::relu;
     remarks.push_back({"squared-relu", "timed as ReLU"});
@@ -94,10 +104,12 @@ void set_biases_and_norm(Arguments& a, TransformerShape& block) {
   block.output_bias = block.mlp_bias = biases;
   block.qkv_bias = a.flag("add-qkv-bias") || biases;
   const std::string norm = a.text_or("normalization", a.flag("rmsnorm") ? "RMSNorm" : "LayerNorm");
-  if (norm != "LayerNorm" && norm != "RMSNorm") a.fail("normalization", "expected LayerNorm or RMSNorm");
+  if (norm != "LayerNorm" && norm != "RMSNorm")
+    a.fail("normalization", "expected LayerNorm or RMSNorm");
   block.norm = norm == "RMSNorm" ? NormKind::rms_norm : NormKind::layer_norm;
   static_cast<void>(a.flag("apply-layernorm-1p"));  // the same work
-  block.norm_epsilon = a.number_or("norm-epsilon", a.number_or("layernorm-epsilon", 1e-5, 1e-12, 1), 1e-12, 1);
+  block.norm_epsilon =
+      a.number_or("norm-epsilon", a.number_or("layernorm-epsilon", 1e-5, 1e-12, 1), 1e-12, 1);
   block.attention_dropout = a.number_or("attention-dropout", 0.1, 0, 0.999);
   block.residual_dropout = a.number_or("hidden-dropout", 0.1, 0, 0.999);
   if (a.flag("apply-residual-connection-post-layernorm")) {
@@ -115,7 +127,8 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   set_biases_and_norm(a, block);
   decoder.blocks = a.integer("num-layers", 1, kMostLayers);
   const std::int64_t seq_length = a.integer("seq-length", 1, kLargestSize);
-  const std::int64_t positions = a.integer_or("max-position-embeddings", seq_length, 1, kLargestSize);
+  const std::int64_t positions =
+      a.integer_or("max-position-embeddings", seq_length, 1, kLargestSize);
   std::string kind = a.text_or("position-embedding-type", "learned_absolute");
   if (a.flag("use-rotary-position-embeddings")) kind = "rope";
   block.rotary = kind == "rope" || kind == "rotary";
@@ -124,9 +137,11 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   }
   const bool learned = kind == "learned_absolute" || kind == "absolute";
   if (kind == "alibi") {
-    remarks.push_back({"position-embedding-type", "alibi: its bias on the attention scores is not timed"});
+    remarks.push_back(
+        {"position-embedding-type", "alibi: its bias on the attention scores is not timed"});
   } else if (!learned && !block.rotary && kind != "none") {
-    a.fail("position-embedding-type", fmt::format("{}: expected learned_absolute, rope, alibi or none", kind));
+    a.fail("position-embedding-type",
+           fmt::format("{}: expected learned_absolute, rope, alibi or none", kind));
   }
   if (learned && positions < seq_length) a.fail("max-position-embeddings", "is below seq-length");
   const std::int64_t vocabulary = padded_vocabulary(a, options, remarks);

@@ -1,5 +1,6 @@
-// Arguments that no reader asks for: which of them change neither time nor memory of a training step, and why the
-// others matter. What is in neither table is listed as not understood. SPDX-License-Identifier: Apache-2.0
+// Arguments that no reader asks for: which of them change neither time nor memory of a training
+// step, and why the others matter. What is in neither table is listed as not understood.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
 
@@ -8,11 +9,14 @@
 namespace weir {
 namespace {
 
-// Data, files, logs, evaluation, the learning rate's course, start-up: between steps or beside them.
+// Data, files, logs, evaluation, the learning rate's course, start-up: between steps or beside
+// them.
 constexpr std::string_view kHarmlessPrefixes[] = {
-    "log-",    "tensorboard", "wandb-", "save",      "load",  "eval-",  "data-",      "lr-",       "min-lr",  "train-",
-    "valid-",  "test-",       "exit-",  "tokenizer", "split", "ckpt-",  "dist-ckpt-", "profile",   "timing-", "rdzv-",
-    "master-", "node-rank",   "node",   "account",   "time",  "output", "finetune",   "override-", "error",   "job-"};
+    "log-",    "tensorboard", "wandb-",   "save",      "load",       "eval-",
+    "data-",   "lr-",         "min-lr",   "train-",    "valid-",     "test-",
+    "exit-",   "tokenizer",   "split",    "ckpt-",     "dist-ckpt-", "profile",
+    "timing-", "rdzv-",       "master-",  "node-rank", "node",       "account",
+    "time",    "output",      "finetune", "override-", "error",      "job-"};
 constexpr std::string_view kHarmless[] = {"num-workers",
                                           "seed",
                                           "lr",
@@ -103,7 +107,8 @@ constexpr Matter kMatters[] = {
     {"cuda-graph", "launches without the host; not modelled"},
     {"rampup-batch-size", "the batch grows; the plan is for its last size"},
     {"step-batch-size-schedule", "the batch grows; the plan is for its last size"},
-    {"distribute-saved-activations", "shares what re-materialisation keeps among ranks; not modelled"},
+    {"distribute-saved-activations",
+     "shares what re-materialisation keeps among ranks; not modelled"},
     {"partition-activations", "shares what re-materialisation keeps among ranks; not modelled"},
     {"empty-unused-memory-level", "frees memory between steps, which takes time; not modelled"},
     {"clip-grad", "a norm over all ranks before the update; not timed"},

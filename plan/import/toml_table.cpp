@@ -9,7 +9,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 
@@ -19,9 +19,11 @@ struct TomlTable::Parsed {
 
 namespace {
 
-void collect(const toml::table& table, const std::string& prefix, std::vector<TomlTable::Leaf>& leaves) {
+void collect(const toml::table& table, const std::string& prefix,
+             std::vector<TomlTable::Leaf>& leaves) {
   for (const auto& [key, node] : table) {
-    const std::string path = prefix.empty() ? std::string(key.str()) : fmt::format("{}.{}", prefix, key.str());
+    const std::string path =
+        prefix.empty() ? std::string(key.str()) : fmt::format("{}.{}", prefix, key.str());
     if (const auto* inner = node.as_table()) {
       collect(*inner, path, leaves);
       continue;
@@ -45,9 +47,12 @@ TomlTable::TomlTable(const std::string& text, std::string file) : file_(std::mov
 
 TomlTable::~TomlTable() = default;
 
-bool TomlTable::has(std::string_view path) const { return static_cast<bool>(parsed_->table.at_path(path)); }
+bool TomlTable::has(std::string_view path) const {
+  return static_cast<bool>(parsed_->table.at_path(path));
+}
 
-std::optional<std::int64_t> TomlTable::integer(std::string_view path, std::int64_t low, std::int64_t high) {
+std::optional<std::int64_t> TomlTable::integer(std::string_view path, std::int64_t low,
+                                               std::int64_t high) {
   known_.insert(std::string(path));
   const auto node = parsed_->table.at_path(path);
   if (!node) return std::nullopt;
@@ -58,7 +63,8 @@ std::optional<std::int64_t> TomlTable::integer(std::string_view path, std::int64
   return value->get();
 }
 
-std::int64_t TomlTable::integer_or(std::string_view path, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+std::int64_t TomlTable::integer_or(std::string_view path, std::int64_t otherwise, std::int64_t low,
+                                   std::int64_t high) {
   return integer(path, low, high).value_or(otherwise);
 }
 

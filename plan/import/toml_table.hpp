@@ -1,5 +1,6 @@
-// A TOML file while it is being read: keys are dotted paths, every complaint is an InputError with file and key, and
-// the table knows which keys were asked for. TOML itself is toml++'s business, behind this header.
+// A TOML file while it is being read: keys are dotted paths, every complaint is an InputError with
+// file and key, and the table knows which keys were asked for. TOML itself is toml++'s business,
+// behind this header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,15 +16,17 @@ namespace weir {
 
 class TomlTable {
  public:
-  TomlTable(const std::string& text, std::string file);  // throws InputError with the line of a syntax error
+  TomlTable(const std::string& text,
+            std::string file);  // throws InputError with the line of a syntax error
   TomlTable(const TomlTable&) = delete;
   TomlTable& operator=(const TomlTable&) = delete;
   ~TomlTable();
 
   [[nodiscard]] bool has(std::string_view path) const;
-  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view path, std::int64_t low, std::int64_t high);
-  [[nodiscard]] std::int64_t integer_or(std::string_view path, std::int64_t otherwise, std::int64_t low,
-                                        std::int64_t high);
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view path, std::int64_t low,
+                                                    std::int64_t high);
+  [[nodiscard]] std::int64_t integer_or(std::string_view path, std::int64_t otherwise,
+                                        std::int64_t low, std::int64_t high);
   [[nodiscard]] double number_or(std::string_view path, double otherwise, double low, double high);
   [[nodiscard]] std::string text_or(std::string_view path, std::string otherwise);
   // A list of lists of texts, and a list of texts (or one text with commas).

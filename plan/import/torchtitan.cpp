@@ -7,10 +7,10 @@
 #include <array>
 #include <utility>
 
-#include "plan/error.hpp"
-#include "plan/hugging_face.hpp"
 #include "plan/import/toml_table.hpp"
-#include "plan/layer_list.hpp"
+#include "plan/model/hugging_face.hpp"
+#include "plan/model/layer_list.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -46,18 +46,23 @@ bool harmless(std::string_view path) {
                                                     "checkpoint.", "comm.",         "lr_scheduler.",
                                                     "validation.", "experimental.", "debug."};
   constexpr std::array<std::string_view, 10> kKeys{
-      "training.steps",     "training.dataset",     "training.dataset_path", "training.gc_freq",
-      "training.gc_debug",  "model.tokenizer_path", "model.hf_assets_path",  "model.print_after_conversion",
-      "float8.filter_fqns", "compile.components"};
+      "training.steps",        "training.dataset",
+      "training.dataset_path", "training.gc_freq",
+      "training.gc_debug",     "model.tokenizer_path",
+      "model.hf_assets_path",  "model.print_after_conversion",
+      "float8.filter_fqns",    "compile.components"};
   return std::ranges::find(kKeys, path) != kKeys.end() ||
-         std::ranges::any_of(kTables, [&](std::string_view table) { return path.starts_with(table); });
+         std::ranges::any_of(kTables,
+                             [&](std::string_view table) { return path.starts_with(table); });
 }
 
-// Blocks of each stage as generate_llm_fqn_per_model_part deals them: the embedding and the head weigh as much as some
-// blocks, and the first stages take one more where the sum does not divide.
+// Blocks of each stage as generate_llm_fqn_per_model_part deals them: the embedding and the head
+// weigh as much as some blocks, and the first stages take one more where the sum does not divide.
 std::vector<int> dealt_blocks(TomlTable& t, std::int64_t blocks, std::int64_t stages) {
-  const std::int64_t input = t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000);
-  const std::int64_t output = t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
+  const std::int64_t input =
+      t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000);
+  const std::int64_t output =
+      t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
   if (stages == 1) return {static_cast<int>(blocks)};
   const std::int64_t weights = blocks + input + output;
   std::vector<int> all;
@@ -66,7 +71,8 @@ std::vector<int> dealt_blocks(TomlTable& t, std::int64_t blocks, std::int64_t st
     if (s == 0) mine -= input;
     if (s == stages - 1) mine -= output;
     if (mine < 0)
-      t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} stages for {} blocks", stages, blocks));
+      t.fail("parallelism.pipeline_parallel_degree",
+             fmt::format("{} stages for {} blocks", stages, blocks));
     all.push_back(static_cast<int>(mine));
   }
   return all;
@@ -78,12 +84,15 @@ int layer_index(const std::string& name, std::int64_t blocks) {
   if (name == "norm") return static_cast<int>(blocks) + 1;
   if (name == "output" || name == "lm_head") return static_cast<int>(blocks) + 2;
   const std::string digits = name.starts_with("layers.") ? name.substr(7) : "";
-  if (digits.empty() || digits.size() > 6 || digits.find_first_not_of("0123456789") != std::string::npos) return -1;
+  if (digits.empty() || digits.size() > 6 ||
+      digits.find_first_not_of("0123456789") != std::string::npos)
+    return -1;
   const int block = std::stoi(digits);
   return block < blocks ? block + 1 : -1;
 }
 
-std::vector<int> boundaries_of_modules(TomlTable& t, const std::vector<std::vector<std::string>>& parts,
+std::vector<int> boundaries_of_modules(TomlTable& t,
+                                       const std::vector<std::vector<std::string>>& parts,
                                        std::int64_t blocks) {
   const std::string_view key = "parallelism.module_fqns_per_model_part";
   std::vector<int> boundaries;
@@ -93,20 +102,24 @@ std::vector<int> boundaries_of_modules(TomlTable& t, const std::vector<std::vect
     if (s > 0) boundaries.push_back(expected);
     for (const std::string& name : parts[s]) {
       if (layer_index(name, blocks) != expected++) {
-        t.fail(key, fmt::format("stage {}: \"{}\" is out of order or no module of this model", s, name.substr(0, 40)));
+        t.fail(key, fmt::format("stage {}: \"{}\" is out of order or no module of this model", s,
+                                name.substr(0, 40)));
       }
     }
   }
-  if (expected != blocks + 3) t.fail(key, fmt::format("holds {} modules of {}", expected, blocks + 3));
+  if (expected != blocks + 3)
+    t.fail(key, fmt::format("holds {} modules of {}", expected, blocks + 3));
   return boundaries;
 }
 
-void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single, std::string_view schedule) {
+void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single,
+                std::string_view schedule) {
   const auto modules = t.lists("parallelism.module_fqns_per_model_part");
   const auto points = t.list("parallelism.pipeline_parallel_split_points");
   const auto per_stage = t.integer("parallelism.pipeline_parallel_layers_per_stage", 1, blocks);
-  const std::int64_t less = t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
-                            t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
+  const std::int64_t less =
+      t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
+      t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
   std::int64_t stages = plan.pp * (single || plan.pp == 1 ? 1 : 2);
   if (!modules.empty()) {
     stages = static_cast<std::int64_t>(modules.size());
@@ -117,11 +130,14 @@ void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single, std:
   } else {
     if (per_stage && plan.pp > 1) stages = (blocks + less + *per_stage - 1) / *per_stage;
     const auto boundaries = boundaries_of_blocks(dealt_blocks(t, blocks, stages));
-    if (!boundaries) t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} stages leave some empty", stages));
+    if (!boundaries)
+      t.fail("parallelism.pipeline_parallel_degree",
+             fmt::format("{} stages leave some empty", stages));
     plan.boundaries = *boundaries;
   }
   if (stages % plan.pp != 0) {
-    t.fail("parallelism.pipeline_parallel_degree", fmt::format("{} does not divide {} stages", plan.pp, stages));
+    t.fail("parallelism.pipeline_parallel_degree",
+           fmt::format("{} does not divide {} stages", plan.pp, stages));
   }
   plan.vpp = static_cast<int>(stages / plan.pp);
   if (single && plan.vpp != 1) {
@@ -141,10 +157,12 @@ void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks, std::vector<Rem
     plan.schedule = known;
   } else if (lower(name) == "interleavedzerobubble") {
     plan.schedule = "interleaved-1f1b";
-    remarks.push_back({"parallelism.pipeline_parallel_schedule",
-                       "InterleavedZeroBubble has no generator here: interleaved-1f1b in the plan"});
+    remarks.push_back(
+        {"parallelism.pipeline_parallel_schedule",
+         "InterleavedZeroBubble has no generator here: interleaved-1f1b in the plan"});
   } else {
-    t.fail("parallelism.pipeline_parallel_schedule", fmt::format("{}: unknown schedule", name.substr(0, 40)));
+    t.fail("parallelism.pipeline_parallel_schedule",
+           fmt::format("{}: unknown schedule", name.substr(0, 40)));
   }
   if (plan.pp == 1) single = true;
   set_stages(t, plan, blocks, single, name);
@@ -152,36 +170,43 @@ void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks, std::vector<Rem
 }
 
 void set_batch(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
-  const std::int64_t local =
-      t.integer_or("training.local_batch_size", t.integer_or("training.batch_size", 8, 1, 1 << 20), 1, 1 << 20);
-  const std::int64_t size = t.integer_or("parallelism.pipeline_parallel_microbatch_size", 1, 1, 1 << 20);
+  const std::int64_t local = t.integer_or(
+      "training.local_batch_size", t.integer_or("training.batch_size", 8, 1, 1 << 20), 1, 1 << 20);
+  const std::int64_t size =
+      t.integer_or("parallelism.pipeline_parallel_microbatch_size", 1, 1, 1 << 20);
   const auto count = t.integer("parallelism.num_pp_microbatches", 1, 1 << 20);
   const std::int64_t global = t.integer_or("training.global_batch_size", -1, -1, 1 << 30);
   // Without a pipeline the local batch is one micro-batch.
   plan.micro_batch_size = static_cast<int>(plan.pp == 1 ? local : count ? local / *count : size);
   if (plan.micro_batch_size < 1 || local % plan.micro_batch_size != 0) {
-    t.fail("training.local_batch_size", fmt::format("{} does not divide into its micro-batches", local));
+    t.fail("training.local_batch_size",
+           fmt::format("{} does not divide into its micro-batches", local));
   }
   plan.microbatches = static_cast<int>(local / plan.micro_batch_size);
   if (global <= 0 || global == local * plan.dp) return;
   if (global % (local * plan.dp) != 0) {
     t.fail("training.global_batch_size",
-           fmt::format("{} is no multiple of local_batch_size {} times {} replicas", global, local, plan.dp));
+           fmt::format("{} is no multiple of local_batch_size {} times {} replicas", global, local,
+                       plan.dp));
   }
   const std::int64_t passes = global / (local * plan.dp);
   if (plan.pp == 1) {
-    plan.microbatches = static_cast<int>(passes);  // accumulated one after the other, as a plan does
+    plan.microbatches =
+        static_cast<int>(passes);  // accumulated one after the other, as a plan does
     return;
   }
-  remarks.push_back({"training.global_batch_size", fmt::format("{} pipeline passes are accumulated before an update: "
-                                                               "the plan is for one",
-                                                               passes)});
+  remarks.push_back({"training.global_batch_size",
+                     fmt::format("{} pipeline passes are accumulated before an update: "
+                                 "the plan is for one",
+                                 passes)});
 }
 
-// FSDP as ZeRO's stages; it shards among the context-parallel devices too. A pipeline keeps the gathered weights unless
-// told otherwise, and sums its gradients before it reduces them once: stage 1. Without one each accumulated micro-batch
-// is reduced: stage 2, or 3 where weights are let go after each forward, as they are unless told otherwise.
-void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t shards, std::vector<Remark>& remarks) {
+// FSDP as ZeRO's stages; it shards among the context-parallel devices too. A pipeline keeps the
+// gathered weights unless told otherwise, and sums its gradients before it reduces them once: stage
+// 1. Without one each accumulated micro-batch is reduced: stage 2, or 3 where weights are let go
+// after each forward, as they are unless told otherwise.
+void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t shards,
+                 std::vector<Remark>& remarks) {
   const std::string_view key = "parallelism.fsdp_reshard_after_forward";
   const std::string reshard = t.text_or(key, "default");
   if (reshard != "default" && reshard != "always" && reshard != "never") {
@@ -194,19 +219,23 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
   if (copies > 1) {
-    remarks.push_back({"parallelism.data_parallel_replicate_degree",
-                       fmt::format("{} copies, each sharded: the plan shares among all of them", copies)});
+    remarks.push_back(
+        {"parallelism.data_parallel_replicate_degree",
+         fmt::format("{} copies, each sharded: the plan shares among all of them", copies)});
   }
   if (plan.zero == 3 && plan.pp > 1) {
     remarks.push_back(
-        {std::string(key), "always: gradients are reduced once a step, in the plan with each micro-batch"});
+        {std::string(key),
+         "always: gradients are reduced once a step, in the plan with each micro-batch"});
   }
 }
 
 void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                   std::vector<Remark>& remarks) {
-  const std::int64_t copies = t.integer_or("parallelism.data_parallel_replicate_degree", 1, 1, kMostRanks);
-  const std::int64_t shards = t.integer_or("parallelism.data_parallel_shard_degree", -1, -1, kMostRanks);
+  const std::int64_t copies =
+      t.integer_or("parallelism.data_parallel_replicate_degree", 1, 1, kMostRanks);
+  const std::int64_t shards =
+      t.integer_or("parallelism.data_parallel_shard_degree", -1, -1, kMostRanks);
   if (shards != -1 && !options.dp && !options.gpus) {
     plan.dp = static_cast<int>(copies * std::max<std::int64_t>(shards, 1));
   } else {
@@ -223,10 +252,12 @@ void set_recompute(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   } else if (mode == "selective" && option == "1") {  // every layer
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
   } else if (mode == "selective") {
-    remarks.push_back({"activation_checkpoint.mode",
-                       fmt::format("selective ({}): rebuilds other things than the attention core, which a plan's "
-                                   "selective means; the plan keeps everything",
-                                   option == "op" ? "by operation" : "every " + option + " layers")});
+    remarks.push_back(
+        {"activation_checkpoint.mode",
+         fmt::format(
+             "selective ({}): rebuilds other things than the attention core, which a plan's "
+             "selective means; the plan keeps everything",
+             option == "op" ? "by operation" : "every " + option + " layers")});
   } else if (mode != "none") {
     t.fail("activation_checkpoint.mode", "expected none, selective or full");
   }
@@ -244,8 +275,8 @@ void set_optimizer(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   o.weight_decay = t.number_or("optimizer.weight_decay", 0.1, 0, 1e3);
   const std::string kernels = t.text_or("optimizer.implementation", "fused");
   if (kernels != "fused") {
-    remarks.push_back(
-        {"optimizer.implementation", kernels + ": updates in other kernels than the fused one, not modelled"});
+    remarks.push_back({"optimizer.implementation",
+                       kernels + ": updates in other kernels than the fused one, not modelled"});
   }
 }
 
@@ -254,10 +285,12 @@ Dtype dtype_of(TomlTable& t, std::vector<Remark>& remarks) {
   const std::string name = t.text_or("training.mixed_precision_param", "bfloat16");
   const std::string reduce = t.text_or("training.mixed_precision_reduce", "float32");
   if (reduce != "float32") {
-    remarks.push_back({"training.mixed_precision_reduce", reduce + ": gradients are reduced in fp32 in the plan"});
+    remarks.push_back({"training.mixed_precision_reduce",
+                       reduce + ": gradients are reduced in fp32 in the plan"});
   }
   if (stored != "float32") {
-    remarks.push_back({"training.dtype", stored + ": the plan's master weights and moments are fp32"});
+    remarks.push_back(
+        {"training.dtype", stored + ": the plan's master weights and moments are fp32"});
   }
   if (name == "bfloat16" || stored == "bfloat16") return Dtype::bf16;
   if (name != "float32") t.fail("training.mixed_precision_param", "expected bfloat16 or float32");
@@ -265,14 +298,17 @@ Dtype dtype_of(TomlTable& t, std::vector<Remark>& remarks) {
 }
 
 Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length) {
-  const std::string name = t.text_or("model.name", "llama3"), flavor = t.text_or("model.flavor", "debugmodel");
+  const std::string name = t.text_or("model.name", "llama3"),
+                    flavor = t.text_or("model.flavor", "debugmodel");
   if (options.model != nullptr) return *options.model;
   auto decoder = name == "llama3" ? torchtitan_llama3(flavor) : std::nullopt;
   if (!decoder) {
-    t.fail("model.flavor", fmt::format("the sizes of {} {} are not known here: give its model with --model",
-                                       name.substr(0, 40), flavor.substr(0, 40)));
+    t.fail("model.flavor",
+           fmt::format("the sizes of {} {} are not known here: give its model with --model",
+                       name.substr(0, 40), flavor.substr(0, 40)));
   }
-  if (options.vocabulary) decoder->embedding.vocabulary = decoder->head.vocabulary = *options.vocabulary;
+  if (options.vocabulary)
+    decoder->embedding.vocabulary = decoder->head.vocabulary = *options.vocabulary;
   Model model = decoder_model(*decoder, seq_length);
   model.name = fmt::format("{}-{}", name, flavor);
   return model;
@@ -299,7 +335,11 @@ std::optional<Decoder> torchtitan_llama3(std::string_view flavor) {
     if (f.name != flavor) continue;
     Decoder d;
     d.embedding = {.vocabulary = kLlama3Tokens, .hidden = f.hidden};
-    d.block = {.hidden = f.hidden, .heads = f.heads, .kv_heads = 8, .head_dim = f.hidden / f.heads, .ffn = f.ffn};
+    d.block = {.hidden = f.hidden,
+               .heads = f.heads,
+               .kv_heads = 8,
+               .head_dim = f.hidden / f.heads,
+               .ffn = f.ffn};
     d.block.activation = Activation::silu;
     d.block.norm = NormKind::rms_norm;
     d.block.gated = d.block.rotary = true;
@@ -316,38 +356,46 @@ std::string_view torchtitan_flavor(const Model& model) {
   const auto decoder = as_decoder(model);
   if (!decoder) return "";
   for (const Flavor& f : kLlama3) {
-    if (to_layer_list(decoder_model(*torchtitan_llama3(f.name), 1)) == to_layer_list(decoder_model(*decoder, 1))) {
+    if (to_layer_list(decoder_model(*torchtitan_llama3(f.name), 1)) ==
+        to_layer_list(decoder_model(*decoder, 1))) {
       return f.name;
     }
   }
   return "";
 }
 
-Job read_torchtitan_job(const std::string& text, const std::string& file, const JobOptions& options) {
+Job read_torchtitan_job(const std::string& text, const std::string& file,
+                        const JobOptions& options) {
   TomlTable t(text, file);
-  if (!t.has("training") && !t.has("parallelism")) t.fail("parallelism", "is missing: expected a torchtitan job");
+  if (!t.has("training") && !t.has("parallelism"))
+    t.fail("parallelism", "is missing: expected a torchtitan job");
   Job job;
   Plan& plan = job.plan;
   plan.seq_length = t.integer_or("training.seq_len", 2048, 1, kLargestSize);
   job.model = model_of(t, options, plan.seq_length);
   plan.dtype = dtype_of(t, job.remarks);
-  plan.pp = static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
+  plan.pp =
+      static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
   plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
   plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
   if (t.integer_or("parallelism.expert_parallel_degree", 1, 1, kMostRanks) != 1) {
     t.fail("parallelism.expert_parallel_degree", "expert parallelism is not modelled");
   }
-  if (!as_decoder(job.model)) t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
+  if (!as_decoder(job.model))
+    t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
   set_batch(t, plan, job.remarks);
   set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3, job.remarks);
   set_recompute(t, plan, job.remarks);
   set_optimizer(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(
-      t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0, std::int64_t{1} << 53));
+      t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,
+                   std::int64_t{1} << 53));
   for (const TomlTable::Leaf& leaf : t.unread()) {
-    if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]") continue;  // switched off: nothing to say
-    job.remarks.push_back({leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
+    if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]")
+      continue;  // switched off: nothing to say
+    job.remarks.push_back(
+        {leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
   }
   return job;
 }

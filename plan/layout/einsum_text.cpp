@@ -12,8 +12,8 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool all_names(const std::vector<std::string>& names) {
-  return !names.empty() &&
-         std::all_of(names.begin(), names.end(), [](const std::string& name) { return is_name(name); });
+  return !names.empty() && std::all_of(names.begin(), names.end(),
+                                       [](const std::string& name) { return is_name(name); });
 }
 
 }  // namespace
@@ -44,7 +44,8 @@ std::optional<TensorText> parse_tensor(std::string_view text) {
   text = trimmed(text);
   const auto open = text.find('[');
   if (open == std::string_view::npos || text.back() != ']') return std::nullopt;
-  TensorText tensor{std::string(text.substr(0, open)), pieces(text.substr(open + 1, text.size() - open - 2), ',')};
+  TensorText tensor{std::string(text.substr(0, open)),
+                    pieces(text.substr(open + 1, text.size() - open - 2), ',')};
   if (!is_name(tensor.name) || !all_names(tensor.dimensions)) return std::nullopt;
   return tensor;
 }

@@ -13,15 +13,16 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 // Two of these dimensions on one mesh dimension, said in words.
-std::optional<std::string> clash(const Program& program, const Layout& layout, const std::vector<int>& dimensions) {
+std::optional<std::string> clash(const Program& program, const Layout& layout,
+                                 const std::vector<int>& dimensions) {
   std::vector<int> taken_by(layout.mesh.size(), -1);
   for (const int d : dimensions) {
     const int on = layout.split_over[at(d)];
     if (on < 0) continue;
     if (taken_by[at(on)] >= 0) {
       return fmt::format("dimensions {} and {} are both on mesh dimension {}",
-                         program.dimensions[at(taken_by[at(on)])].name, program.dimensions[at(d)].name,
-                         layout.mesh[at(on)].name);
+                         program.dimensions[at(taken_by[at(on)])].name,
+                         program.dimensions[at(d)].name, layout.mesh[at(on)].name);
     }
     taken_by[at(on)] = d;
   }
@@ -39,14 +40,15 @@ std::optional<std::string> illegal(const Program& program, const Layout& layout)
       const int on = layout.split_over[at(d)];
       const Dimension& dimension = program.dimensions[at(d)];
       if (on >= 0 && dimension.size % layout.mesh[at(on)].size != 0) {
-        return fmt::format("tensor {}: dimension {} of size {} does not divide by the {} of mesh dimension {}",
-                           to_text(program, tensor), dimension.name, dimension.size, layout.mesh[at(on)].size,
-                           layout.mesh[at(on)].name);
+        return fmt::format(
+            "tensor {}: dimension {} of size {} does not divide by the {} of mesh dimension {}",
+            to_text(program, tensor), dimension.name, dimension.size, layout.mesh[at(on)].size,
+            layout.mesh[at(on)].name);
       }
     }
   }
-  // Three inputs can meet in an einsum without any two of their dimensions ever sharing a tensor; a processor would
-  // then see only the blocks on the diagonal.
+  // Three inputs can meet in an einsum without any two of their dimensions ever sharing a tensor; a
+  // processor would then see only the blocks on the diagonal.
   for (const Einsum& einsum : program.einsums) {
     if (const auto why = clash(program, layout, all_dimensions(program, einsum))) {
       return fmt::format("einsum {}: {}", to_text(program, einsum), *why);
@@ -70,7 +72,8 @@ std::vector<std::int64_t> coordinates(const Layout& layout, std::int64_t process
   return position;
 }
 
-std::vector<int> reduced_mesh_dimensions(const Program& program, const Layout& layout, const Einsum& einsum) {
+std::vector<int> reduced_mesh_dimensions(const Program& program, const Layout& layout,
+                                         const Einsum& einsum) {
   std::set<int> reduced;
   for (const int d : reduced_dimensions(program, einsum)) {
     if (layout.split_over[at(d)] >= 0) reduced.insert(layout.split_over[at(d)]);
@@ -78,7 +81,8 @@ std::vector<int> reduced_mesh_dimensions(const Program& program, const Layout& l
   return {reduced.begin(), reduced.end()};
 }
 
-std::vector<std::int64_t> local_shape(const Program& program, const Layout& layout, const NamedTensor& tensor) {
+std::vector<std::int64_t> local_shape(const Program& program, const Layout& layout,
+                                      const NamedTensor& tensor) {
   std::vector<std::int64_t> shape;
   for (const int d : tensor.dimensions) {
     const int on = layout.split_over[at(d)];
@@ -100,11 +104,13 @@ Symbols symbols(const Program& program, const Layout& layout) {
   return all;
 }
 
-Powers local_size(const Program& program, const Layout& layout, const std::vector<int>& dimensions) {
+Powers local_size(const Program& program, const Layout& layout,
+                  const std::vector<int>& dimensions) {
   Powers powers(program.dimensions.size() + layout.mesh.size(), 0);
   for (const int d : dimensions) {
     ++powers[at(d)];
-    if (layout.split_over[at(d)] >= 0) --powers[program.dimensions.size() + at(layout.split_over[at(d)])];
+    if (layout.split_over[at(d)] >= 0)
+      --powers[program.dimensions.size() + at(layout.split_over[at(d)])];
   }
   return powers;
 }
@@ -113,7 +119,8 @@ std::string rules_text(const Program& program, const Layout& layout) {
   std::vector<std::string> rules;
   for (std::size_t d = 0; d < program.dimensions.size(); ++d) {
     if (layout.split_over[d] < 0) continue;
-    rules.push_back(fmt::format("{}:{}", program.dimensions[d].name, layout.mesh[at(layout.split_over[d])].name));
+    rules.push_back(fmt::format("{}:{}", program.dimensions[d].name,
+                                layout.mesh[at(layout.split_over[d])].name));
   }
   return rules.empty() ? "none" : fmt::format("{}", fmt::join(rules, ", "));
 }

@@ -42,7 +42,8 @@ Polynomial Polynomial::without_constants() const {
 
 Polynomial Polynomial::times(std::int64_t factor) const {
   Polynomial result;
-  for (const auto& [powers, coefficient] : terms_) result += Polynomial(powers, coefficient * factor);
+  for (const auto& [powers, coefficient] : terms_)
+    result += Polynomial(powers, coefficient * factor);
   return result;
 }
 

@@ -1,5 +1,6 @@
-// Sums of products of powers, for counts that people should be able to read: b*d_io/n + d_io*d_h. A symbol is an index;
-// its name and its value are in a table of their own, so that one formula prints and evaluates.
+// Sums of products of powers, for counts that people should be able to read: b*d_io/n + d_io*d_h. A
+// symbol is an index; its name and its value are in a table of their own, so that one formula
+// prints and evaluates.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -53,7 +53,8 @@ std::vector<int> all_dimensions(const Program& program, const Einsum& einsum) {
 std::vector<int> reduced_dimensions(const Program& program, const Einsum& einsum) {
   std::vector<int> reduced = all_dimensions(program, einsum);
   const auto& kept = tensor_of(program, einsum.output).dimensions;
-  std::erase_if(reduced, [&](int d) { return std::find(kept.begin(), kept.end(), d) != kept.end(); });
+  std::erase_if(reduced,
+                [&](int d) { return std::find(kept.begin(), kept.end(), d) != kept.end(); });
   return reduced;
 }
 
@@ -82,7 +83,8 @@ Program with_backward(const Program& program) {
 
 std::string to_text(const Program& program, const NamedTensor& tensor) {
   std::vector<std::string> names;
-  for (const int d : tensor.dimensions) names.push_back(program.dimensions[static_cast<std::size_t>(d)].name);
+  for (const int d : tensor.dimensions)
+    names.push_back(program.dimensions[static_cast<std::size_t>(d)].name);
   return fmt::format("{}[{}]", tensor.name, fmt::join(names, ", "));
 }
 
@@ -92,7 +94,8 @@ std::string to_text(const Program& program, const Einsum& einsum) {
   const std::string product = fmt::format("{}", fmt::join(names, " "));
   const std::string& output = tensor_of(program, einsum.output).name;
   if (einsum.masked_by >= 0) {
-    return fmt::format("{} = ({}) where {} > 0", output, product, tensor_of(program, einsum.masked_by).name);
+    return fmt::format("{} = ({}) where {} > 0", output, product,
+                       tensor_of(program, einsum.masked_by).name);
   }
   if (einsum.function == Function::relu) return fmt::format("{} = relu({})", output, product);
   return fmt::format("{} = {}", output, product);

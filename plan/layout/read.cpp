@@ -7,10 +7,10 @@
 #include <set>
 #include <stdexcept>
 
-#include "plan/error.hpp"
 #include "plan/layout/einsum_text.hpp"
-#include "plan/strict_json.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir::layout {
 namespace {
@@ -36,22 +36,26 @@ std::vector<Sized> read_sizes(JsonObject& owner, std::string_view key, std::int6
   for (JsonObject object : owner.objects(key)) {
     Sized one;
     one.name = object.text("name");
-    if (!is_name(one.name)) object.fail("name", "expected letters, digits and _, beginning with no digit");
+    if (!is_name(one.name))
+      object.fail("name", "expected letters, digits and _, beginning with no digit");
     if (find(all, one.name) >= 0) object.fail("name", fmt::format("{} is there twice", one.name));
     one.symbol = object.text_or("symbol", one.name);
-    if (!is_name(one.symbol)) object.fail("symbol", "expected letters, digits and _, beginning with no digit");
+    if (!is_name(one.symbol))
+      object.fail("symbol", "expected letters, digits and _, beginning with no digit");
     one.size = object.integer("size", smallest, kLargestSize);
     object.finish();
     all.push_back(std::move(one));
   }
-  if (all.empty() || all.size() > kMost) owner.fail(key, fmt::format("expected 1 to {} of them", kMost));
+  if (all.empty() || all.size() > kMost)
+    owner.fail(key, fmt::format("expected 1 to {} of them", kMost));
   return all;
 }
 
 void refuse_equal_symbols(const JsonObject& owner, std::string_view key, const Symbols& symbols) {
   std::set<std::string> seen;
   for (const std::string& symbol : symbols.names) {
-    if (!seen.insert(symbol).second) owner.fail(key, fmt::format("symbol {} stands for two dimensions", symbol));
+    if (!seen.insert(symbol).second)
+      owner.fail(key, fmt::format("symbol {} stands for two dimensions", symbol));
   }
 }
 
@@ -59,21 +63,29 @@ void read_tensors(JsonObject& top, Program& program) {
   std::set<int> used;
   for (const std::string& text : top.texts("tensors")) {
     const auto parsed = parse_tensor(text);
-    if (!parsed) top.fail("tensors", fmt::format("expected as \"x[batch, io]\", found \"{}\"", text.substr(0, 80)));
-    if (find(program.tensors, parsed->name) >= 0) top.fail("tensors", fmt::format("{} is there twice", parsed->name));
+    if (!parsed)
+      top.fail("tensors",
+               fmt::format("expected as \"x[batch, io]\", found \"{}\"", text.substr(0, 80)));
+    if (find(program.tensors, parsed->name) >= 0)
+      top.fail("tensors", fmt::format("{} is there twice", parsed->name));
     NamedTensor tensor{parsed->name, {}};
     for (const std::string& name : parsed->dimensions) {
       const int d = find(program.dimensions, name);
-      if (d < 0) top.fail("tensors", fmt::format("tensor {}: no dimension is called {}", parsed->name, name));
-      if (std::find(tensor.dimensions.begin(), tensor.dimensions.end(), d) != tensor.dimensions.end()) {
-        top.fail("tensors", fmt::format("tensor {}: dimension {} is there twice", parsed->name, name));
+      if (d < 0)
+        top.fail("tensors",
+                 fmt::format("tensor {}: no dimension is called {}", parsed->name, name));
+      if (std::find(tensor.dimensions.begin(), tensor.dimensions.end(), d) !=
+          tensor.dimensions.end()) {
+        top.fail("tensors",
+                 fmt::format("tensor {}: dimension {} is there twice", parsed->name, name));
       }
       tensor.dimensions.push_back(d);
       used.insert(d);
     }
     program.tensors.push_back(std::move(tensor));
   }
-  if (program.tensors.size() > kMost) top.fail("tensors", fmt::format("expected {} at most", kMost));
+  if (program.tensors.size() > kMost)
+    top.fail("tensors", fmt::format("expected {} at most", kMost));
   for (std::size_t d = 0; d < program.dimensions.size(); ++d) {
     if (!used.contains(static_cast<int>(d))) {
       top.fail("dimensions", fmt::format("no tensor has dimension {}", program.dimensions[d].name));
@@ -81,8 +93,8 @@ void read_tensors(JsonObject& top, Program& program) {
   }
 }
 
-// Every dimension of a tensor of an einsum must be in another of its tensors: without that the output would repeat
-// itself, or a gradient would, and neither is an einsum.
+// Every dimension of a tensor of an einsum must be in another of its tensors: without that the
+// output would repeat itself, or a gradient would, and neither is an einsum.
 void refuse_lonely_dimensions(const JsonObject& top, const Program& program, const Einsum& einsum) {
   std::vector<int> tensors = einsum.inputs;
   tensors.push_back(einsum.output);
@@ -93,8 +105,9 @@ void refuse_lonely_dimensions(const JsonObject& top, const Program& program, con
     };
     if (std::count_if(tensors.begin(), tensors.end(), holds) > 1) continue;
     const int owner = *std::find_if(tensors.begin(), tensors.end(), holds);
-    top.fail("einsums", fmt::format("{}: dimension {} is in tensor {} only", to_text(program, einsum),
-                                    program.dimensions[at(d)].name, program.tensors[at(owner)].name));
+    top.fail("einsums",
+             fmt::format("{}: dimension {} is in tensor {} only", to_text(program, einsum),
+                         program.dimensions[at(d)].name, program.tensors[at(owner)].name));
   }
 }
 
@@ -104,8 +117,8 @@ void read_einsums(JsonObject& top, Program& program) {
   for (const std::string& text : top.texts("einsums")) {
     const auto parsed = parse_einsum(text);
     if (!parsed) {
-      top.fail("einsums",
-               fmt::format("expected as \"y = h v\" or \"h = relu(x w)\", found \"{}\"", text.substr(0, 80)));
+      top.fail("einsums", fmt::format("expected as \"y = h v\" or \"h = relu(x w)\", found \"{}\"",
+                                      text.substr(0, 80)));
     }
     const auto tensor = [&](const std::string& name) {
       const int t = find(program.tensors, name);
@@ -137,8 +150,8 @@ void read_einsums(JsonObject& top, Program& program) {
   }
   for (const Einsum& einsum : program.einsums) {
     if (einsum.function == Function::relu && !consumed.contains(einsum.output)) {
-      top.fail("einsums",
-               fmt::format("{}: no einsum uses the result, so it may not be a relu's", to_text(program, einsum)));
+      top.fail("einsums", fmt::format("{}: no einsum uses the result, so it may not be a relu's",
+                                      to_text(program, einsum)));
     }
   }
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
@@ -178,12 +191,16 @@ std::vector<int> parse_rules(std::string_view rules, const Program& program, con
   for (const std::string& rule : pieces(rules, ',')) {
     const auto sides = pieces(rule, ':');
     if (sides.size() != 2 || !is_name(sides[0]) || !is_name(sides[1])) {
-      throw std::invalid_argument(fmt::format("expected as \"batch:rows,hidden:cols\", found \"{}\"", rule));
+      throw std::invalid_argument(
+          fmt::format("expected as \"batch:rows,hidden:cols\", found \"{}\"", rule));
     }
     const int d = find(program.dimensions, sides[0]);
-    if (d < 0) throw std::invalid_argument(fmt::format("{}: no dimension is called {}", rule, sides[0]));
+    if (d < 0)
+      throw std::invalid_argument(fmt::format("{}: no dimension is called {}", rule, sides[0]));
     const int mesh = find(layout.mesh, sides[1]);
-    if (mesh < 0) throw std::invalid_argument(fmt::format("{}: no mesh dimension is called {}", rule, sides[1]));
+    if (mesh < 0)
+      throw std::invalid_argument(
+          fmt::format("{}: no mesh dimension is called {}", rule, sides[1]));
     if (split_over[at(d)] >= 0) {
       throw std::invalid_argument(fmt::format("{}: dimension {} is there twice", rule, sides[0]));
     }
@@ -211,7 +228,8 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   }
   for (JsonObject object : top.objects("layouts")) {
     Layout layout = read_layout(object, result.program);
-    if (find(result.layouts, layout.name) >= 0) object.fail("name", fmt::format("{} is there twice", layout.name));
+    if (find(result.layouts, layout.name) >= 0)
+      object.fail("name", fmt::format("{} is there twice", layout.name));
     result.layouts.push_back(std::move(layout));
   }
   if (result.layouts.empty() || result.layouts.size() > kMost) {

@@ -1,13 +1,15 @@
 // Layout files, "weir.layout/1": a program of einsums and the layouts to compare.
 //
 //   {"schema": "weir.layout/1", "name": "one-layer", "note": "free text, may be absent",
-//    "dimensions": [{"name": "batch", "symbol": "b", "size": 512}, ...],     "symbol" defaults to the name
-//    "tensors": ["x[batch, io]", ...],                                       in memory order, the last fastest
-//    "einsums": ["h = relu(x w)", "y = h v"],                                forward only; gradients are derived
-//    "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}], "rules": "batch:all"}, ...]}
+//    "dimensions": [{"name": "batch", "symbol": "b", "size": 512}, ...],     "symbol" defaults to
+//    the name "tensors": ["x[batch, io]", ...],                                       in memory
+//    order, the last fastest "einsums": ["h = relu(x w)", "y = h v"], forward only; gradients are
+//    derived "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}],
+//    "rules": "batch:all"}, ...]}
 //
-// Mesh dimensions have 2 processors at least. Strict: what is not declared, not used, given twice or illegal is refused
-// with its key. SPDX-License-Identifier: Apache-2.0
+// Mesh dimensions have 2 processors at least. Strict: what is not declared, not used, given twice
+// or illegal is refused with its key.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
@@ -30,7 +32,9 @@ struct LayoutFile {
 [[nodiscard]] LayoutFile load_layouts(const std::filesystem::path& file);
 [[nodiscard]] LayoutFile parse_layouts(const std::string& text, const std::string& file);
 
-// "batch:rows,hidden:cols" for a layout whose mesh is set; spaces are free. Throws std::invalid_argument, in words.
-[[nodiscard]] std::vector<int> parse_rules(std::string_view rules, const Program& program, const Layout& layout);
+// "batch:rows,hidden:cols" for a layout whose mesh is set; spaces are free. Throws
+// std::invalid_argument, in words.
+[[nodiscard]] std::vector<int> parse_rules(std::string_view rules, const Program& program,
+                                           const Layout& layout);
 
 }  // namespace weir::layout

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "plan/multiversion.hpp"
+#include "plan/words/multiversion.hpp"
 
 namespace weir {
 namespace {
@@ -54,9 +54,9 @@ struct Run {
     }
   }
 
-  // Brent's search for a cycle: compare each round with a saved one, and save anew after 1, 2, 4, ... rounds. If what a
-  // round reads is what it read `apart` rounds ago plus one shift for all, every later round repeats with that shift:
-  // maxima and sums commute with it.
+  // Brent's search for a cycle: compare each round with a saved one, and save anew after 1, 2, 4,
+  // ... rounds. If what a round reads is what it read `apart` rounds ago plus one shift for all,
+  // every later round repeats with that shift: maxima and sums commute with it.
   [[gnu::always_inline]] void walk_rounds(const Repeat& repeat) const {
     std::size_t saved_at = 0, window = 1, done = 0;
     save(repeat);
@@ -103,10 +103,11 @@ struct Run {
   }
 };
 
-WEIR_MULTIVERSION void run_eight(const CompiledProgram* program, std::int64_t* registers, std::int64_t* saved,
-                                 const std::int64_t* costs, Periodicity periodicity) {
-  const Run<Eight> run{*program, reinterpret_cast<Eight*>(registers), reinterpret_cast<Eight*>(saved),
-                       reinterpret_cast<const Eight*>(costs)};
+WEIR_MULTIVERSION void run_eight(const CompiledProgram* program, std::int64_t* registers,
+                                 std::int64_t* saved, const std::int64_t* costs,
+                                 Periodicity periodicity) {
+  const Run<Eight> run{*program, reinterpret_cast<Eight*>(registers),
+                       reinterpret_cast<Eight*>(saved), reinterpret_cast<const Eight*>(costs)};
   run.all(periodicity);
 }
 
@@ -126,13 +127,15 @@ Nanoseconds CompiledEngine::makespan(const CostTable& table) {
   return Nanoseconds(end);
 }
 
-void CompiledEngine::makespans(std::span<const CostTable> tables, std::span<Nanoseconds> makespans) {
+void CompiledEngine::makespans(std::span<const CostTable> tables,
+                               std::span<Nanoseconds> makespans) {
   costs_x8_.resize(program_.costs());
   registers_x8_.resize(static_cast<std::size_t>(program_.registers));
   saved_x8_.resize(registers_x8_.size());
   for (std::size_t first = 0; first < tables.size(); first += kLanes) {
     const std::size_t count = std::min(kLanes, tables.size() - first);
-    for (std::size_t lane = 0; lane < kLanes; ++lane)  // the last lanes of a short batch repeat its first candidate
+    for (std::size_t lane = 0; lane < kLanes;
+         ++lane)  // the last lanes of a short batch repeat its first candidate
       pack(tables[first + (lane < count ? lane : 0)], &costs_x8_[0].of[lane], kLanes);
     std::fill(registers_x8_.begin(), registers_x8_.end(), Lanes{});
     run_eight(&program_, registers_x8_[0].of, saved_x8_[0].of, costs_x8_[0].of, periodicity_);

@@ -1,24 +1,28 @@
-// Evaluates a compiled program: the makespan of one candidate, or of many, eight at a time in the lanes of a vector.
-// The times are the event engine's own, to the nanosecond. SPDX-License-Identifier: Apache-2.0
+// Evaluates a compiled program: the makespan of one candidate, or of many, eight at a time in the
+// lanes of a vector. The times are the event engine's own, to the nanosecond.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/units.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/words/units.hpp"
 #include "sim/engine/compiled_program.hpp"
 
 namespace weir {
 
-// Whether to look for rounds that only shift the next one, and to jump over as many as remain. The result is the same.
+// Whether to look for rounds that only shift the next one, and to jump over as many as remain. The
+// result is the same.
 enum class Periodicity : std::uint8_t { jump, walk };
 
-// Keeps the registers between evaluations: O(lanes + messages in flight), nothing per operation. One thread at a time.
+// Keeps the registers between evaluations: O(lanes + messages in flight), nothing per operation.
+// One thread at a time.
 class CompiledEngine {
  public:
-  explicit CompiledEngine(const CompiledProgram& program, Periodicity periodicity = Periodicity::jump);
+  explicit CompiledEngine(const CompiledProgram& program,
+                          Periodicity periodicity = Periodicity::jump);
 
   // Precondition of both: every table has as many stages as the program.
   [[nodiscard]] Nanoseconds makespan(const CostTable& table);

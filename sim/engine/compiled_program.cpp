@@ -1,6 +1,7 @@
-// Three passes: put the operations in an order that respects every dependency and keeps few messages in flight (ranks
-// in turn, one action each), find out which ends must be kept and until when, and emit instructions. Then look for
-// repetition in the result. SPDX-License-Identifier: Apache-2.0
+// Three passes: put the operations in an order that respects every dependency and keeps few
+// messages in flight (ranks in turn, one action each), find out which ends must be kept and until
+// when, and emit instructions. Then look for repetition in the result.
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_program.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +15,8 @@
 namespace weir {
 namespace {
 
-// Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, then occupancy and latency of its messages.
+// Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, then occupancy and
+// latency of its messages.
 enum CostSlot : std::uint32_t {
   cost_f,
   cost_b,
@@ -74,9 +76,11 @@ class Compiler {
 
   std::variant<CompiledProgram, NotCompiled> run() {
     compiled_.stages = program_.shape.total_stages();
-    if (compiled_.costs() > kMostRegisters) return NotCompiled{fmt::format("{} stages are too many", compiled_.stages)};
+    if (compiled_.costs() > kMostRegisters)
+      return NotCompiled{fmt::format("{} stages are too many", compiled_.stages)};
     put_in_order();
-    if (order_.size() < program_.operations.size()) return NotCompiled{"the program waits for itself: it deadlocks"};
+    if (order_.size() < program_.operations.size())
+      return NotCompiled{"the program waits for itself: it deadlocks"};
     find_lifetimes();
     if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
     return std::move(compiled_);
@@ -86,7 +90,8 @@ class Compiler {
   // --- order
   [[nodiscard]] bool ready(OperationId id) const {
     const auto before = program_.predecessors(id);
-    return std::all_of(before.begin(), before.end(), [&](const Dependency& d) { return position_[at(d.before)] >= 0; });
+    return std::all_of(before.begin(), before.end(),
+                       [&](const Dependency& d) { return position_[at(d.before)] >= 0; });
   }
   void place(OperationId id) {
     position_[at(id)] = static_cast<std::int32_t>(order_.size());
@@ -155,7 +160,8 @@ class Compiler {
         last_use_[at(id)] = std::max(last_use_[at(id)], position_[at(id) + 1]);
     }
   }
-  // An end is read from its lane's register until the lane goes on; whoever needs it later needs a copy.
+  // An end is read from its lane's register until the lane goes on; whoever needs it later needs a
+  // copy.
   [[nodiscard]] bool needs_copy(OperationId id) const {
     const Lane& lane = program_.lane_of(id);
     return id + 1 < lane.last && last_use_[at(id)] > position_[at(id) + 1];
@@ -172,7 +178,8 @@ class Compiler {
     return static_cast<Register>(compiled_.registers++);
   }
   [[nodiscard]] Register register_of(OperationId id) const {
-    return kept_[at(id)] != 0 ? kept_[at(id)] : lane_register_[at(program_.operations[at(id)].lane)];
+    return kept_[at(id)] != 0 ? kept_[at(id)]
+                              : lane_register_[at(program_.operations[at(id)].lane)];
   }
   bool keep(OperationId id) {
     const auto r = allocate();
@@ -203,14 +210,15 @@ class Compiler {
     }
     return true;
   }
-  // Emits the operation at a position, and the message it sends where that follows at once. Returns the next position;
-  // the same one where the registers do not suffice.
+  // Emits the operation at a position, and the message it sends where that follows at once. Returns
+  // the next position; the same one where the registers do not suffice.
   std::size_t emit_at(std::size_t p) {
     const OperationId id = order_[p];
     if (program_.lane_of(id).kind == LaneKind::send)
       return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
     Instruction last = emit_end(id);
-    const bool sends = p + 1 < order_.size() && program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
+    const bool sends = p + 1 < order_.size() &&
+                       program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
                        program_.predecessors(order_[p + 1]).front().before == id &&
                        program_.predecessors(order_[p + 1]).size() <= 2;
     if (sends) {
@@ -225,7 +233,8 @@ class Compiler {
     }
     return p + (sends ? 3 : 1);
   }
-  // Waits for all but the last two of what an operation waits for, and returns the instruction for those.
+  // Waits for all but the last two of what an operation waits for, and returns the instruction for
+  // those.
   Instruction emit_end(OperationId id) {
     const Operation& operation = program_.operations[at(id)];
     Instruction instruction{.to = lane_register_[at(operation.lane)]};
@@ -240,7 +249,8 @@ class Compiler {
     instruction.cost = cost_index(operation.action);
     return instruction;
   }
-  // `instruction`: of kind end_and_send with its first half filled in, or of kind send. Receives go with their sends.
+  // `instruction`: of kind end_and_send with its first half filled in, or of kind send. Receives go
+  // with their sends.
   bool emit_send(OperationId send, Instruction instruction) {
     const Operation& operation = program_.operations[at(send)];
     const Lane& lane = program_.lane_of(send);
@@ -276,7 +286,8 @@ class Compiler {
   std::vector<OperationId> order_;
   std::vector<std::int32_t> position_;  // of each operation in order_; -1: not placed
   std::vector<std::int32_t> last_use_;  // position at which an end is read last
-  std::vector<bool> in_order_;          // per lane: receives whose arrivals must be held back to stay in order
+  std::vector<bool>
+      in_order_;  // per lane: receives whose arrivals must be held back to stay in order
   std::vector<Register> lane_register_, kept_;
   std::vector<std::vector<Register>> expiring_;  // per position: registers free after it
   std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;
@@ -296,13 +307,14 @@ Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, s
     while (last + length < code.size() && code[last] == code[last + length]) ++last;
     while (first > low && code[first - 1] == code[first - 1 + length]) --first;
     const std::size_t count = (last - first) / length + 1;
-    if (count >= 4 && count * length > best.count * best.length) best = {first, length, count, {}, {}};
+    if (count >= 4 && count * length > best.count * best.length)
+      best = {first, length, count, {}, {}};
   }
   return best;
 }
 
-// What a round reads before it writes it. Nothing, where it also reads what no round writes: then one round's shift
-// would say nothing about the next one's.
+// What a round reads before it writes it. Nothing, where it also reads what no round writes: then
+// one round's shift would say nothing about the next one's.
 bool find_carried(const std::vector<Instruction>& code, std::int32_t registers, Repeat& repeat) {
   std::vector<std::uint8_t> written(at(registers), 0), read_first(at(registers), 0);
   const auto reads = [&](Register r) {
@@ -350,9 +362,11 @@ void mark_repeats(CompiledProgram& program) {
 std::size_t CompiledProgram::costs() const { return 1 + at(stages) * kSlots; }
 
 std::size_t CompiledProgram::bytes() const {
-  std::size_t total = code.capacity() * sizeof(Instruction) + lane_ends.capacity() * sizeof(Register);
+  std::size_t total =
+      code.capacity() * sizeof(Instruction) + lane_ends.capacity() * sizeof(Register);
   for (const Repeat& repeat : repeats)
-    total += sizeof(Repeat) + (repeat.carried.capacity() + repeat.written.capacity()) * sizeof(Register);
+    total +=
+        sizeof(Repeat) + (repeat.carried.capacity() + repeat.written.capacity()) * sizeof(Register);
   return total;
 }
 

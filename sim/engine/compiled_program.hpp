@@ -1,10 +1,12 @@
-// A program compiled for many evaluations: its operations in one fixed order as straight-line max-plus instructions
-// over a few registers (one a lane, one a message in flight), because every start is the maximum of ends that are
-// already known. Costs are looked up by stage and kind, so one compilation serves every candidate that differs in
-// durations only. Runs of instructions that repeat are marked: the engine may jump over them once it has seen, in the
-// candidate's own integers, that one round merely shifts what the next one reads.
+// A program compiled for many evaluations: its operations in one fixed order as straight-line
+// max-plus instructions over a few registers (one a lane, one a message in flight), because every
+// start is the maximum of ends that are already known. Costs are looked up by stage and kind, so
+// one compilation serves every candidate that differs in durations only. Runs of instructions that
+// repeat are marked: the engine may jump over them once it has seen, in the candidate's own
+// integers, that one round merely shifts what the next one reads.
 //
-// Start at `compile`. SPDX-License-Identifier: Apache-2.0
+// Start at `compile`.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -13,8 +15,8 @@
 #include <variant>
 #include <vector>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/program.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/program.hpp"
 
 namespace weir {
 
@@ -36,8 +38,8 @@ struct Instruction {
 };
 static_assert(sizeof(Instruction) == 20);
 
-// Instructions [first, first + length) occur `count` times in a row. A round reads `carried` before it writes them, and
-// nothing else that changes.
+// Instructions [first, first + length) occur `count` times in a row. A round reads `carried` before
+// it writes them, and nothing else that changes.
 struct Repeat {
   std::size_t first = 0, length = 0, count = 0;
   std::vector<Register> carried;
@@ -60,8 +62,9 @@ struct NotCompiled {
 };
 [[nodiscard]] std::variant<CompiledProgram, NotCompiled> compile(const Program& program);
 
-// Costs in the order that instructions name them. Precondition: packed.size() == program.costs(), table.stages.size()
-// == program.stages. `stride`: distance between consecutive costs of this candidate in `packed` (lanes of a batch).
+// Costs in the order that instructions name them. Precondition: packed.size() == program.costs(),
+// table.stages.size() == program.stages. `stride`: distance between consecutive costs of this
+// candidate in `packed` (lanes of a batch).
 void pack(const CostTable& table, std::int64_t* packed, std::size_t stride = 1);
 
 }  // namespace weir

@@ -1,5 +1,6 @@
-// Time advances from event to event. At one instant ends come before starts, so that what ended frees its share before
-// others begin; then rates are solved anew, and whatever changed its rate gets a new end.
+// Time advances from event to event. At one instant ends come before starts, so that what ended
+// frees its share before others begin; then rates are solved anew, and whatever changed its rate
+// gets a new end.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/contention.hpp"
 
@@ -21,7 +22,8 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class ContentionEngine {
  public:
-  ContentionEngine(const Program& program, const OperationCosts& costs, const Contention& contention)
+  ContentionEngine(const Program& program, const OperationCosts& costs,
+                   const Contention& contention)
       : program_(program), costs_(costs), contention_(contention) {}
 
   std::variant<Timing, Stuck> run() {
@@ -53,7 +55,8 @@ class ContentionEngine {
     OperationId operation;
     std::int32_t version;
     bool operator>(const Event& other) const {
-      return std::tie(time, kind, rank, operation) > std::tie(other.time, other.kind, other.rank, other.operation);
+      return std::tie(time, kind, rank, operation) >
+             std::tie(other.time, other.kind, other.rank, other.operation);
     }
   };
   struct Running {
@@ -71,7 +74,8 @@ class ContentionEngine {
     version_.assign(count, 0);
     successors_.resize(count);
     std::int32_t devices = 0;
-    for (const std::int32_t device : contention_.device_of_rank) devices = std::max(devices, device + 1);
+    for (const std::int32_t device : contention_.device_of_rank)
+      devices = std::max(devices, device + 1);
     capacities_ = contention_.capacities;
     first_device_ = static_cast<std::int32_t>(capacities_.size());
     capacities_.resize(capacities_.size() + at(devices), 1.0);
@@ -97,7 +101,8 @@ class ContentionEngine {
       const OperationId send = program_.predecessors(id).front().before;
       const std::int64_t before = lane.first == id ? 0 : timing_.end_ns[at(id) - 1];
       timing_.start_ns[at(id)] = std::max(timing_.start_ns[at(send)], before);
-      const std::int64_t arrival = std::max(timing_.end_ns[at(send)] + costs_.duration_ns[at(id)], before);
+      const std::int64_t arrival =
+          std::max(timing_.end_ns[at(send)] + costs_.duration_ns[at(id)], before);
       events_.push({arrival, EventKind::end, lane.rank.value, id, version_[at(id)]});
       return;
     }
@@ -109,7 +114,8 @@ class ContentionEngine {
     timing_.start_ns[at(id)] = now;
     const std::int64_t duration = costs_.duration_ns[at(id)];
     const LaneKind kind = program_.lane_of(id).kind;
-    events_.push({now + duration, EventKind::end, program_.lane_of(id).rank.value, id, version_[at(id)]});
+    events_.push(
+        {now + duration, EventKind::end, program_.lane_of(id).rank.value, id, version_[at(id)]});
     if (duration == 0 || kind == LaneKind::reduce) return;
     running_.push_back({id, static_cast<double>(duration), 1.0, now});
     rates_stale_ = true;
@@ -119,8 +125,8 @@ class ContentionEngine {
     timing_.end_ns[at(id)] = now;
     timing_.makespan = std::max(timing_.makespan, Nanoseconds(now));
     ++ended_;
-    const auto found =
-        std::find_if(running_.begin(), running_.end(), [id](const Running& r) { return r.operation == id; });
+    const auto found = std::find_if(running_.begin(), running_.end(),
+                                    [id](const Running& r) { return r.operation == id; });
     if (found != running_.end()) {
       running_.erase(found);
       rates_stale_ = true;
@@ -130,8 +136,12 @@ class ContentionEngine {
     }
   }
 
-  [[nodiscard]] bool is_transfer(OperationId id) const { return program_.lane_of(id).kind == LaneKind::send; }
-  [[nodiscard]] const Edge& edge_of(OperationId id) const { return program_.edges[at(program_.lane_of(id).edge)]; }
+  [[nodiscard]] bool is_transfer(OperationId id) const {
+    return program_.lane_of(id).kind == LaneKind::send;
+  }
+  [[nodiscard]] const Edge& edge_of(OperationId id) const {
+    return program_.edges[at(program_.lane_of(id).edge)];
+  }
 
   [[nodiscard]] Flow flow_of(OperationId id) const {
     const Lane& lane = program_.lane_of(id);
@@ -147,11 +157,13 @@ class ContentionEngine {
   void solve(std::int64_t now) {
     rates_stale_ = false;
     std::vector<Flow> flows;
-    std::vector<bool> computes(at(program_.shape.ranks), false), transfers(at(program_.shape.ranks), false);
+    std::vector<bool> computes(at(program_.shape.ranks), false),
+        transfers(at(program_.shape.ranks), false);
     for (const Running& r : running_) {
       flows.push_back(flow_of(r.operation));
       if (is_transfer(r.operation)) {
-        transfers[at(edge_of(r.operation).from.value)] = transfers[at(edge_of(r.operation).to.value)] = true;
+        transfers[at(edge_of(r.operation).from.value)] =
+            transfers[at(edge_of(r.operation).to.value)] = true;
       } else {
         computes[at(program_.lane_of(r.operation).rank.value)] = true;
       }
@@ -162,7 +174,8 @@ class ContentionEngine {
       double rate = rates[i] / flows[i].limit;
       if (is_transfer(r.operation)) {
         const Edge& edge = edge_of(r.operation);
-        if (computes[at(edge.from.value)] || computes[at(edge.to.value)]) rate *= 1 - contention_.transfer_slowdown;
+        if (computes[at(edge.from.value)] || computes[at(edge.to.value)])
+          rate *= 1 - contention_.transfer_slowdown;
       } else if (transfers[at(program_.lane_of(r.operation).rank.value)]) {
         rate *= 1 - contention_.compute_slowdown;
       }
@@ -170,10 +183,12 @@ class ContentionEngine {
       r.work_left = std::max(0.0, r.work_left - static_cast<double>(now - r.since) * r.rate);
       r.since = now;
       r.rate = rate;
-      constexpr double kRoundOff = 1e-6;  // ns: a whole number that arithmetic missed by a hair is that number
+      constexpr double kRoundOff =
+          1e-6;  // ns: a whole number that arithmetic missed by a hair is that number
       const auto left = static_cast<std::int64_t>(std::ceil(r.work_left / rate - kRoundOff));
-      events_.push({now + std::max<std::int64_t>(left, 0), EventKind::end, program_.lane_of(r.operation).rank.value,
-                    r.operation, ++version_[at(r.operation)]});
+      events_.push({now + std::max<std::int64_t>(left, 0), EventKind::end,
+                    program_.lane_of(r.operation).rank.value, r.operation,
+                    ++version_[at(r.operation)]});
     }
   }
 
@@ -189,7 +204,8 @@ class ContentionEngine {
       if (first == waiting_.begin() + lane.last) continue;
       const auto id = static_cast<OperationId>(first - waiting_.begin());
       for (const Dependency& d : program_.predecessors(id)) {
-        if (waiting_[at(d.before)] > 0) text += fmt::format("\n{} waits for {}", name(id), name(d.before));
+        if (waiting_[at(d.before)] > 0)
+          text += fmt::format("\n{} waits for {}", name(id), name(d.before));
       }
     }
     return text;
@@ -215,14 +231,17 @@ class ContentionEngine {
 Contention shared_node_links(const Program& program, const Cluster& cluster, int devices_per_rank) {
   Contention contention;
   if (cluster.node_bandwidth.count() <= 0) return contention;
-  const auto node = [&](Rank rank) { return rank.value * devices_per_rank / cluster.devices_per_node; };
+  const auto node = [&](Rank rank) {
+    return rank.value * devices_per_rank / cluster.devices_per_node;
+  };
   const std::int32_t nodes = node(Rank{program.shape.ranks - 1}) + 1;
   if (nodes == 1) return contention;
   contention.capacities.assign(2 * at(nodes), cluster.node_bandwidth.count());
   for (const Edge& edge : program.edges) {
     const Link& used = node(edge.from) == node(edge.to) ? cluster.intra : cluster.inter;
     Contention::EdgeLink link{used.bandwidth.count() * devices_per_rank, {}};
-    if (node(edge.from) != node(edge.to)) link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
+    if (node(edge.from) != node(edge.to))
+      link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
     contention.edges.push_back(std::move(link));
   }
   return contention;

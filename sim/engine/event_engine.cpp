@@ -1,7 +1,8 @@
-// The event engine. An operation is ready when its lane predecessor and all its dependencies have ended; then it starts
-// after its gap. Since every start is the maximum of ends that are already known, an operation can be timed the moment
-// its last predecessor is: the loop is a walk in dependency order, and time order needs no queue. The order of the walk
-// cannot change a result, so determinism comes for free; operations never timed are stuck.
+// The event engine. An operation is ready when its lane predecessor and all its dependencies have
+// ended; then it starts after its gap. Since every start is the maximum of ends that are already
+// known, an operation can be timed the moment its last predecessor is: the loop is a walk in
+// dependency order, and time order needs no queue. The order of the walk cannot change a result, so
+// determinism comes for free; operations never timed are stuck.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/event_engine.hpp"
 
@@ -44,14 +45,16 @@ class Engine {
     timing_.end_ns.assign(count, 0);
     waiting_.resize(count);
     first_successor_.assign(count + 1, 0);
-    for (const Dependency& dependency : program_.dependencies) ++first_successor_[index(dependency.before) + 1];
+    for (const Dependency& dependency : program_.dependencies)
+      ++first_successor_[index(dependency.before) + 1];
     for (std::size_t i = 0; i < count; ++i) first_successor_[i + 1] += first_successor_[i];
     successors_.resize(program_.dependencies.size());
     std::vector<std::int32_t> filled(first_successor_.begin(), first_successor_.end() - 1);
     for (std::size_t i = 0; i < count; ++i) {
       const auto id = static_cast<OperationId>(i);
       const auto before = program_.predecessors(id);
-      waiting_[i] = static_cast<std::int32_t>(before.size()) + (lane_predecessor(id) == kNone ? 0 : 1);
+      waiting_[i] =
+          static_cast<std::int32_t>(before.size()) + (lane_predecessor(id) == kNone ? 0 : 1);
       for (const Dependency& dependency : before) {
         successors_[static_cast<std::size_t>(filled[index(dependency.before)]++)] = id;
       }
@@ -77,7 +80,8 @@ class Engine {
       // Spans from the start of its send; arrives `duration` after the send's end, in order.
       const OperationId send = program_.predecessors(id).front().before;
       timing_.start_ns[index(id)] = std::max(timing_.start_ns[index(send)], lane_free);
-      timing_.end_ns[index(id)] = std::max(timing_.end_ns[index(send)] + costs_.duration_ns[index(id)], lane_free);
+      timing_.end_ns[index(id)] =
+          std::max(timing_.end_ns[index(send)] + costs_.duration_ns[index(id)], lane_free);
     } else {
       for (const Dependency& dependency : program_.predecessors(id)) {
         start = std::max(start, timing_.end_ns[index(dependency.before)]);
@@ -91,7 +95,8 @@ class Engine {
 
   [[nodiscard]] std::string name(OperationId id) const {
     const Lane& lane = program_.lane_of(id);
-    return fmt::format("{} (rank {})", to_string(program_.operations[index(id)].action), lane.rank.value);
+    return fmt::format("{} (rank {})", to_string(program_.operations[index(id)].action),
+                       lane.rank.value);
   }
 
   // The first operation of each lane that never ran, and what it still waits for.
@@ -135,7 +140,8 @@ Trace to_trace(const Program& program, const Timing& timing) {
     const Lane& lane = program.lane_of(id);
     Rank peer = lane.rank;
     if (lane.kind == LaneKind::send) peer = program.edges[static_cast<std::size_t>(lane.edge)].to;
-    if (lane.kind == LaneKind::receive) peer = program.edges[static_cast<std::size_t>(lane.edge)].from;
+    if (lane.kind == LaneKind::receive)
+      peer = program.edges[static_cast<std::size_t>(lane.edge)].from;
     trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, peer, 0,
                            Nanoseconds(timing.start_ns[i]), Nanoseconds(timing.end_ns[i])});
   }

@@ -1,4 +1,5 @@
-// The event engine: gives a program virtual time. Deterministic to the byte: ties break by (time, rank, sequence).
+// The event engine: gives a program virtual time. Deterministic to the byte: ties break by (time,
+// rank, sequence).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/program.hpp"
-#include "plan/units.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/program.hpp"
+#include "plan/words/units.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -26,7 +27,8 @@ struct Stuck {
   std::string report;
 };
 
-[[nodiscard]] std::variant<Timing, Stuck> simulate(const Program& program, const OperationCosts& costs);
+[[nodiscard]] std::variant<Timing, Stuck> simulate(const Program& program,
+                                                   const OperationCosts& costs);
 
 // The timing as a predicted trace of one step.
 [[nodiscard]] Trace to_trace(const Program& program, const Timing& timing);

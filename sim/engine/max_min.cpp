@@ -8,7 +8,8 @@ namespace weir {
 
 std::vector<double> max_min_rates(std::span<const Flow> flows, std::span<const double> capacities) {
   std::vector<double> rates(flows.size(), 0), left(capacities.begin(), capacities.end());
-  std::vector<std::int32_t> open(capacities.size(), 0);  // flows of a resource whose rate is not settled
+  std::vector<std::int32_t> open(capacities.size(),
+                                 0);  // flows of a resource whose rate is not settled
   std::vector<bool> settled(flows.size(), false);
   for (const Flow& flow : flows) {
     for (const std::int32_t r : flow.resources) ++open[static_cast<std::size_t>(r)];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/balance.hpp"
 
-#include "costmodel/layer_math.hpp"
-#include "costmodel/parallel.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "costmodel/links/parallel.hpp"
 #include "sim/partition.hpp"
 #include "sim/search/sweep.hpp"
 
@@ -25,14 +25,16 @@ std::vector<int> Balance::boundaries(const Plan& plan) {
     std::vector<std::int64_t> of_layers;
     for (const Bytes sample : crossing_) {
       const Bytes bytes = sample * std::int64_t{plan.micro_batch_size};
-      of_layers.push_back(from == to ? 0 : stage_message(bytes, plan, link, cluster_).occupancy.count());
+      of_layers.push_back(
+          from == to ? 0 : stage_message(bytes, plan, link, cluster_).occupancy.count());
     }
     cuts.push_back(std::move(of_layers));
   }
   return best_boundaries(times, plan.stages(), cuts);
 }
 
-std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs, const Cluster& cluster) {
+std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,
+                                     const Cluster& cluster) {
   return Balance(model, plan, costs, cluster).boundaries(plan);
 }
 

@@ -1,4 +1,5 @@
-// Stages as even as the costs of a machine make them: what a plan's partition is where nobody gave one.
+// Stages as even as the costs of a machine make them: what a plan's partition is where nobody gave
+// one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,20 +7,21 @@
 #include <map>
 #include <vector>
 
-#include "costmodel/costs.hpp"
-#include "plan/cluster.hpp"
-#include "plan/plan.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
 
 namespace weir {
 
-// For plans of one model that agree in all but stages, micro-batches and schedule; what depends on fewer of them is
-// found once. What crosses a boundary is all of it: the layer's output, every skip past it, T5's position bias.
+// For plans of one model that agree in all but stages, micro-batches and schedule; what depends on
+// fewer of them is found once. What crosses a boundary is all of it: the layer's output, every skip
+// past it, T5's position bias.
 class Balance {
  public:
   // The references must outlive it.
   Balance(const Model& model, const Plan& base, const Costs& costs, const Cluster& cluster);
-  // best_boundaries (sim/partition) for the plan's stages and micro-batch size; stage s is on rank s mod K, as all
-  // schedules but those in a V place it.
+  // best_boundaries (sim/partition) for the plan's stages and micro-batch size; stage s is on rank
+  // s mod K, as all schedules but those in a V place it.
   [[nodiscard]] std::vector<int> boundaries(const Plan& plan);
 
  private:
@@ -31,7 +33,7 @@ class Balance {
 };
 
 // The same for one plan.
-[[nodiscard]] std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,
-                                                   const Cluster& cluster);
+[[nodiscard]] std::vector<int> balanced_boundaries(const Model& model, const Plan& plan,
+                                                   const Costs& costs, const Cluster& cluster);
 
 }  // namespace weir

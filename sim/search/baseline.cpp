@@ -11,46 +11,59 @@ namespace {
 // How two models differ in what they compute, whatever their files and layers are called.
 std::optional<std::string> difference(const Model& mine, const Model& sweeps, const Plan& plan) {
   if (mine.layers.size() != sweeps.layers.size()) {
-    return fmt::format("{} layers, the sweep's model has {}", mine.layers.size(), sweeps.layers.size());
+    return fmt::format("{} layers, the sweep's model has {}", mine.layers.size(),
+                       sweeps.layers.size());
   }
   for (std::size_t l = 0; l < mine.layers.size(); ++l) {
-    const auto key = [&](const Model& model) { return layer_key(model.layers[l], plan.seq_length, plan.dtype); };
-    if (key(mine) != key(sweeps)) return fmt::format("its {} differs from the sweep's", mine.layers[l].name);
+    const auto key = [&](const Model& model) {
+      return layer_key(model.layers[l], plan.seq_length, plan.dtype);
+    };
+    if (key(mine) != key(sweeps))
+      return fmt::format("its {} differs from the sweep's", mine.layers[l].name);
   }
-  if (parameter_count(mine) != parameter_count(sweeps)) return "ties other weights than the sweep's";
-  const auto same = [](const Skip& x, const Skip& y) { return x.from == y.from && x.to == y.to && x.bytes == y.bytes; };
-  if (!std::ranges::equal(mine.skips, sweeps.skips, same)) return "has other skips than the sweep's";
+  if (parameter_count(mine) != parameter_count(sweeps))
+    return "ties other weights than the sweep's";
+  const auto same = [](const Skip& x, const Skip& y) {
+    return x.from == y.from && x.to == y.to && x.bytes == y.bytes;
+  };
+  if (!std::ranges::equal(mine.skips, sweeps.skips, same))
+    return "has other skips than the sweep's";
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Incomparable> incomparable(const LoadedPlan& baseline, const SweepRequest& request, const Model& model) {
+std::optional<Incomparable> incomparable(const LoadedPlan& baseline, const SweepRequest& request,
+                                         const Model& model) {
   const Plan &plan = baseline.plan, &base = request.base;
   if (plan.attention != base.attention) {  // before the model, whose blocks differ by it too
-    return Incomparable{"attention",
-                        fmt::format("{}; the sweep has {}", to_string(plan.attention), to_string(base.attention))};
+    return Incomparable{"attention", fmt::format("{}; the sweep has {}", to_string(plan.attention),
+                                                 to_string(base.attention))};
   }
   if (const auto differs = difference(baseline.model, model, plan)) {
     return Incomparable{"model", fmt::format("is not {}: {}", base.model_path, *differs)};
   }
   if (plan.seq_length != base.seq_length) {
-    return Incomparable{"seq_length", fmt::format("{}; the sweep has {}", plan.seq_length, base.seq_length)};
+    return Incomparable{"seq_length",
+                        fmt::format("{}; the sweep has {}", plan.seq_length, base.seq_length)};
   }
   if (plan.dtype != base.dtype) {
-    return Incomparable{"dtype", fmt::format("{}; the sweep has {}", to_string(plan.dtype), to_string(base.dtype))};
+    return Incomparable{
+        "dtype", fmt::format("{}; the sweep has {}", to_string(plan.dtype), to_string(base.dtype))};
   }
   if (plan.optimizer.kind != base.optimizer.kind) {
     return Incomparable{"optimizer", "is of another kind than the sweep's"};
   }
   if (request.global_batch_size && plan.global_batch_size() != *request.global_batch_size) {
-    return Incomparable{"microbatches", fmt::format("b M D = {} {} {} makes a mini-batch of {}; the sweep's is {}",
-                                                    plan.micro_batch_size, plan.microbatches, plan.dp,
-                                                    plan.global_batch_size(), *request.global_batch_size)};
+    return Incomparable{"microbatches",
+                        fmt::format("b M D = {} {} {} makes a mini-batch of {}; the sweep's is {}",
+                                    plan.micro_batch_size, plan.microbatches, plan.dp,
+                                    plan.global_batch_size(), *request.global_batch_size)};
   }
   if (request.devices && plan.devices() > *request.devices) {
-    return Incomparable{"pp", fmt::format("K tp cp dp = {} {} {} {} needs {} devices; the cluster has {}", plan.pp,
-                                          plan.tp, plan.cp, plan.dp, plan.devices(), *request.devices)};
+    return Incomparable{
+        "pp", fmt::format("K tp cp dp = {} {} {} {} needs {} devices; the cluster has {}", plan.pp,
+                          plan.tp, plan.cp, plan.dp, plan.devices(), *request.devices)};
   }
   return std::nullopt;
 }
@@ -60,12 +73,13 @@ Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans, c
   Baseline baseline;
   Ranked& ranked = baseline.ranked;
   ranked.plan = request.baseline->plan;
-  ranked.forecast = forecast(*request.baseline, costs, cluster, {.detail = ForecastDetail::ranking}).forecast;
+  ranked.forecast =
+      forecast(*request.baseline, costs, cluster, {.detail = ForecastDetail::ranking}).forecast;
   ranked.forecast.memory_limit = request.memory_limit;
   ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
   baseline.ratio = ranked.forecast.step_time / plans.front().forecast.step_time;
-  const auto before =
-      std::ranges::count_if(plans, [&](const Ranked& other) { return goes_before(other.forecast, ranked.forecast); });
+  const auto before = std::ranges::count_if(
+      plans, [&](const Ranked& other) { return goes_before(other.forecast, ranked.forecast); });
   if (ranked.forecast.fits()) baseline.place = static_cast<int>(before) + 1;
   return baseline;
 }

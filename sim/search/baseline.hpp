@@ -1,4 +1,5 @@
-// The plan in use today beside what a search found: whether the two can be compared, and which place it takes.
+// The plan in use today beside what a search found: whether the two can be compared, and which
+// place it takes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,18 +11,20 @@
 
 namespace weir {
 
-// Why a plan and a search's candidates are not the same job: another model (layer by layer, whatever the files are
-// called), sequence length, number format, optimizer or mini-batch, or more devices than the search may use.
+// Why a plan and a search's candidates are not the same job: another model (layer by layer,
+// whatever the files are called), sequence length, number format, optimizer or mini-batch, or more
+// devices than the search may use.
 struct Incomparable {
   std::string key;  // of the plan file
   std::string reason;
 };
-[[nodiscard]] std::optional<Incomparable> incomparable(const LoadedPlan& baseline, const SweepRequest& request,
+[[nodiscard]] std::optional<Incomparable> incomparable(const LoadedPlan& baseline,
+                                                       const SweepRequest& request,
                                                        const Model& model);
 
-// The request's baseline, forecast with its own boundaries and slots, among `plans`: feasible ones, best first, at
-// least one. As many plans go before it as its place says, less one.
-[[nodiscard]] Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans, const Costs& costs,
-                              const Cluster& cluster);
+// The request's baseline, forecast with its own boundaries and slots, among `plans`: feasible ones,
+// best first, at least one. As many plans go before it as its place says, less one.
+[[nodiscard]] Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans,
+                              const Costs& costs, const Cluster& cluster);
 
 }  // namespace weir

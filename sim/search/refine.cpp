@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 #include "sim/engine/compiled_engine.hpp"
 
 namespace weir {
@@ -34,7 +34,8 @@ int binomial(int n, int k, int most) {
   return static_cast<int>(std::min<std::int64_t>(count, most + 1));
 }
 
-// Every way to cut `layers` layers into one more stage than there are boundaries, in lexicographic order.
+// Every way to cut `layers` layers into one more stage than there are boundaries, in lexicographic
+// order.
 std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers) {
   std::vector<std::vector<int>> all;
   std::vector<int> now(boundaries);
@@ -54,7 +55,8 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
 Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
   Refined refined{loaded.plan.boundaries, 0};
   if (refined.boundaries.empty()) return refined;
-  const auto compiled = compile(lower(loaded));  // one program: where the boundaries are changes durations only
+  const auto compiled =
+      compile(lower(loaded));  // one program: where the boundaries are changes durations only
   const auto* program = std::get_if<CompiledProgram>(&compiled);
   if (program == nullptr) return refined;
   CompiledEngine engine(*program);

@@ -14,11 +14,11 @@
 #include <tuple>
 #include <variant>
 
-#include "costmodel/stage_memory.hpp"
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
-#include "plan/model_import.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "costmodel/memory/stage_memory.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
@@ -28,11 +28,13 @@ namespace weir {
 namespace {
 
 void refuse(std::vector<std::string>& refused, std::string reason) {
-  if (std::find(refused.begin(), refused.end(), reason) == refused.end()) refused.push_back(std::move(reason));
+  if (std::find(refused.begin(), refused.end(), reason) == refused.end())
+    refused.push_back(std::move(reason));
 }
 
 // (M, b) pairs of one replica of D: M and b as given, or M with b = G / (M D).
-std::vector<std::pair<int, int>> batches(const SweepRequest& request, int dp, std::vector<std::string>& refused) {
+std::vector<std::pair<int, int>> batches(const SweepRequest& request, int dp,
+                                         std::vector<std::string>& refused) {
   std::vector<std::pair<int, int>> pairs;
   if (!request.global_batch_size) {
     for (const int m : request.microbatches) {
@@ -41,7 +43,8 @@ std::vector<std::pair<int, int>> batches(const SweepRequest& request, int dp, st
     return pairs;
   }
   if (*request.global_batch_size % dp != 0) {
-    refuse(refused, fmt::format("dp = {} does not divide the mini-batch of {}", dp, *request.global_batch_size));
+    refuse(refused, fmt::format("dp = {} does not divide the mini-batch of {}", dp,
+                                *request.global_batch_size));
     return pairs;
   }
   const int whole = *request.global_batch_size / dp;
@@ -55,14 +58,16 @@ std::vector<std::pair<int, int>> batches(const SweepRequest& request, int dp, st
     if (whole % m == 0) {
       pairs.emplace_back(m, whole / m);
     } else {
-      refuse(refused, dp == 1 ? fmt::format("M = {} does not divide the mini-batch of {}", m, whole)
-                              : fmt::format("M = {} does not divide the {} samples of a replica", m, whole));
+      refuse(refused,
+             dp == 1 ? fmt::format("M = {} does not divide the mini-batch of {}", m, whole)
+                     : fmt::format("M = {} does not divide the {} samples of a replica", m, whole));
     }
   }
   return pairs;
 }
 
-// The base with every combination of parallel degrees, each once: ZeRO needs replicas, sequence parallelism tp.
+// The base with every combination of parallel degrees, each once: ZeRO needs replicas, sequence
+// parallelism tp.
 std::vector<Plan> with_degrees(const SweepRequest& request) {
   std::vector<Plan> plans;
   for (const int tp : request.tp) {
@@ -86,8 +91,8 @@ std::vector<Plan> with_degrees(const SweepRequest& request) {
 // Walks the combinations of one choice of degrees. What depends on fewer of them is found once.
 class Candidates {
  public:
-  Candidates(const SweepRequest& request, const Model& model, const Costs& costs, const Cluster& cluster,
-             std::vector<std::string>& refused)
+  Candidates(const SweepRequest& request, const Model& model, const Costs& costs,
+             const Cluster& cluster, std::vector<std::string>& refused)
       : request_(request), model_(model), costs_(costs), cluster_(cluster), refused_(refused) {}
 
   void add(const Plan& base) {
@@ -99,7 +104,8 @@ class Candidates {
     const auto layers = static_cast<int>(model_.layers.size());
     for (const auto& [m, b] : batches(request_, base.dp, refused_)) {
       for (const int k : request_.pp) {
-        if (request_.devices && std::int64_t{k} * base.tp * base.replicas() > *request_.devices) continue;
+        if (request_.devices && std::int64_t{k} * base.tp * base.replicas() > *request_.devices)
+          continue;
         for (const int v : request_.vpp) {
           if (k * v > layers) {
             refuse(refused_, fmt::format("K*v = {} is above the {} layers", k * v, layers));
@@ -130,7 +136,8 @@ class Candidates {
       plan.slots = std::get<int>(slots);
       plan.boundaries = balance.boundaries(plan);
       for (const Recompute& recompute : request_.recompute) {
-        if (recompute.except_last && plan.microbatches == 1) continue;  // nothing would be left to re-materialise
+        if (recompute.except_last && plan.microbatches == 1)
+          continue;  // nothing would be left to re-materialise
         Plan candidate = plan;
         candidate.recompute = recompute;
         plans.push_back(std::move(candidate));
@@ -140,7 +147,8 @@ class Candidates {
 
   using SlotsOrReason = std::variant<int, std::string>;
   const SlotsOrReason& slots_for(const Plan& plan) {
-    const auto [found, fresh] = slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches});
+    const auto [found, fresh] =
+        slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches});
     SlotsOrReason& slots = found->second;
     if (!fresh) return slots;
     const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
@@ -149,8 +157,8 @@ class Candidates {
     if (plan.slots == 0) return slots;
     const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
     if (needed > plan.slots && request_.exact_slots) {
-      return slots =
-                 fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule, plan.slots, needed);
+      return slots = fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule,
+                                 plan.slots, needed);
     }
     return slots = needed;
   }
@@ -163,7 +171,8 @@ class Candidates {
   std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
 };
 
-void mark_pareto(std::vector<Ranked>& plans) {  // sorted by time: on the front where smaller than all faster ones
+void mark_pareto(std::vector<Ranked>&
+                     plans) {  // sorted by time: on the front where smaller than all faster ones
   Bytes least{std::numeric_limits<std::int64_t>::max()};
   for (Ranked& ranked : plans) {
     ranked.pareto = ranked.forecast.peak_memory() < least;
@@ -186,7 +195,8 @@ std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, cons
   loaded.schedule = std::get<Schedule>(make_schedule("gpipe", {single.pp, 1, 1}));
   const CostTableResult table = cost_table(loaded, costs, cluster);
   std::vector<std::int64_t> times;
-  for (const StageCost& stage : table.table.stages) times.push_back(stage.f.count() + stage.b.count());
+  for (const StageCost& stage : table.table.stages)
+    times.push_back(stage.f.count() + stage.b.count());
   return times;
 }
 
@@ -216,12 +226,13 @@ std::vector<Plan> candidates(const SweepRequest& request, const Model& model, co
 
 namespace {
 
-// Forecasts candidates on all threads. One whose ranks on average hold more than the limit from step to step fits with
-// no partition: it is left unforecast, its bytes noted, until the smallest misfit is asked for.
+// Forecasts candidates on all threads. One whose ranks on average hold more than the limit from
+// step to step fits with no partition: it is left unforecast, its bytes noted, until the smallest
+// misfit is asked for.
 class Forecasts {
  public:
-  Forecasts(const SweepRequest& request, const Model& model, const Costs& costs, const Cluster& cluster,
-            const std::vector<Plan>& plans)
+  Forecasts(const SweepRequest& request, const Model& model, const Costs& costs,
+            const Cluster& cluster, const std::vector<Plan>& plans)
       : request_(request),
         model_(model),
         costs_(costs),
@@ -240,11 +251,13 @@ class Forecasts {
     return found_;
   }
 
-  // Of all that did not fit. A candidate's peak is at least what it holds, so most need no forecast here either.
+  // Of all that did not fit. A candidate's peak is at least what it holds, so most need no forecast
+  // here either.
   [[nodiscard]] Ranked smallest_misfit() {
     std::vector<std::size_t> order(plans_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return held_[a] < held_[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return held_[a] < held_[b]; });
     std::size_t best = order.front();
     for (const std::size_t i : order) {
       if (found_[best] && held_[i] >= found_[best]->forecast.peak_memory()) break;
@@ -255,24 +268,27 @@ class Forecasts {
   }
 
  private:
-  // As resolve() would have it; the model is one and its hash checked, the schedule proved with its slots.
+  // As resolve() would have it; the model is one and its hash checked, the schedule proved with its
+  // slots.
   [[nodiscard]] LoadedPlan load(std::size_t i) const {
     const Plan& plan = plans_[i];
     LoadedPlan loaded{plan, model_, {}};
-    loaded.schedule = std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
+    loaded.schedule =
+        std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
     return loaded;
   }
   [[nodiscard]] Ranked rank(LoadedPlan loaded) const {
     const std::vector<int> even = loaded.plan.boundaries;
     const auto ranked_as = [&](std::vector<int> boundaries) {
       loaded.plan.boundaries = std::move(boundaries);
-      const ForecastResult result = forecast(loaded, costs_, cluster_, {.detail = ForecastDetail::ranking});
+      const ForecastResult result =
+          forecast(loaded, costs_, cluster_, {.detail = ForecastDetail::ranking});
       Ranked ranked{loaded.plan, result.forecast, 0, false};
       ranked.forecast.memory_limit = request_.memory_limit;
       return ranked;
     };
-    // Refining costs many times a forecast. The even partition also evens out memory: where it does not fit, the faster
-    // one hardly does, and where that does not, the even one stands.
+    // Refining costs many times a forecast. The even partition also evens out memory: where it does
+    // not fit, the faster one hardly does, and where that does not, the even one stands.
     Ranked ranked = ranked_as(even);
     if (ranked.forecast.fits()) {
       loaded.plan.boundaries = even;
@@ -312,16 +328,20 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
   Forecasts forecasts(request, model, costs, cluster, plans);
   auto& found = forecasts.run();
   result.candidates = static_cast<int>(plans.size());
-  const auto fits = [](const std::optional<Ranked>& ranked) { return ranked && ranked->forecast.fits(); };
+  const auto fits = [](const std::optional<Ranked>& ranked) {
+    return ranked && ranked->forecast.fits();
+  };
   result.feasible = static_cast<int>(std::count_if(found.begin(), found.end(), fits));
   if (result.feasible == 0 && !plans.empty()) result.smallest_misfit = forecasts.smallest_misfit();
   for (auto& ranked : found) {
     if (fits(ranked)) result.plans.push_back(std::move(*ranked));
   }
-  std::stable_sort(result.plans.begin(), result.plans.end(),
-                   [](const Ranked& a, const Ranked& b) { return goes_before(a.forecast, b.forecast); });
+  std::stable_sort(result.plans.begin(), result.plans.end(), [](const Ranked& a, const Ranked& b) {
+    return goes_before(a.forecast, b.forecast);
+  });
   mark_pareto(result.plans);
-  if (request.baseline && !result.plans.empty()) result.baseline = placed(request, result.plans, costs, cluster);
+  if (request.baseline && !result.plans.empty())
+    result.baseline = placed(request, result.plans, costs, cluster);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
@@ -349,7 +369,8 @@ std::string to_json(const SweepResult& result) {
   for (const Ranked& ranked : result.plans) json["plans"].push_back(ranked_json(ranked));
   if (result.baseline) {
     json["baseline"] = ranked_json(result.baseline->ranked);
-    json["baseline"]["place"] = result.baseline->place ? Json(*result.baseline->place) : Json(nullptr);
+    json["baseline"]["place"] =
+        result.baseline->place ? Json(*result.baseline->place) : Json(nullptr);
     json["baseline"]["ratio_to_best"] = result.baseline->ratio;
   }
   json["refused"] = result.refused;

@@ -1,8 +1,10 @@
-// The compiled engine against its limit: a loop written by hand for 1F1B, over the same order, with the same messages
-// (occupancy and latency) and nothing else. All candidates differ in every cost, and packing them is part of the time.
+// The compiled engine against its limit: a loop written by hand for 1F1B, over the same order, with
+// the same messages (occupancy and latency) and nothing else. All candidates differ in every cost,
+// and packing them is part of the time.
 //
-//   candidate / (K, M)        one candidate at a time: compiled, compiled without jumps, scalar limit
-//   batch / (K, M)            64 candidates: compiled, compiled without jumps, eight-lane limit
+//   candidate / (K, M)        one candidate at a time: compiled, compiled without jumps, scalar
+//   limit batch / (K, M)            64 candidates: compiled, compiled without jumps, eight-lane
+//   limit
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
@@ -11,9 +13,9 @@
 #include <random>
 #include <vector>
 
-#include "plan/lower.hpp"
-#include "plan/multiversion.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/multiversion.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/engine/event_engine.hpp"
 
@@ -52,7 +54,8 @@ Case make_case(const benchmark::State& state, const char* schedule = "1f1b", int
   return c;
 }
 
-// One action of the hand-written loop: its rank, where its input arrived, where its output goes, over which edge.
+// One action of the hand-written loop: its rank, where its input arrived, where its output goes,
+// over which edge.
 struct Step {
   std::uint32_t rank, in, out, edge, cost;
 };
@@ -68,7 +71,8 @@ struct ByHand {
     const auto forward = [m](std::uint32_t s, std::uint32_t i) { return 2 + s * m + i; };
     const auto backward = [m, k](std::uint32_t s, std::uint32_t i) { return 2 + (k + s) * m + i; };
     cells = 2 + 2ULL * k * m;
-    const Schedule schedule = std::get<Schedule>(make_schedule("1f1b", {static_cast<int>(k), 1, static_cast<int>(m)}));
+    const Schedule schedule =
+        std::get<Schedule>(make_schedule("1f1b", {static_cast<int>(k), 1, static_cast<int>(m)}));
     // The compiled order: ranks in turn, one action each, as soon as its input is there.
     std::vector<std::size_t> next(k, 0);
     std::vector<char> there(cells, 0);
@@ -79,9 +83,11 @@ struct ByHand {
         const Action& action = schedule.order[r][next[r]];
         const auto i = static_cast<std::uint32_t>(action.microbatch.value);
         const bool f = action.kind == ActionKind::F;
-        const std::uint32_t in = f ? (r == 0 ? 0 : forward(r, i)) : (r + 1 == k ? 0 : backward(r, i));
+        const std::uint32_t in =
+            f ? (r == 0 ? 0 : forward(r, i)) : (r + 1 == k ? 0 : backward(r, i));
         if (in != 0 && there[in] == 0) continue;
-        const std::uint32_t out = f ? (r + 1 == k ? 1 : forward(r + 1, i)) : (r == 0 ? 1 : backward(r - 1, i));
+        const std::uint32_t out =
+            f ? (r + 1 == k ? 1 : forward(r + 1, i)) : (r == 0 ? 1 : backward(r - 1, i));
         there[out] = 1;
         steps.push_back({r, in, out, 2 * r + (f ? 0U : 1U), 2 * r + (f ? 0U : 1U)});
         ++next[r];
@@ -91,8 +97,9 @@ struct ByHand {
   }
 
   template <class Value>
-  [[gnu::always_inline]] inline void run(Value* cell, Value* rank_free, Value* edge_free, const Value* cost,
-                                         const Value* occupancy, const Value* latency, Value* makespan) const {
+  [[gnu::always_inline]] inline void run(Value* cell, Value* rank_free, Value* edge_free,
+                                         const Value* cost, const Value* occupancy,
+                                         const Value* latency, Value* makespan) const {
     Value end{};
     for (const Step& step : steps) {
       const Value a = rank_free[step.rank], b = cell[step.in];
@@ -107,8 +114,8 @@ struct ByHand {
     *makespan = end;
   }
 
-  void read(const CostTable& table, std::int64_t* cost, std::int64_t* occupancy, std::int64_t* latency,
-            std::size_t stride) const {
+  void read(const CostTable& table, std::int64_t* cost, std::int64_t* occupancy,
+            std::int64_t* latency, std::size_t stride) const {
     for (std::size_t r = 0; r < ranks; ++r) {
       cost[2 * r * stride] = table.stages[r].f.count();
       cost[(2 * r + 1) * stride] = table.stages[r].b.count();
@@ -123,11 +130,13 @@ struct ByHand {
 using Eight = std::int64_t __attribute__((vector_size(64)));
 
 WEIR_MULTIVERSION void run_eight(const ByHand* hand, std::int64_t* cell, std::int64_t* rank_free,
-                                 std::int64_t* edge_free, const std::int64_t* cost, const std::int64_t* occupancy,
-                                 const std::int64_t* latency, std::int64_t* end) {
+                                 std::int64_t* edge_free, const std::int64_t* cost,
+                                 const std::int64_t* occupancy, const std::int64_t* latency,
+                                 std::int64_t* end) {
   const auto in = [](const std::int64_t* lanes) { return reinterpret_cast<const Eight*>(lanes); };
   const auto out = [](std::int64_t* lanes) { return reinterpret_cast<Eight*>(lanes); };
-  hand->run<Eight>(out(cell), out(rank_free), out(edge_free), in(cost), in(occupancy), in(latency), out(end));
+  hand->run<Eight>(out(cell), out(rank_free), out(edge_free), in(cost), in(occupancy), in(latency),
+                   out(end));
 }
 
 void report(benchmark::State& state, const Case& c, std::size_t candidates) {
@@ -147,18 +156,19 @@ void candidate_compiled(benchmark::State& state, Periodicity periodicity) {
 void candidate_by_hand(benchmark::State& state) {
   const Case c = make_case(state);
   const ByHand hand(c);
-  std::vector<std::int64_t> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks), cost(2 * hand.ranks),
-      occupancy(2 * hand.ranks), latency(2 * hand.ranks);
+  std::vector<std::int64_t> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks),
+      cost(2 * hand.ranks), occupancy(2 * hand.ranks), latency(2 * hand.ranks);
   const auto run = [&](const CostTable& table) {
     hand.read(table, cost.data(), occupancy.data(), latency.data(), 1);
     std::fill(rank_free.begin(), rank_free.end(), 0);
     std::fill(edge_free.begin(), edge_free.end(), 0);
     std::int64_t end = 0;
-    hand.run<std::int64_t>(cell.data(), rank_free.data(), edge_free.data(), cost.data(), occupancy.data(),
-                           latency.data(), &end);
+    hand.run<std::int64_t>(cell.data(), rank_free.data(), edge_free.data(), cost.data(),
+                           occupancy.data(), latency.data(), &end);
     return end;
   };
-  if (run(c.tables[0]) != CompiledEngine(c.compiled).makespan(c.tables[0]).count()) state.SkipWithError("differs");
+  if (run(c.tables[0]) != CompiledEngine(c.compiled).makespan(c.tables[0]).count())
+    state.SkipWithError("differs");
   std::size_t i = 0;
   for (auto _ : state) benchmark::DoNotOptimize(run(c.tables[i++ % kBatch]));
   report(state, c, 1);
@@ -181,8 +191,8 @@ struct alignas(64) Lanes {
 void batch_by_hand(benchmark::State& state) {
   const Case c = make_case(state);
   const ByHand hand(c);
-  std::vector<Lanes> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks), cost(2 * hand.ranks),
-      occupancy(2 * hand.ranks), latency(2 * hand.ranks);
+  std::vector<Lanes> cell(hand.cells), rank_free(hand.ranks), edge_free(2 * hand.ranks),
+      cost(2 * hand.ranks), occupancy(2 * hand.ranks), latency(2 * hand.ranks);
   Lanes end{};
   const std::int64_t expected = CompiledEngine(c.compiled).makespan(c.tables[0]).count();
   for (auto _ : state) {
@@ -193,8 +203,8 @@ void batch_by_hand(benchmark::State& state) {
       }
       std::fill(rank_free.begin(), rank_free.end(), Lanes{});
       std::fill(edge_free.begin(), edge_free.end(), Lanes{});
-      run_eight(&hand, cell[0].of, rank_free[0].of, edge_free[0].of, cost[0].of, occupancy[0].of, latency[0].of,
-                end.of);
+      run_eight(&hand, cell[0].of, rank_free[0].of, edge_free[0].of, cost[0].of, occupancy[0].of,
+                latency[0].of, end.of);
       if (first == 0 && end.of[0] != expected) state.SkipWithError("differs");
       benchmark::DoNotOptimize(end);
     }
@@ -202,15 +212,16 @@ void batch_by_hand(benchmark::State& state) {
   report(state, c, kBatch);
 }
 
-// Cost of an operation as programs grow: M from 32 to 8192 at K = 16 is 4 thousand to 1 million compute actions.
+// Cost of an operation as programs grow: M from 32 to 8192 at K = 16 is 4 thousand to 1 million
+// compute actions.
 void growth(benchmark::State& state) {
   const Case c = make_case(state);
   CompiledEngine engine(c.compiled, Periodicity::walk);
   std::vector<Nanoseconds> out(kBatch);
   for (auto _ : state) benchmark::DoNotOptimize(engine.makespan(c.tables[0]));
-  state.counters["ns/operation"] =
-      benchmark::Counter(1e-9 * static_cast<double>(c.program.operations.size()),
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns/operation"] = benchmark::Counter(
+      1e-9 * static_cast<double>(c.program.operations.size()),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void compilation(benchmark::State& state) {

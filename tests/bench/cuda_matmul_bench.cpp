@@ -1,7 +1,8 @@
-// Rate of the CUDA backend's matrix products on GPT-2 124M's shapes (8 sequences of 1024) in bf16, over the rate of one
-// large product on the same device. Random data; operands rotate among more sets than the second-level cache holds;
-// medians of groups of products timed by events. A plain program: where a GPU is, a benchmark library may not be.
-// Exit code 5 where there is no device. SPDX-License-Identifier: Apache-2.0
+// Rate of the CUDA backend's matrix products on GPT-2 124M's shapes (8 sequences of 1024) in bf16,
+// over the rate of one large product on the same device. Random data; operands rotate among more
+// sets than the second-level cache holds; medians of groups of products timed by events. A plain
+// program: where a GPU is, a benchmark library may not be. Exit code 5 where there is no device.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,13 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/blas/linear.hpp"
+#include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/device_info.hpp"
 #include "exec/cuda/event.hpp"
-#include "exec/cuda/linear.hpp"
-#include "exec/cuda/matmul.hpp"
 #include "exec/cuda/stream.hpp"
-#include "plan/error.hpp"
-#include "plan/layer_tensors.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -56,9 +57,10 @@ Memory random_operand(std::int64_t elements) {
   static const std::vector<std::uint16_t> piece = random_bf16(std::size_t{1} << 20);
   Memory memory = allocate(elements * 2);
   for (std::int64_t at = 0; at < elements; at += std::ssize(piece)) {
-    const auto count = static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(piece), elements - at));
-    CUDA_CHECK(
-        cudaMemcpy(static_cast<std::uint16_t*>(memory.get()) + at, piece.data(), count * 2, cudaMemcpyHostToDevice));
+    const auto count =
+        static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(piece), elements - at));
+    CUDA_CHECK(cudaMemcpy(static_cast<std::uint16_t*>(memory.get()) + at, piece.data(), count * 2,
+                          cudaMemcpyHostToDevice));
   }
   return memory;
 }
@@ -68,12 +70,14 @@ struct Case {
   Product product;
   int times = 1;  // in a step's forward and backward of a micro-batch; 0: beside the sum
   [[nodiscard]] double flops() const {
-    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
+    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
+           static_cast<double>(product.k);
   }
 };
 
 // y = x w', dx = dy w and dw += dy' x of one linear layer, w as [out, in].
-void add_linear(std::vector<Case>& cases, const std::string& name, const Linear& linear, int times) {
+void add_linear(std::vector<Case>& cases, const std::string& name, const Linear& linear,
+                int times) {
   cases.push_back({name + " forward", linear.forward(Epilogue::none), times});
   cases.push_back({name + " input gradient", linear.input(Epilogue::none), times});
   cases.push_back({name + " weight gradient", linear.weight(true, Epilogue::none), times});
@@ -86,8 +90,9 @@ void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabu
   Product forward = linear.forward(Epilogue::none), input = linear.input(Epilogue::none),
           weight = linear.weight(true, Epilogue::none);
   forward.c_row = input.a_row = weight.a_column = row;
-  cases.insert(cases.end(),
-               {{"head forward", forward}, {"head input gradient", input}, {"head weight gradient", weight}});
+  cases.insert(cases.end(), {{"head forward", forward},
+                             {"head input gradient", input},
+                             {"head weight gradient", weight}});
 }
 
 std::vector<Case> gpt2_cases() {
@@ -126,8 +131,8 @@ class Bench {
       CUDA_CHECK(cudaEventRecord(begin_.get(), stream_.get()));
       for (int i = 0; i < count; ++i) {
         const Set& set = sets[next++ % sets.size()];
-        matmul_.run(p, {set.a.get(), set.b.get(), set.c.get(), set.bias.get(), set.aux.get()}, scratch_.get(),
-                    stream_.get());
+        matmul_.run(p, {set.a.get(), set.b.get(), set.c.get(), set.bias.get(), set.aux.get()},
+                    scratch_.get(), stream_.get());
       }
       CUDA_CHECK(cudaEventRecord(end_.get(), stream_.get()));
       CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
@@ -150,7 +155,8 @@ class Bench {
   };
   [[nodiscard]] std::vector<Set> make_sets(const Product& p) const {
     const std::int64_t result_bytes = p.m * p.c_row * (p.fp32_result ? 4 : 2);
-    const std::int64_t a = std::max(p.m * p.a_row, p.k * p.a_column), b = std::max(p.k * p.b_row, p.n * p.b_column);
+    const std::int64_t a = std::max(p.m * p.a_row, p.k * p.a_column),
+                       b = std::max(p.k * p.b_row, p.n * p.b_column);
     const std::int64_t bytes = 2 * (a + b) + result_bytes;
     const std::int64_t count = 2 + 4 * static_cast<std::int64_t>(cache_) / bytes;
     std::vector<Set> sets;
@@ -173,12 +179,18 @@ class Bench {
 void run_all() {
   Bench bench;
   constexpr std::int64_t kLarge = 8192;
-  const Case large{
-      "large",
-      {.m = kLarge, .n = kLarge, .k = kLarge, .a_row = kLarge, .b_row = 1, .b_column = kLarge, .c_row = kLarge}};
+  const Case large{"large",
+                   {.m = kLarge,
+                    .n = kLarge,
+                    .k = kLarge,
+                    .a_row = kLarge,
+                    .b_row = 1,
+                    .b_column = kLarge,
+                    .c_row = kLarge}};
   const double large_rate = large.flops() / bench.time(large.product);
   fmt::print("{:<28} {:>9} {:>9} {:>7}\n", "product", "us", "TFLOP/s", "share");
-  fmt::print("{:<28} {:>9.1f} {:>9.1f}\n", "8192 x 8192 x 8192", large.flops() / large_rate * 1e6, large_rate / 1e12);
+  fmt::print("{:<28} {:>9.1f} {:>9.1f}\n", "8192 x 8192 x 8192", large.flops() / large_rate * 1e6,
+             large_rate / 1e12);
   double flops = 0, seconds = 0, worst = 1e9;
   std::string worst_name;
   for (const Case& c : gpt2_cases()) {
@@ -187,7 +199,8 @@ void run_all() {
       fmt::print("{:<28} no algorithm\n", c.name);
       continue;
     }
-    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>7.2f}\n", c.name, time * 1e6, c.flops() / time / 1e12, share);
+    fmt::print("{:<28} {:>9.1f} {:>9.1f} {:>7.2f}\n", c.name, time * 1e6, c.flops() / time / 1e12,
+               share);
     if (c.times == 0) continue;
     flops += c.times * c.flops();
     seconds += c.times * time;

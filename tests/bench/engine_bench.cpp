@@ -1,6 +1,7 @@
-// The event engine, lowering and judging, per action: 1F1B with constant costs and private links. An action is any
-// operation of the program, messages included. `bytes/action` is the most memory held at once beyond what was there
-// before: by the engine for event_engine, by the program too for program_and_engine.
+// The event engine, lowering and judging, per action: 1F1B with constant costs and private links.
+// An action is any operation of the program, messages included. `bytes/action` is the most memory
+// held at once beyond what was there before: by the engine for event_engine, by the program too for
+// program_and_engine.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 #include <malloc.h>
@@ -8,11 +9,11 @@
 #include <cstdlib>
 #include <new>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/deadlock.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/validate.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/validate.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace {
@@ -40,14 +41,15 @@ namespace {
 using namespace weir;
 
 Schedule schedule_for(const benchmark::State& state) {
-  return std::get<Schedule>(
-      make_schedule("1f1b", {static_cast<int>(state.range(0)), 1, static_cast<int>(state.range(1))}));
+  return std::get<Schedule>(make_schedule(
+      "1f1b", {static_cast<int>(state.range(0)), 1, static_cast<int>(state.range(1))}));
 }
 
 OperationCosts costs_for(const Program& program) {
   CostTable table;
   const auto stages = static_cast<std::size_t>(program.shape.stages);
-  table.stages.assign(stages, {Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)});
+  table.stages.assign(stages,
+                      {Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)});
   table.forward_messages.assign(stages, {Nanoseconds(5), Nanoseconds(2)});
   table.backward_messages = table.forward_messages;
   return expand(program, table);
@@ -55,7 +57,8 @@ OperationCosts costs_for(const Program& program) {
 
 void per_action(benchmark::State& state, std::size_t actions) {
   state.counters["ns/action"] = benchmark::Counter(
-      1e-9 * static_cast<double>(actions), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+      1e-9 * static_cast<double>(actions),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 template <class Work>
@@ -71,8 +74,8 @@ void event_engine(benchmark::State& state) {
   const OperationCosts costs = costs_for(program);
   for (auto _ : state) benchmark::DoNotOptimize(simulate(program, costs));
   per_action(state, program.operations.size());
-  state.counters["bytes/action"] =
-      bytes_per_action(program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
+  state.counters["bytes/action"] = bytes_per_action(
+      program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
 }
 BENCHMARK(event_engine)->Args({4, 250})->Args({16, 128})->Args({64, 1024});
 

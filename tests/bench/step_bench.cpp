@@ -1,11 +1,12 @@
-// What the tracer costs: training steps of the quickstart's model with and without it, interleaved; K = 2, M = 8.
+// What the tracer costs: training steps of the quickstart's model with and without it, interleaved;
+// K = 2, M = 8.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include "exec/cpu/cpu_backend.hpp"
 #include "exec/run.hpp"
-#include "plan/sha256.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
 
 namespace {
 
@@ -26,10 +27,18 @@ void step(benchmark::State& state) {
   options.trace = state.range(0) != 0;
   options.steps = 5;
   for (auto _ : state)
-    state.SetIterationTime(run(loaded, options, {{BackendKind::cpu, make_cpu_backend}}).step_time.count());
+    state.SetIterationTime(
+        run(loaded, options, {{BackendKind::cpu, make_cpu_backend}}).step_time.count());
 }
-BENCHMARK(step)->ArgName("trace")->Arg(0)->Arg(1)->Arg(0)->Arg(1)->UseManualTime()->Iterations(3)->Unit(
-    benchmark::kMillisecond);
+BENCHMARK(step)
+    ->ArgName("trace")
+    ->Arg(0)
+    ->Arg(1)
+    ->Arg(0)
+    ->Arg(1)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

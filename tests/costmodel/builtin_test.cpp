@@ -4,20 +4,22 @@
 
 #include <filesystem>
 
-#include "costmodel/costs.hpp"
+#include "costmodel/table/costs.hpp"
 
 namespace weir {
 namespace {
 
-// A block of products only: its time is FLOPs over the peak. A V100 does 125 TFLOP/s in fp16, 15.7 in fp32, and has
-// neither bf16 nor tf32, so these take fp32's.
+// A block of products only: its time is FLOPs over the peak. A V100 does 125 TFLOP/s in fp16, 15.7
+// in fp32, and has neither bf16 nor tf32, so these take fp32's.
 TEST(BuiltinCosts, Fp16HasAPeakOfItsOwn) {
   const std::filesystem::path file =
       std::filesystem::path(WEIR_SOURCE_DIR) / "tools" / "examples" / "clusters" / "dgx1-v100.json";
   const Cluster v100 = load_cluster(file);
   Model model;
   model.layers = {
-      {"block", TransformerShape{.hidden = 8192, .heads = 64, .kv_heads = 64, .head_dim = 128, .ffn = 32768}, ""}};
+      {"block",
+       TransformerShape{.hidden = 8192, .heads = 64, .kv_heads = 64, .head_dim = 128, .ffn = 32768},
+       ""}};
   const auto time = [&](Dtype dtype) {
     return builtin_costs(model, 1024, dtype, v100).layers.front().by_batch.at(1).f.count();
   };

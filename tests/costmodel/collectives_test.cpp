@@ -1,6 +1,7 @@
-// Each formula on one case worked by hand: alpha = 10 us and 100 MB/s, so 1000 bytes take 10 us on the wire.
+// Each formula on one case worked by hand: alpha = 10 us and 100 MB/s, so 1000 bytes take 10 us on
+// the wire.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/collectives.hpp"
+#include "costmodel/links/collectives.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,8 @@ double us(Seconds time) { return time.count() * 1e6; }
 // 10 + 10.
 TEST(Collectives, PointToPoint) { EXPECT_DOUBLE_EQ(us(point_to_point(Bytes(1000), kLink)), 20); }
 
-// Four members, 4000 bytes = 40 us in all: a member lacks three quarters, 30 us, in 3 rounds or, doubling, in 2.
+// Four members, 4000 bytes = 40 us in all: a member lacks three quarters, 30 us, in 3 rounds or,
+// doubling, in 2.
 TEST(Collectives, AllGather) {
   EXPECT_DOUBLE_EQ(us(ring_all_gather(Bytes(4000), 4, kLink)), 3 * 10 + 30);
   EXPECT_DOUBLE_EQ(us(tree_all_gather(Bytes(4000), 4, kLink)), 2 * 10 + 30);
@@ -25,28 +27,30 @@ TEST(Collectives, ReduceScatter) {
   EXPECT_DOUBLE_EQ(us(tree_reduce_scatter(Bytes(4000), 4, kLink)), 2 * 10 + 30);
 }
 
-// Ring: both of the above, 60 + 60. Tree: 2 rounds up and 2 down, each of the whole 40 us and 10. Two trees: the whole
-// up and down once, 40 + 40, behind 2 + 2 latencies.
+// Ring: both of the above, 60 + 60. Tree: 2 rounds up and 2 down, each of the whole 40 us and 10.
+// Two trees: the whole up and down once, 40 + 40, behind 2 + 2 latencies.
 TEST(Collectives, AllReduce) {
   EXPECT_DOUBLE_EQ(us(ring_all_reduce(Bytes(4000), 4, kLink)), 120);
   EXPECT_DOUBLE_EQ(us(tree_all_reduce(Bytes(4000), 4, kLink)), 200);
   EXPECT_DOUBLE_EQ(us(double_tree_all_reduce(Bytes(4000), 4, kLink)), 120);
 }
 
-// The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 + 2 x 0.04 against
-// 30 x 10 + 2 x 15/16 x 0.04.
+// The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 +
+// 2 x 0.04 against 30 x 10 + 2 x 15/16 x 0.04.
 TEST(Collectives, AllReduceTakesTheFaster) {
   EXPECT_EQ(all_reduce(Bytes(40000), 4, kLink), ring_all_reduce(Bytes(40000), 4, kLink));
   EXPECT_DOUBLE_EQ(us(all_reduce(Bytes(4), 16, kLink)), 80.08);
 }
 
-// A member holds 4000 bytes and sends a quarter to each of 3 others: 3 (10 + 10). Bruck: 2 rounds of half, 10 + 20.
+// A member holds 4000 bytes and sends a quarter to each of 3 others: 3 (10 + 10). Bruck: 2 rounds
+// of half, 10 + 20.
 TEST(Collectives, AllToAll) {
   EXPECT_DOUBLE_EQ(us(pairwise_all_to_all(Bytes(4000), 4, kLink)), 60);
   EXPECT_DOUBLE_EQ(us(bruck_all_to_all(Bytes(4000), 4, kLink)), 60);
 }
 
-// 4000 bytes of 4 ranks: a quarter across, 10 + 10, then gathered on a link ten times as fast: 3 x 1 + 3.
+// 4000 bytes of 4 ranks: a quarter across, 10 + 10, then gathered on a link ten times as fast: 3 x
+// 1 + 3.
 TEST(Collectives, ScatterGatherSend) {
   const Link within{Seconds(1e-6), BytesPerSecond(1e9)};
   EXPECT_DOUBLE_EQ(us(scatter_gather_send(Bytes(4000), 4, kLink, within)), 20 + 6);

@@ -1,6 +1,7 @@
-// Formulas on worked numbers, costs there and back, the conformal interval, and a fit that finds what was put in.
+// Formulas on worked numbers, costs there and back, the conformal interval, and a fit that finds
+// what was put in.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/costs.hpp"
+#include "costmodel/table/costs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,19 +11,22 @@
 #include <filesystem>
 #include <random>
 
-#include "costmodel/calibrate.hpp"
-#include "costmodel/intervals.hpp"
-#include "costmodel/layer_math.hpp"
-#include "plan/error.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/text_file.hpp"
+#include "costmodel/fit/calibrate.hpp"
+#include "costmodel/fit/intervals.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
 
-Layer block() { return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32}, ""}; }
+Layer block() {
+  return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32},
+          ""};
+}
 
 // s = 4, h = 8, f = 32: projections 4 * (2*8*24 + 2*8*8) = 2048, scores and mix 4 * 16 * 8 = 512,
 // MLP 4 * 2 * 2 * 8 * 32 = 4096; together 6656.
@@ -39,7 +43,8 @@ Costs costs_of(const Layer& layer, std::int64_t tokens) {
   LayerCost cost;
   cost.key = layer_key(layer, tokens, Dtype::fp32);
   cost.by_batch[1] = {Seconds(1e-3), Seconds(1e-3), Seconds(1e-3), Seconds(2e-3), 0, Bytes(64)};
-  cost.by_batch[4] = {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3), 0, Bytes(128)};
+  cost.by_batch[4] = {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3), 0,
+                      Bytes(128)};
   cost.optimizer = Seconds(1e-4);
   costs.layers.push_back(cost);
   costs.link = {Seconds(2e-6), BytesPerSecond(1e9)};
@@ -59,8 +64,8 @@ LoadedPlan two_blocks(int k, int batch) {
   return loaded;
 }
 
-// Size 2 lies a third of the way from 1 to 4: F = 1 + (2.5 - 1)/3 = 1.5 ms a layer. A message of 2 * 4 * 8 * 4 = 256
-// bytes occupies 256 ns at 1 GB/s.
+// Size 2 lies a third of the way from 1 to 4: F = 1 + (2.5 - 1)/3 = 1.5 ms a layer. A message of 2
+// * 4 * 8 * 4 = 256 bytes occupies 256 ns at 1 GB/s.
 TEST(CostTable, InterpolatesBetweenMeasuredSizes) {
   const auto result = cost_table(two_blocks(2, 2), costs_of(block(), 4), {});
   EXPECT_TRUE(result.inside_range);
@@ -100,7 +105,8 @@ TEST(CostTable, UnknownLayersAreNamed) {
 }
 
 TEST(CostsFile, ComesBackTheSameAndIsStrict) {
-  const auto folder = std::filesystem::temp_directory_path() / ("weir-costs-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("weir-costs-" + std::to_string(::getpid()));
   Costs costs = costs_of(block(), 4);
   costs.interval = IntervalModel{0.9, 2.5, 0.04, 20};
   costs.correction.f = 1.25;
@@ -122,7 +128,8 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   std::filesystem::remove_all(folder);
 }
 
-// n = 9 at 90 %: the 9th smallest of |r| = 0.01 ... 0.09 over the scale 0.03, so 3; eight plans cannot promise it.
+// n = 9 at 90 %: the 9th smallest of |r| = 0.01 ... 0.09 over the scale 0.03, so 3; eight plans
+// cannot promise it.
 TEST(Interval, SplitConformalNeedsNinePlans) {
   std::vector<Miss> misses;
   for (int i = 1; i <= 8; ++i) misses.push_back({(i % 2 == 0 ? 1 : -1) * 0.01 * i, 0});
@@ -135,8 +142,9 @@ TEST(Interval, SplitConformalNeedsNinePlans) {
   EXPECT_EQ(interval->calibration_plans, 9);
 }
 
-// Model spread 0.03 and jitter 0.04 make a scale of 0.05 (3-4-5): a miss of 0.1 is two scales, and a plan without
-// jitter then gets 2 * 0.03, one with as much jitter 2 * 0.05. Without any spread the scale stays at a thousandth.
+// Model spread 0.03 and jitter 0.04 make a scale of 0.05 (3-4-5): a miss of 0.1 is two scales, and
+// a plan without jitter then gets 2 * 0.03, one with as much jitter 2 * 0.05. Without any spread
+// the scale stays at a thousandth.
 TEST(Interval, JitterWidensThePlansThatHaveIt) {
   const auto interval = conformal_interval(std::vector<Miss>(9, Miss{-0.1, 0.04}), 0.9, 0.03);
   ASSERT_TRUE(interval);
@@ -146,9 +154,9 @@ TEST(Interval, JitterWidensThePlansThatHaveIt) {
   EXPECT_DOUBLE_EQ(scale_of(0, 0), 1e-3);
 }
 
-// 400 plans whose misses are normal with a standard deviation of their own, a tenth of them ten times noisier. 200 set
-// the interval; of the other 200 it covers as many as its band promises, and it does so among the noisy ones too, where
-// one width for all would cover far fewer.
+// 400 plans whose misses are normal with a standard deviation of their own, a tenth of them ten
+// times noisier. 200 set the interval; of the other 200 it covers as many as its band promises, and
+// it does so among the noisy ones too, where one width for all would cover far fewer.
 TEST(Interval, CoversQuietAndNoisyPlansAlike) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
@@ -180,8 +188,9 @@ TEST(Interval, CoversQuietAndNoisyPlansAlike) {
   EXPECT_LE(noisy_hits_of_one_width, 10);
 }
 
-// Nine plans at 90 %: k = 9, so coverage ~ Beta(9, 1), and of one held-out plan P(hit) = 9 / 10: both outcomes lie in
-// the central 95 %. Of 19 held out by 19 (k = 18, Beta(18, 2)) P(12 or fewer) = 0.0211 and P(13 or fewer) = 0.0448.
+// Nine plans at 90 %: k = 9, so coverage ~ Beta(9, 1), and of one held-out plan P(hit) = 9 / 10:
+// both outcomes lie in the central 95 %. Of 19 held out by 19 (k = 18, Beta(18, 2)) P(12 or fewer)
+// = 0.0211 and P(13 or fewer) = 0.0448.
 TEST(Interval, TheBandIsTheBetaBinomials) {
   const CoverageBand one = coverage_band({0.9, 1, 0.1, 9}, 1);
   EXPECT_EQ(one.low, 0);
@@ -215,7 +224,8 @@ TEST(CalibratedRange, SaysWhatWasNeverRun) {
   EXPECT_THAT(outside(range, plan).value(), HasSubstr("M = 9"));
 }
 
-// Three steps as a running machine might give them: every span of a kind `scales` times its cost, step 1 disturbed.
+// Three steps as a running machine might give them: every span of a kind `scales` times its cost,
+// step 1 disturbed.
 Trace scaled_run(const LoadedPlan& loaded, const Costs& base, std::map<ActionKind, double> scales) {
   const Program program = lower(loaded);
   const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
@@ -230,15 +240,17 @@ Trace scaled_run(const LoadedPlan& loaded, const Costs& base, std::map<ActionKin
       const auto found = scales.find(program.operations[i].action.kind);
       const double scale = (found == scales.end() ? 1.0 : found->second) * (step == 1 ? 3 : 1);
       const std::int64_t start = (id - lane.first) * 1'000'000;
-      trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, lane.rank, step,
-                             Nanoseconds(start),
-                             Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[i])))});
+      trace.spans.push_back(
+          {id, program.operations[i].action, lane.rank, lane.kind, lane.rank, step,
+           Nanoseconds(start),
+           Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[i])))});
     }
   }
   return trace;
 }
 
-// F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run had.
+// F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run
+// had.
 TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
   const LoadedPlan loaded = two_blocks(2, 1);
   const Costs base = costs_of(block(), 4);
@@ -253,14 +265,17 @@ TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
   EXPECT_EQ(fit.costs.range->pp_high, 2);
 }
 
-// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long besides, of four 1 /
-// 1.1. Forty plans of each: the sizes' factors come out but for the pull towards 1 (n = 160 observations: 160 / 164 of
-// the log), and halfway in the log of the size (b = 2) there is none.
+// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long
+// besides, of four 1 / 1.1. Forty plans of each: the sizes' factors come out but for the pull
+// towards 1 (n = 160 observations: 160 / 164 of the log), and halfway in the log of the size (b =
+// 2) there is none.
 TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
   const LoadedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
   const Costs base = costs_of(block(), 4);
-  const Trace of_small = scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
-  const Trace of_large = scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
+  const Trace of_small =
+      scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
+  const Trace of_large =
+      scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
   std::vector<CalibrationRun> runs;
   for (int i = 0; i < 40; ++i) {
     runs.push_back({&small, &of_small});
@@ -275,11 +290,13 @@ TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
   EXPECT_EQ(factor_at(fit.costs.by_size, 8), fit.costs.by_size.at(4));
   EXPECT_EQ(factor_at({}, 3), 1);
   const StageCost after = cost_table(small, fit.costs, {}).table.stages[0];
-  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * 160 / 164), 200);
+  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * 160 / 164),
+              200);
 }
 
-// Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never run there (split
-// backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's factor once, not twice.
+// Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never
+// run there (split backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's
+// factor once, not twice.
 TEST(Calibrate, BorrowedFactorsCountOnce) {
   const LoadedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
   const Costs base = costs_of(block(), 4);

@@ -1,10 +1,11 @@
-// Quantisation by hand on a device of 4 multiprocessors with tiles of 2 x 4, and a layer held against a published one.
+// Quantisation by hand on a device of 4 multiprocessors with tiles of 2 x 4, and a layer held
+// against a published one.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/kernels.hpp"
+#include "costmodel/layers/kernels.hpp"
 
 #include <gtest/gtest.h>
 
-#include "costmodel/parallel.hpp"
+#include "costmodel/links/parallel.hpp"
 
 namespace weir {
 namespace {
@@ -20,8 +21,9 @@ Device small() {
 }
 double ns(Seconds time) { return time.count() * 1e9; }
 
-// m = 4, n = 8: 2 x 2 tiles are one wave of 2 x 2 x 4 x k FLOPs a multiprocessor. With k = 100'000, 4 of them at 5e11 a
-// second take 12.8 us; one row more begins a second wave, as long. The bytes would take less at a thousand GB/s.
+// m = 4, n = 8: 2 x 2 tiles are one wave of 2 x 2 x 4 x k FLOPs a multiprocessor. With k = 100'000,
+// 4 of them at 5e11 a second take 12.8 us; one row more begins a second wave, as long. The bytes
+// would take less at a thousand GB/s.
 TEST(Kernels, TilesAndWaves) {
   Device device = small();
   device.memory_bandwidth = BytesPerSecond(1e15);
@@ -31,8 +33,8 @@ TEST(Kernels, TilesAndWaves) {
   EXPECT_DOUBLE_EQ(ns(matmul_time({4, 8, 100'000, 3}, device, Dtype::fp32)), 3 * 12'800);
 }
 
-// 4 x 4 numbers three times over are 192 bytes, 384 ns at 0.5 GB/s, while the products take 1 ns; 20 bytes are less
-// than the floor.
+// 4 x 4 numbers three times over are 192 bytes, 384 ns at 0.5 GB/s, while the products take 1 ns;
+// 20 bytes are less than the floor.
 TEST(Kernels, BytesAndTheFloor) {
   EXPECT_DOUBLE_EQ(ns(matmul_time({4, 4, 4}, small(), Dtype::fp32)), 384);
   EXPECT_DOUBLE_EQ(ns(stream_time(Bytes(20), small())), 100);
@@ -46,24 +48,26 @@ TEST(Kernels, LaunchesBoundSmallKernels) {
   EXPECT_DOUBLE_EQ(ns(KernelSum(device, Dtype::fp32).stream(5).stream(250).time()), 2100);
 }
 
-// A norm reads and writes 2 rows of 3 tokens and 8 numbers, 192 bytes each way: 384 + 384 ns in F, and half as much
-// again in I; it has no products, so W is nothing.
+// A norm reads and writes 2 rows of 3 tokens and 8 numbers, 192 bytes each way: 384 + 384 ns in F,
+// and half as much again in I; it has no products, so W is nothing.
 TEST(Kernels, ANormIsItsBytes) {
-  const LayerTime time = kernel_times({"n", NormShape{.hidden = 8}, ""}, 3, Dtype::fp32, {}, 2, small());
+  const LayerTime time =
+      kernel_times({"n", NormShape{.hidden = 8}, ""}, 3, Dtype::fp32, {}, 2, small());
   EXPECT_DOUBLE_EQ(ns(time.f), 768);
   EXPECT_DOUBLE_EQ(ns(time.i), 1152);
   EXPECT_EQ(time.w, Seconds(0));
   EXPECT_EQ(time.b, time.i);
 }
 
-// 4 rows are two tiles, one wave; 8 keys are two tiles of 4. A tile of 2 x 4 x d = 100'000 takes 1.6e6 FLOPs a product,
-// so F's two products on 4 multiprocessors, two tiles of keys each, are 4 x 2 x 2 x 1.6e6 = 25.6e6 at 5e11 a
-// second: 51.2 us. A causal mask leaves three tiles of four; the backward has five products instead of two. Three heads
-// are six tiles of rows, two waves.
+// 4 rows are two tiles, one wave; 8 keys are two tiles of 4. A tile of 2 x 4 x d = 100'000 takes
+// 1.6e6 FLOPs a product, so F's two products on 4 multiprocessors, two tiles of keys each, are 4 x
+// 2 x 2 x 1.6e6 = 25.6e6 at 5e11 a second: 51.2 us. A causal mask leaves three tiles of four; the
+// backward has five products instead of two. Three heads are six tiles of rows, two waves.
 TEST(Kernels, AFusedCoreSkipsWhatIsMasked) {
   Device device = small();
   device.memory_bandwidth = BytesPerSecond(1e15);
-  FusedCore core{.rows = 4, .keys = 8, .d = 100'000, .heads = 1, .causal = false, .products = 2, .moved = 1};
+  FusedCore core{
+      .rows = 4, .keys = 8, .d = 100'000, .heads = 1, .causal = false, .products = 2, .moved = 1};
   EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 51'200);
   core.causal = true;
   EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 38'400);
@@ -73,8 +77,8 @@ TEST(Kernels, AFusedCoreSkipsWhatIsMasked) {
   EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 192'000);
 }
 
-// A block on a device where only bytes count: fused attention moves no scores. Of F go two products and the softmax,
-// and one kernel comes that reads queries, keys and values and writes the context.
+// A block on a device where only bytes count: fused attention moves no scores. Of F go two products
+// and the softmax, and one kernel comes that reads queries, keys and values and writes the context.
 TEST(Kernels, AFusedBlockMovesNoScores) {
   Device device = small();
   device.peak_fp32 = FlopsPerSecond(1e18);
@@ -84,22 +88,29 @@ TEST(Kernels, AFusedBlockMovesNoScores) {
   const LayerTime unfused = time();
   block.attention = AttentionKind::fused;
   const LayerTime fused = time();
-  // Numbers of 4 bytes at 0.5 GB/s: 8 ns each. q, k, v and the context have 2 x 4 x 8 = 64 numbers each, scores 128.
-  const double products = 64 + 64 + 128;  // read, read, written; or of scores and values: read, read, written
+  // Numbers of 4 bytes at 0.5 GB/s: 8 ns each. q, k, v and the context have 2 x 4 x 8 = 64 numbers
+  // each, scores 128.
+  const double products =
+      64 + 64 + 128;  // read, read, written; or of scores and values: read, read, written
   EXPECT_NEAR(ns(unfused.f - fused.f), 8 * (2 * products + 2 * 128 - 4 * 64), 1e-6);
-  // I: four products and 3 x 128 for the softmax; fused 2 x 64 for the row sums and 8 x 64 of the one kernel.
+  // I: four products and 3 x 128 for the softmax; fused 2 x 64 for the row sums and 8 x 64 of the
+  // one kernel.
   EXPECT_NEAR(ns(unfused.i - fused.i), 8 * (4 * products + 3 * 128 - 2 * 64 - 8 * 64), 1e-6);
   EXPECT_EQ(unfused.w, fused.w);
   EXPECT_NEAR(ns(fused.core), 8 * 4 * 64, 1e-6);
 }
 
-// Korthikanti et al. 2022, table 4: one layer of their 22B model (s 2048, h 6144, 64 heads, micro-batch 4) on 8 A100
-// takes 7.7 ms forward and 11.9 backward, 13.2 with selective re-materialisation; with sequence parallelism 7.2
-// and 11.8. The efficiencies of dgx-a100.json are fitted to the first two; all five come within 8 %.
+// Korthikanti et al. 2022, table 4: one layer of their 22B model (s 2048, h 6144, 64 heads,
+// micro-batch 4) on 8 A100 takes 7.7 ms forward and 11.9 backward, 13.2 with selective
+// re-materialisation; with sequence parallelism 7.2 and 11.8. The efficiencies of dgx-a100.json are
+// fitted to the first two; all five come within 8 %.
 TEST(Kernels, ALayerOfKorthikantis) {
   const Cluster cluster = load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json");
-  const Layer layer{"b", TransformerShape{.hidden = 6144, .heads = 64, .kv_heads = 64, .head_dim = 96, .ffn = 4 * 6144},
-                    ""};
+  const Layer layer{
+      "b",
+      TransformerShape{
+          .hidden = 6144, .heads = 64, .kv_heads = 64, .head_dim = 96, .ffn = 4 * 6144},
+      ""};
   Plan plan;
   plan.seq_length = 2048;
   plan.micro_batch_size = 4;

@@ -1,17 +1,22 @@
-// FLOPs and bytes of each kind of layer on sizes small enough to follow by hand, and what crosses a boundary.
+// FLOPs and bytes of each kind of layer on sizes small enough to follow by hand, and what crosses a
+// boundary.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/layer_math.hpp"
+#include "costmodel/layers/layer_math.hpp"
 
 #include <gtest/gtest.h>
 
-#include "plan/layer_tensors.hpp"
+#include "plan/model/layer_tensors.hpp"
 
 namespace weir {
 namespace {
 
 // A block of width 8 with 4 heads of 2 values, no biases, feed-forward 16.
-TransformerShape small() { return {.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16}; }
-double flops(const LayerShape& shape, std::int64_t tokens) { return forward_flops({"l", shape, ""}, tokens).count(); }
+TransformerShape small() {
+  return {.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+}
+double flops(const LayerShape& shape, std::int64_t tokens) {
+  return forward_flops({"l", shape, ""}, tokens).count();
+}
 
 // In bf16 of 3 tokens, input included: a layer before gives it.
 std::int64_t kept(const TransformerShape& shape) {
@@ -30,8 +35,9 @@ TEST(LayerMath, GroupedQueriesShareKeysAndValues) {
   EXPECT_EQ(flops(block, 3), 384 + 768 + 384 + 288 + 1536);
 }
 
-// s = 3, q = 8: a product is 2 9 8 = 144. Unfused 2 in F and 4 in the backward; fused 5 in the backward; causal, half
-// of each. The model's FLOPs are the same: they say what is asked for, not how it is done.
+// s = 3, q = 8: a product is 2 9 8 = 144. Unfused 2 in F and 4 in the backward; fused 5 in the
+// backward; causal, half of each. The model's FLOPs are the same: they say what is asked for, not
+// how it is done.
 TEST(LayerMath, AFusedCoreHasFiveProductsInTheBackward) {
   TransformerShape block = small();
   EXPECT_EQ(core_flops(block, 3).forward.count(), 288);
@@ -66,27 +72,30 @@ TEST(LayerMath, OnlyVisitedExpertsCost) {
   EXPECT_EQ(flops(block, 3), 1824 + 192 + 2 * 2304);
 }
 
-// The attention's 1824 twice, the second with queries of the decoder and keys of the encoder, both 3 long.
+// The attention's 1824 twice, the second with queries of the decoder and keys of the encoder, both
+// 3 long.
 TEST(LayerMath, CrossAttentionIsASecondAttention) {
   TransformerShape block = small();
   block.cross_attention = true;
   EXPECT_EQ(flops(block, 3), 2 * 1824 + 1536);
 }
 
-// Masked LM over 10 words: 3 tokens x 2 8 (8 + 10). Pooler and 2 classes: one token, 2 8 (8 + 2). Bare pooler: 2 8 8.
-// ViT of 3 positions, that is 2 patches, of 12 values: 2 2 12 8.
+// Masked LM over 10 words: 3 tokens x 2 8 (8 + 10). Pooler and 2 classes: one token, 2 8 (8 + 2).
+// Bare pooler: 2 8 8. ViT of 3 positions, that is 2 patches, of 12 values: 2 2 12 8.
 TEST(LayerMath, DenseHeadsAndPatches) {
   EXPECT_EQ(flops(HeadShape{.vocabulary = 10, .hidden = 8, .dense = HeadDense::transform}, 3), 864);
-  EXPECT_EQ(flops(HeadShape{.vocabulary = 2, .hidden = 8, .pooled = true, .dense = HeadDense::pooler}, 3), 160);
+  EXPECT_EQ(
+      flops(HeadShape{.vocabulary = 2, .hidden = 8, .pooled = true, .dense = HeadDense::pooler}, 3),
+      160);
   EXPECT_EQ(flops(HeadShape{.hidden = 8, .pooled = true, .dense = HeadDense::pooler}, 3), 128);
   EXPECT_EQ(flops(EmbeddingShape{.hidden = 8, .positions = 3, .patch = 12}, 3), 384);
 }
 
-// bf16, s = 3. One token row x is 3 8 2 = 48 bytes, statistics of a norm 2 3 4 = 24.
-// Plain: input 48, norms 24 + 48 and 24 + 48, MLP input 48, qkv 3 24 2 = 144, probabilities 4 9 2 = 72, context 48,
-// up and activated 3 16 2 = 96 each: 696.
-// Two of four key-value heads less: qkv 3 16 2 = 96, so 48 less. Gated: up is twice as wide, 96 more.
-// Parallel: the MLP reads the block's input: 48 less. Post-norm: other tensors, as many.
+// bf16, s = 3. One token row x is 3 8 2 = 48 bytes, statistics of a norm 2 3 4 = 24. Plain: input
+// 48, norms 24 + 48 and 24 + 48, MLP input 48, qkv 3 24 2 = 144, probabilities 4 9 2 = 72, context
+// 48, up and activated 3 16 2 = 96 each: 696. Two of four key-value heads less: qkv 3 16 2 = 96, so
+// 48 less. Gated: up is twice as wide, 96 more. Parallel: the MLP reads the block's input: 48 less.
+// Post-norm: other tensors, as many.
 TEST(LayerMath, ActivationBytesOfABlock) {
   TransformerShape block = small();
   EXPECT_EQ(kept(block), 696);
@@ -103,8 +112,9 @@ TEST(LayerMath, ActivationBytesOfABlock) {
   EXPECT_EQ(kept(block), 696);
 }
 
-// Fused: 4 heads x 3 rows of fp32, 48 bytes, for the probabilities' 72; in the backward as much scratch again, and none
-// of scores: of 2 x 8 numbers a token 96. Unfused the scores of one head, 9 2 = 18 bytes in F, twice in the backward.
+// Fused: 4 heads x 3 rows of fp32, 48 bytes, for the probabilities' 72; in the backward as much
+// scratch again, and none of scores: of 2 x 8 numbers a token 96. Unfused the scores of one head, 9
+// 2 = 18 bytes in F, twice in the backward.
 TEST(LayerMath, FusedAttentionKeepsItsStatistics) {
   TransformerShape block = small();
   const LayerTensors unfused = layer_tensors({"b", block, ""}, 3, Dtype::bf16);
@@ -120,8 +130,8 @@ TEST(LayerMath, FusedAttentionKeepsItsStatistics) {
   EXPECT_EQ(kept(block), 696 + 48 + 24 + 48 + 48 + 96 + 72 + 48 - 2 * 72 + 2 * 48);
 }
 
-// Without the MLP's 192: 504. Router probabilities 3 4 2 = 24; visits 6 8 2 = 96; up and activated of 6 visits
-// 6 16 2 = 192 each; answers 96.
+// Without the MLP's 192: 504. Router probabilities 3 4 2 = 24; visits 6 8 2 = 96; up and activated
+// of 6 visits 6 16 2 = 192 each; answers 96.
 TEST(LayerMath, ActivationBytesOfExperts) {
   TransformerShape block = small();
   block.experts = 4;
@@ -129,21 +139,24 @@ TEST(LayerMath, ActivationBytesOfExperts) {
   EXPECT_EQ(kept(block), 504 + 24 + 96 + 192 + 192 + 96);
 }
 
-// Beside the 696: input 48, norm 24 + 48, query 48, keys and values 96, probabilities 72, context 48.
+// Beside the 696: input 48, norm 24 + 48, query 48, keys and values 96, probabilities 72, context
+// 48.
 TEST(LayerMath, ActivationBytesOfCrossAttention) {
   TransformerShape block = small();
   block.cross_attention = true;
   EXPECT_EQ(kept(block), 696 + 48 + 24 + 48 + 48 + 96 + 72 + 48);
 }
 
-// Layers 0 to 4 of width 8, fp32, 3 tokens: an output is 96 bytes. Layer 1's whole output goes on to 3 and to 4, and 10
-// bytes of layer 0's to 2. After 0: its output, 10 included. After 1: its own and the 10. After 2: its own and layer
-// 1's, once. After 3: the same, for layer 4 still waits.
+// Layers 0 to 4 of width 8, fp32, 3 tokens: an output is 96 bytes. Layer 1's whole output goes on
+// to 3 and to 4, and 10 bytes of layer 0's to 2. After 0: its output, 10 included. After 1: its own
+// and the 10. After 2: its own and layer 1's, once. After 3: the same, for layer 4 still waits.
 TEST(LayerMath, SkipsCrossTheBoundariesBetween) {
   Model model;
   for (int i = 0; i < 5; ++i) model.layers.push_back({"n", NormShape{.hidden = 8}, ""});
   model.skips = {{0, 2, Bytes(10)}, {1, 3, std::nullopt}, {1, 4, std::nullopt}};
-  const auto crossing = [&](int layer) { return crossing_bytes(model, layer, 3, Dtype::fp32).count(); };
+  const auto crossing = [&](int layer) {
+    return crossing_bytes(model, layer, 3, Dtype::fp32).count();
+  };
   EXPECT_EQ(crossing(0), 96);
   EXPECT_EQ(crossing(1), 106);
   EXPECT_EQ(crossing(2), 192);
@@ -151,10 +164,10 @@ TEST(LayerMath, SkipsCrossTheBoundariesBetween) {
   EXPECT_EQ(crossing(4), 96);
 }
 
-// A stack of three blocks, the first with the table of relative positions, and its norm: 5 tokens of width 8 in fp32
-// are 160 bytes, the bias of 4 heads 4 5 5 4 = 400. It is made by the first block and read by the last: it crosses the
-// two boundaries between blocks, and no other. Two devices of tp have two heads each; two of cp half of the queries, 3
-// of 6.
+// A stack of three blocks, the first with the table of relative positions, and its norm: 5 tokens
+// of width 8 in fp32 are 160 bytes, the bias of 4 heads 4 5 5 4 = 400. It is made by the first
+// block and read by the last: it crosses the two boundaries between blocks, and no other. Two
+// devices of tp have two heads each; two of cp half of the queries, 3 of 6.
 TEST(LayerMath, PositionBiasCrossesWithinItsStack) {
   TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
   Model model;
@@ -164,7 +177,9 @@ TEST(LayerMath, PositionBiasCrossesWithinItsStack) {
     model.layers.push_back({"block", block, ""});
   }
   model.layers.push_back({"norm", NormShape{.hidden = 8}, ""});
-  const auto crossing = [&](int layer) { return crossing_bytes(model, layer, 5, Dtype::fp32).count(); };
+  const auto crossing = [&](int layer) {
+    return crossing_bytes(model, layer, 5, Dtype::fp32).count();
+  };
   EXPECT_EQ(crossing(0), 160);
   EXPECT_EQ(crossing(1), 160 + 400);
   EXPECT_EQ(crossing(2), 160 + 400);

@@ -1,5 +1,6 @@
-// A mesh of processors by brute force: each holds its blocks, multiplies element by element in double, and fetches from
-// others what an all-reduce needs; everything is counted where it happens. Knows coordinates and blocks, no formulas.
+// A mesh of processors by brute force: each holds its blocks, multiplies element by element in
+// double, and fetches from others what an all-reduce needs; everything is counted where it happens.
+// Knows coordinates and blocks, no formulas.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,16 +45,19 @@ class Simulation {
  public:
   // Given tensors, and the gradients of results, hold `given(tensor, element)`.
   template <class Given>
-  Simulation(const Program& program, const Layout& layout, Given&& given) : program_(program), layout_(layout) {
+  Simulation(const Program& program, const Layout& layout, Given&& given)
+      : program_(program), layout_(layout) {
     processors_.resize(static_cast<std::size_t>(processors(layout)));
     std::vector<bool> written(program.tensors.size(), false);
-    for (const Einsum& einsum : program.einsums) written[static_cast<std::size_t>(einsum.output)] = true;
+    for (const Einsum& einsum : program.einsums)
+      written[static_cast<std::size_t>(einsum.output)] = true;
     for (std::size_t p = 0; p < processors_.size(); ++p) {
       for (std::size_t t = 0; t < program.tensors.size(); ++t) {
         const Shape local = local_shape(program, layout, program.tensors[t]);
         Values block(static_cast<std::size_t>(elements(local)), 0.0);
         for (std::size_t i = 0; i < block.size() && !written[t]; ++i) {
-          block[i] = given(static_cast<int>(t), global_element(static_cast<int>(t), p, static_cast<std::int64_t>(i)));
+          block[i] = given(static_cast<int>(t),
+                           global_element(static_cast<int>(t), p, static_cast<std::int64_t>(i)));
         }
         processors_[p].blocks.push_back(std::move(block));
       }
@@ -66,7 +70,8 @@ class Simulation {
   [[nodiscard]] const std::vector<Processor>& all() const { return processors_; }
 
   // The element of the whole tensor that is element i of a processor's block.
-  [[nodiscard]] std::int64_t global_element(int tensor, std::size_t processor, std::int64_t i) const {
+  [[nodiscard]] std::int64_t global_element(int tensor, std::size_t processor,
+                                            std::int64_t i) const {
     const NamedTensor& shape = program_.tensors[static_cast<std::size_t>(tensor)];
     const Shape local = local_shape(program_, layout_, shape);
     const auto position = coordinates(layout_, static_cast<std::int64_t>(processor));
@@ -89,11 +94,13 @@ class Simulation {
     std::map<Shape, std::vector<std::size_t>> groups;
     for (std::size_t p = 0; p < processors_.size(); ++p) {
       Shape key = coordinates(layout_, static_cast<std::int64_t>(p));
-      for (const int m : reduced_mesh_dimensions(program_, layout_, einsum)) key[static_cast<std::size_t>(m)] = 0;
+      for (const int m : reduced_mesh_dimensions(program_, layout_, einsum))
+        key[static_cast<std::size_t>(m)] = 0;
       groups[key].push_back(p);
     }
     for (const auto& [key, group] : groups) all_reduce(group, partials);
-    for (std::size_t p = 0; p < processors_.size(); ++p) finish(einsum, processors_[p], partials[p]);
+    for (std::size_t p = 0; p < processors_.size(); ++p)
+      finish(einsum, processors_[p], partials[p]);
   }
 
   [[nodiscard]] Values multiply(const Einsum& einsum, Processor& processor) const {
@@ -104,8 +111,8 @@ class Simulation {
       const NamedTensor& shape = program_.tensors[static_cast<std::size_t>(tensor)];
       Shape index;
       for (const int d : shape.dimensions) {
-        index.push_back(
-            point[static_cast<std::size_t>(std::find(dimensions.begin(), dimensions.end(), d) - dimensions.begin())]);
+        index.push_back(point[static_cast<std::size_t>(
+            std::find(dimensions.begin(), dimensions.end(), d) - dimensions.begin())]);
       }
       return static_cast<std::size_t>(ravel(index, local_shape(program_, layout_, shape)));
     };
@@ -122,8 +129,8 @@ class Simulation {
     return partial;
   }
 
-  // Reduce-scatter, then all-gather: element i is summed by one of the group, who reads it from all others, and then
-  // read from it by all others.
+  // Reduce-scatter, then all-gather: element i is summed by one of the group, who reads it from all
+  // others, and then read from it by all others.
   void all_reduce(const std::vector<std::size_t>& group, std::vector<Values>& partials) {
     if (group.size() < 2) return;
     const std::size_t n = partials[group[0]].size();
@@ -150,7 +157,9 @@ class Simulation {
     for (std::size_t i = 0; i < block.size(); ++i) {
       double value = sums[i];
       if (einsum.function == Function::relu) value = std::max(value, 0.0);
-      if (einsum.masked_by >= 0 && processor.blocks[static_cast<std::size_t>(einsum.masked_by)][i] <= 0) value = 0;
+      if (einsum.masked_by >= 0 &&
+          processor.blocks[static_cast<std::size_t>(einsum.masked_by)][i] <= 0)
+        value = 0;
       block[i] += value;
     }
   }

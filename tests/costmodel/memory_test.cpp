@@ -1,11 +1,12 @@
-// What a device holds, by hand: ZeRO's shares, selective re-materialisation, the allocator's steps, the process.
+// What a device holds, by hand: ZeRO's shares, selective re-materialisation, the allocator's steps,
+// the process.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/memory.hpp"
+#include "costmodel/memory/memory.hpp"
 
 #include <gtest/gtest.h>
 
-#include "costmodel/stage_memory.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "costmodel/memory/stage_memory.hpp"
+#include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
 namespace {
@@ -16,7 +17,8 @@ std::size_t at(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 LoadedPlan one_block() {
   LoadedPlan loaded;
   loaded.model.layers = {
-      {"b", TransformerShape{.hidden = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .ffn = 128}, ""}};
+      {"b", TransformerShape{.hidden = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .ffn = 128},
+       ""}};
   loaded.plan.seq_length = 8;
   loaded.plan.dtype = Dtype::bf16;
   loaded.plan.micro_batch_size = 2;
@@ -24,8 +26,9 @@ LoadedPlan one_block() {
   return loaded;
 }
 
-// 18 bytes a parameter; of four replicas ZeRO-1 leaves 2 + 4 + 3, ZeRO-2 2 + 1 + 3, ZeRO-3 0.5 + 1 + 3. Width 128 here,
-// so that a quarter of the shortest tensor in any format is a multiple of 64 bytes.
+// 18 bytes a parameter; of four replicas ZeRO-1 leaves 2 + 4 + 3, ZeRO-2 2 + 1 + 3, ZeRO-3 0.5 + 1
+// + 3. Width 128 here, so that a quarter of the shortest tensor in any format is a multiple of 64
+// bytes.
 TEST(Memory, ZeroDividesTheState) {
   LoadedPlan loaded = one_block();
   std::get<TransformerShape>(loaded.model.layers[0].shape) = {
@@ -43,12 +46,14 @@ TEST(Memory, ZeroDividesTheState) {
   EXPECT_EQ(bytes(3), 9 * parameters / 2);
 }
 
-// Five numbers: the weight 10 or 20 bytes, its gradient, the master copy and two moments 20 each, every one of them a
-// tensor that takes 64. bf16: 5 tensors, fp32: 4, and without moments 2.
+// Five numbers: the weight 10 or 20 bytes, its gradient, the master copy and two moments 20 each,
+// every one of them a tensor that takes 64. bf16: 5 tensors, fp32: 4, and without moments 2.
 TEST(Memory, EveryTensorOfTheStateIsRoundedUp) {
   LoadedPlan loaded = one_block();
   loaded.model.layers = {{"five", TimedShape{.parameters = 5}, ""}};
-  const auto bytes = [&] { return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters()); };
+  const auto bytes = [&] {
+    return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters());
+  };
   EXPECT_EQ(bytes(), 5 * 64);
   loaded.plan.dtype = Dtype::fp32;
   EXPECT_EQ(bytes(), 4 * 64);
@@ -56,8 +61,8 @@ TEST(Memory, EveryTensorOfTheStateIsRoundedUp) {
   EXPECT_EQ(bytes(), 2 * 64);
 }
 
-// F leaves the probabilities, 4 heads x 8 x 8 x 2 bytes x 2 samples = 1024, behind unless it is selective; the backward
-// then has them again, so its worst moment loses nothing.
+// F leaves the probabilities, 4 heads x 8 x 8 x 2 bytes x 2 samples = 1024, behind unless it is
+// selective; the backward then has them again, so its worst moment loses nothing.
 TEST(Memory, SelectiveDropsTheAttentionCore) {
   LoadedPlan loaded = one_block();
   const Footprint f = StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false);
@@ -67,21 +72,27 @@ TEST(Memory, SelectiveDropsTheAttentionCore) {
   const Footprint fs = selective.of(ActionKind::F, false), bs = selective.of(ActionKind::B, false);
   EXPECT_EQ(total_bytes(f.net) - total_bytes(fs.net), 1024);
   EXPECT_EQ(total_bytes(fs.worst), total_bytes(f.worst));
-  EXPECT_EQ(total_bytes(bs.worst) - total_bytes(b.worst), 1024);  // counted from the backward's start, 1024 lower
+  EXPECT_EQ(total_bytes(bs.worst) - total_bytes(b.worst),
+            1024);  // counted from the backward's start, 1024 lower
   EXPECT_EQ(total_bytes(fs.net) + total_bytes(bs.net), total_bytes(f.net) + total_bytes(b.net));
   EXPECT_EQ(bs.worst[at(MemoryKind::rematerialised)], 1024);
 }
 
-// With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2 samples = 256.
+// With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2
+// samples = 256.
 TEST(Memory, SelectiveLeavesLittleOfAFusedCore) {
   LoadedPlan loaded = one_block();
   const std::int64_t unfused =
       total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
   set_attention(loaded.model, AttentionKind::fused);
-  const std::int64_t kept = total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
+  const std::int64_t kept =
+      total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
   EXPECT_EQ(unfused - kept, 1024 - 256);
   loaded.plan.recompute.mode = RecomputeMode::selective;
-  EXPECT_EQ(kept - total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net), 256);
+  EXPECT_EQ(
+      kept -
+          total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net),
+      256);
 }
 
 // 1 byte and 64, 512, 10 MiB and one more.

@@ -1,6 +1,7 @@
-// What devices of one stage and of its replicas send each other, by hand: alpha 0, 1 GB/s within a node of 4, a tenth
-// of it for each device between nodes, so a byte takes 1 ns or 10. SPDX-License-Identifier: Apache-2.0
-#include "costmodel/parallel.hpp"
+// What devices of one stage and of its replicas send each other, by hand: alpha 0, 1 GB/s within a
+// node of 4, a tenth of it for each device between nodes, so a byte takes 1 ns or 10.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/parallel.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,10 +28,13 @@ Plan plan(int tp, int cp, int dp) {
   p.dp = dp;
   return p;
 }
-Layer block() { return {"b", TransformerShape{.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 64}, ""}; }
+Layer block() {
+  return {"b", TransformerShape{.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 64},
+          ""};
+}
 
-// tp of 2 within a node; 4 replicas 2 apart, two in each node, share two adapters; 8 devices 1 apart would use all
-// four; ranks of a pipeline 8 apart are never in one node, 2 apart every other.
+// tp of 2 within a node; 4 replicas 2 apart, two in each node, share two adapters; 8 devices 1
+// apart would use all four; ranks of a pipeline 8 apart are never in one node, 2 apart every other.
 TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   const Cluster cluster = nodes_of_four();
   const ParallelLinks links = parallel_links(plan(2, 1, 4), cluster);
@@ -44,8 +48,9 @@ TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   EXPECT_EQ(pipeline_link(plan(2, 1, 1), cluster, Rank{1}, Rank{2}).bandwidth.count(), 1e8);
 }
 
-// 512 bytes among 4: an all-reduce is 2 x 3/4 x 512 = 768 ns; a block has two in F and two in I, a parallel one one
-// each. Sequence parallelism: two all-gathers and two reduce-scatters of 384: as long.
+// 512 bytes among 4: an all-reduce is 2 x 3/4 x 512 = 768 ns; a block has two in F and two in I, a
+// parallel one one each. Sequence parallelism: two all-gathers and two reduce-scatters of 384: as
+// long.
 TEST(ParallelCosts, ABlocksAllReduces) {
   Plan p = plan(4, 1, 1);
   EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).f), 2 * 768);
@@ -58,8 +63,8 @@ TEST(ParallelCosts, ABlocksAllReduces) {
   EXPECT_EQ(tensor_traffic(block(), plan(1, 1, 1), kIntra).f, Seconds(0));
 }
 
-// Embedding: 768 in F, or 384 each way. Head: three all-reduces of 8 x 4 bytes, 2 x 3/4 x 32 = 48 ns each, and 768 in
-// I.
+// Embedding: 768 in F, or 384 each way. Head: three all-reduces of 8 x 4 bytes, 2 x 3/4 x 32 = 48
+// ns each, and 768 in I.
 TEST(ParallelCosts, EmbeddingAndHead) {
   const Layer embedding{"e", EmbeddingShape{.vocabulary = 10, .hidden = 16}, ""};
   const Layer head{"h", HeadShape{.vocabulary = 10, .hidden = 16}, ""};
@@ -72,14 +77,17 @@ TEST(ParallelCosts, EmbeddingAndHead) {
   EXPECT_DOUBLE_EQ(ns(tensor_traffic(head, p, kIntra).f), 384 + 3 * 48);
 }
 
-// Keys and values of 8 tokens, 2 x 16 numbers of 4 bytes: 1024; a member of two lacks half, 512 ns. I: twice that.
+// Keys and values of 8 tokens, 2 x 16 numbers of 4 bytes: 1024; a member of two lacks half, 512 ns.
+// I: twice that.
 TEST(ParallelCosts, ContextGathersKeysAndValues) {
   EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(1, 2, 1), kIntra).f), 512);
   EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(1, 2, 1), kIntra).i), 1024);
-  EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(2, 2, 1), kIntra).f), 256);  // two of the four heads
+  EXPECT_DOUBLE_EQ(ns(context_traffic(block(), plan(2, 2, 1), kIntra).f),
+                   256);  // two of the four heads
 }
 
-// 1000 parameters, 4 replicas, bf16: gradients 4000 bytes, of which 3/4 take 3000 ns; weights half of that.
+// 1000 parameters, 4 replicas, bf16: gradients 4000 bytes, of which 3/4 take 3000 ns; weights half
+// of that.
 TEST(ParallelCosts, ReplicasOnceAStepOrEachMicrobatch) {
   Plan p = plan(1, 2, 2);
   p.dtype = Dtype::bf16;
@@ -99,14 +107,17 @@ TEST(ParallelCosts, ReplicasOnceAStepOrEachMicrobatch) {
   EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).i), 1500);
 }
 
-// 100 parameters, 400 bytes, between ranks 0 and 3 of two devices each, on different nodes: 2 (2 us + 1/2 x 4 us).
+// 100 parameters, 400 bytes, between ranks 0 and 3 of two devices each, on different nodes: 2 (2 us
+// + 1/2 x 4 us).
 TEST(ParallelCosts, TiedTablesAreReducedBetweenTheirStages) {
-  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{3}})), 8000);
-  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{1}})), 400);
+  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{3}})),
+                   8000);
+  EXPECT_DOUBLE_EQ(ns(tied_reduction(100, plan(2, 1, 1), nodes_of_four(), {Rank{0}, Rank{1}})),
+                   400);
 }
 
-// Four layers, 8 s of reduction: beside a backward of 4 s three quarters of it hide 3 s; beside one of 100 s only the
-// first layer's 2 s are left.
+// Four layers, 8 s of reduction: beside a backward of 4 s three quarters of it hide 3 s; beside one
+// of 100 s only the first layer's 2 s are left.
 TEST(ParallelCosts, TheFirstLayersReductionCannotHide) {
   EXPECT_DOUBLE_EQ(exposed_reduction(Seconds(8), Seconds(4), 4).count(), 5);
   EXPECT_DOUBLE_EQ(exposed_reduction(Seconds(8), Seconds(100), 4).count(), 2);

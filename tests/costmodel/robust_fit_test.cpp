@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/robust_fit.hpp"
+#include "costmodel/fit/robust_fit.hpp"
 
 #include <gtest/gtest.h>
 
 namespace weir {
 namespace {
 
-// y = 2 u + 3 v on ten rows, one of them ten times too large: the fit does not follow it; a bound holds.
+// y = 2 u + 3 v on ten rows, one of them ten times too large: the fit does not follow it; a bound
+// holds.
 TEST(RobustFit, ShrugsOffAnOutlierAndKeepsItsBounds) {
   std::vector<FitRow> rows;
   for (int i = 1; i <= 10; ++i) {

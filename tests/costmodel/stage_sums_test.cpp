@@ -1,6 +1,7 @@
-// Costs of stages on several devices each, by hand: whole layers' times divided, what they send added, reductions and
-// updates of replicas. SPDX-License-Identifier: Apache-2.0
-#include "costmodel/stage_sums.hpp"
+// Costs of stages on several devices each, by hand: whole layers' times divided, what they send
+// added, reductions and updates of replicas.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/stage_sums.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,14 +9,17 @@
 #include <algorithm>
 #include <functional>
 
-#include "plan/schedules/schedules.hpp"
+#include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
 namespace {
 
-// Two blocks of s = 4, h = 8, one a stage; F 8, I 12, W 4, B 16 us, update 2 us; links of 1 byte a ns without latency,
-// nodes of four devices.
-Layer block() { return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32}, ""}; }
+// Two blocks of s = 4, h = 8, one a stage; F 8, I 12, W 4, B 16 us, update 2 us; links of 1 byte a
+// ns without latency, nodes of four devices.
+Layer block() {
+  return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32},
+          ""};
+}
 constexpr std::int64_t kParameters = 12 * 64 + 13 * 8;
 
 struct Case {
@@ -45,8 +49,8 @@ struct Case {
 };
 std::int64_t ns(Nanoseconds time) { return time.count(); }
 
-// Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends nothing. The message,
-// held twice, goes over whole: dividing it and gathering would take 64 + 64.
+// Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends
+// nothing. The message, held twice, goes over whole: dividing it and gathering would take 64 + 64.
 TEST(StageSums, TensorParallelismDividesAndSends) {
   const Case two([](Plan& p) { p.tp = 2; });
   EXPECT_EQ(ns(two.stage().f), 4000 + 256);
@@ -57,10 +61,12 @@ TEST(StageSums, TensorParallelismDividesAndSends) {
   EXPECT_EQ(ns(two.stage().optimizer), 1000);
   EXPECT_EQ(ns(two.table().table.forward_messages[0].occupancy), 128);
   EXPECT_FALSE(two.table().inside_range);
-  EXPECT_THAT(two.table().warnings, testing::ElementsAre("tp = 2, cp = 1: times of whole layers, divided"));
+  EXPECT_THAT(two.table().warnings,
+              testing::ElementsAre("tp = 2, cp = 1: times of whole layers, divided"));
 }
 
-// Across nodes ten times slower than within: half the message in 640 ns, the other half gathered in 64.
+// Across nodes ten times slower than within: half the message in 640 ns, the other half gathered in
+// 64.
 TEST(StageSums, ASlowLinkIsCrossedByParts) {
   Case four([](Plan& p) { p.tp = 2, p.dp = 2; });
   four.cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
@@ -72,8 +78,9 @@ TEST(StageSums, ASlowLinkIsCrossedByParts) {
   EXPECT_EQ(ns(four.table().table.forward_messages[0].latency), 0);
 }
 
-// Of two replicas gradients of 4 bytes are all-reduced, 2 x 1/2 x 4 ns a parameter; ZeRO-1 sends half of that, updates
-// half and gathers weights, 1/2 x 4. Overlapped, a stage of one layer hides nothing.
+// Of two replicas gradients of 4 bytes are all-reduced, 2 x 1/2 x 4 ns a parameter; ZeRO-1 sends
+// half of that, updates half and gathers weights, 1/2 x 4. Overlapped, a stage of one layer hides
+// nothing.
 TEST(StageSums, ReplicasReduceAndUpdate) {
   const Case plain([](Plan& p) { p.dp = 2; });
   EXPECT_EQ(ns(plain.stage().reduce), 4 * kParameters);
@@ -86,8 +93,8 @@ TEST(StageSums, ReplicasReduceAndUpdate) {
   EXPECT_EQ(ns(Case([](Plan&) {}).stage().reduce), 0);
 }
 
-// ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take; W's 4000 ns hide the
-// reduce-scatter, as long. A slow link shows: ten times as long, 17440.
+// ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take;
+// W's 4000 ns hide the reduce-scatter, as long. A slow link shows: ten times as long, 17440.
 TEST(StageSums, ZeroThreeRunsBesideTheWork) {
   Case zero([](Plan& p) { p.dp = 2, p.zero = 3; });
   EXPECT_EQ(ns(zero.stage().f), 8000);
@@ -98,19 +105,22 @@ TEST(StageSums, ZeroThreeRunsBesideTheWork) {
   EXPECT_EQ(ns(zero.stage().b), 40 * kParameters);
 }
 
-// Scores are 2 s^2 q = 2 16 8 = 256 of the block's 6656 FLOPs: that share of F again in each backward.
+// Scores are 2 s^2 q = 2 16 8 = 256 of the block's 6656 FLOPs: that share of F again in each
+// backward.
 TEST(StageSums, SelectiveDoesTheCoreAgain) {
   const Case selective([](Plan& p) { p.recompute.mode = RecomputeMode::selective; });
   EXPECT_EQ(ns(selective.stage().f), 8000);
   EXPECT_NEAR(static_cast<double>(ns(selective.stage().b)), 16000 + 8000.0 * 256 / 6656, 1);
 }
 
-// Every stage reduces where the program's ranks are not all that hold its weights, and updates after that.
+// Every stage reduces where the program's ranks are not all that hold its weights, and updates
+// after that.
 TEST(StageSums, EachStageOfReplicasReduces) {
   const auto reductions = [](int dp) {
     const Program program = lower(Case([dp](Plan& p) { p.dp = dp; }).loaded);
-    return std::count_if(program.operations.begin(), program.operations.end(),
-                         [](const Operation& o) { return o.action.kind == ActionKind::REDUCE_GRAD; });
+    return std::count_if(
+        program.operations.begin(), program.operations.end(),
+        [](const Operation& o) { return o.action.kind == ActionKind::REDUCE_GRAD; });
   };
   EXPECT_EQ(reductions(1), 0);
   EXPECT_EQ(reductions(2), 2);

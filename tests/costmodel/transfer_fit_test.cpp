@@ -1,9 +1,10 @@
-// A link from the transfers of a run. SPDX-License-Identifier: Apache-2.0
-#include "costmodel/transfer_fit.hpp"
+// A link from the transfers of a run.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/transfer_fit.hpp"
 
 #include <gtest/gtest.h>
 
-#include "plan/schedules/schedules.hpp"
+#include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
 namespace {
@@ -21,7 +22,8 @@ LoadedPlan chain(std::int64_t second) {
   return loaded;
 }
 
-// Every message takes 5 us and 1 ns a byte, but the first of each edge (a connection is made) a hundred times that.
+// Every message takes 5 us and 1 ns a byte, but the first of each edge (a connection is made) a
+// hundred times that.
 Trace transfers(const LoadedPlan& loaded) {
   const Program program = lower(loaded);
   Trace trace;
@@ -34,7 +36,8 @@ Trace transfers(const LoadedPlan& loaded) {
     if (lane.kind == LaneKind::receive) {
       const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
       const auto border = static_cast<std::size_t>(std::min(edge.from.value, edge.to.value));
-      const std::int64_t bytes = std::get<TimedShape>(loaded.model.layers[border].shape).boundary.count();
+      const std::int64_t bytes =
+          std::get<TimedShape>(loaded.model.layers[border].shape).boundary.count();
       span.end = Nanoseconds((5000 + bytes) * (id == lane.first ? 100 : 1));
     }
     trace.spans.push_back(span);
@@ -52,8 +55,9 @@ TEST(TransferFit, TwoSizesTellLatencyFromBandwidth) {
   EXPECT_NEAR(fit.median_residual, 0, 1e-3);
 }
 
-// All messages take 6 us. A latency of 2 us leaves 4 us for 1000 bytes; one of 10 us cannot be, and at 1 GB/s the bytes
-// take 1 us of the 6; at 100 MB/s they would take 10 us, so that all of the 6 us is theirs.
+// All messages take 6 us. A latency of 2 us leaves 4 us for 1000 bytes; one of 10 us cannot be, and
+// at 1 GB/s the bytes take 1 us of the 6; at 100 MB/s they would take 10 us, so that all of the 6
+// us is theirs.
 TEST(TransferFit, OneSizeKeepsWhatIsKnown) {
   const LoadedPlan loaded = chain(1000);
   const Trace trace = transfers(loaded);

@@ -1,5 +1,6 @@
-// Blocks of an arena when launches return before their work is done. SPDX-License-Identifier: Apache-2.0
-#include "exec/arena.hpp"
+// Blocks of an arena when launches return before their work is done.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/device/arena.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,9 @@ class CountingSource : public BlockSource {
     ++taken;
     return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64});
   }
-  void release(void* block, std::int64_t) noexcept override { ::operator delete (block, std::align_val_t{64}); }
+  void release(void* block, std::int64_t) noexcept override {
+    ::operator delete (block, std::align_val_t{64});
+  }
   int taken = 0;
 };
 
@@ -42,8 +45,9 @@ TEST_F(AsyncArena, AQueueDoesNotWaitForItself) {
   EXPECT_EQ(source_.taken, 1);
 }
 
-// Two blocks are being copied away: the first two requests take new ones, the next waits for the block that left first.
-// Once a step has ended nothing is waited for, and after it no new block is taken while there is one to wait for.
+// Two blocks are being copied away: the first two requests take new ones, the next waits for the
+// block that left first. Once a step has ended nothing is waited for, and after it no new block is
+// taken while there is one to wait for.
 TEST_F(AsyncArena, ABlockInTransitIsWaitedFor) {
   arena_.begin_action(action_);
   const Mark later = lane_.make_mark();

@@ -1,6 +1,7 @@
-// The CPU backend behind a queue (tests/exec/async_queue): an asynchronous device to test the launcher on. Fresh blocks
-// hold NaN, and freed ones too from their place in the queue's order on. What changes from step to step is read when
-// the work runs, as kernels of a replayed graph must. SPDX-License-Identifier: Apache-2.0
+// The CPU backend behind a queue (tests/exec/async_queue): an asynchronous device to test the
+// launcher on. Fresh blocks hold NaN, and freed ones too from their place in the queue's order on.
+// What changes from step to step is read when the work runs, as kernels of a replayed graph must.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
@@ -17,7 +18,9 @@ namespace weir {
 class AsyncBackend : public Backend {
  public:
   AsyncBackend(const BackendRequest& request, const std::shared_ptr<AsyncWorld>& world)
-      : cpu_(make_cpu_backend(request)), world_(world), queue_(world, request.rank / world->options.ranks_a_device) {}
+      : cpu_(make_cpu_backend(request)),
+        world_(world),
+        queue_(world, request.rank / world->options.ranks_a_device) {}
 
   LaunchQueue* queue() override { return &queue_; }
   KernelWatch* kernel_watch() override { return world_->watch; }
@@ -30,7 +33,8 @@ class AsyncBackend : public Backend {
   }
   void release(void* block, std::int64_t bytes) noexcept override { cpu_->release(block, bytes); }
 
-  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+  void prepare(std::span<const Layer> layers, std::int64_t batch,
+               std::int64_t seq_length) override {
     now([&] { cpu_->prepare(layers, batch, seq_length); });
   }
   [[nodiscard]] std::int64_t scratch_bytes() const override { return cpu_->scratch_bytes(); }
@@ -40,12 +44,13 @@ class AsyncBackend : public Backend {
   void backward_input(const LayerCall& call) override { launch(call, &Backend::backward_input); }
   void backward_weight(const LayerCall& call) override { launch(call, &Backend::backward_weight); }
   void update(const UpdateCall& call) override {
-    queue_.launch_work([this, call, gradients = std::vector(call.gradients.begin(), call.gradients.end())] {
-      UpdateCall then = call;
-      then.gradients = gradients;
-      then.step = step_ + 1;
-      cpu_->update(then);
-    });
+    queue_.launch_work(
+        [this, call, gradients = std::vector(call.gradients.begin(), call.gradients.end())] {
+          UpdateCall then = call;
+          then.gradients = gradients;
+          then.step = step_ + 1;
+          cpu_->update(then);
+        });
   }
   void begin_step(std::uint32_t step) override {
     queue_.launch_work([this, step] { step_ = step; });
@@ -66,9 +71,12 @@ class AsyncBackend : public Backend {
     finish();
   }
   void launch(const LayerCall& call, void (Backend::*pass)(const LayerCall&)) {
-    const auto copy = [](std::span<const Tensor> tensors) { return std::vector(tensors.begin(), tensors.end()); };
-    queue_.launch_work([this, call, pass, weights = copy(call.weights), gradients = copy(call.gradients),
-                        saved = copy(call.saved), carried = copy(call.carried)] {
+    const auto copy = [](std::span<const Tensor> tensors) {
+      return std::vector(tensors.begin(), tensors.end());
+    };
+    queue_.launch_work([this, call, pass, weights = copy(call.weights),
+                        gradients = copy(call.gradients), saved = copy(call.saved),
+                        carried = copy(call.carried)] {
       LayerCall then = call;
       then.weights = weights;
       then.gradients = gradients;

@@ -1,10 +1,12 @@
-// A device of the tests that only launches: a queue that a thread of its own works through, with seeded random pauses.
-// Work starts when the host has launched a whole step and waits for its end, as on a GPU that lags far behind; so what
-// happens to be in order is in order by marks alone, and the thread sanitizer sees all that is not.
+// A device of the tests that only launches: a queue that a thread of its own works through, with
+// seeded random pauses. Work starts when the host has launched a whole step and waits for its end,
+// as on a GPU that lags far behind; so what happens to be in order is in order by marks alone, and
+// the thread sanitizer sees all that is not.
 //
-// The queues know, by counting launches, what every launch is ordered behind. By that they keep CUDA's rules for
-// capturing a graph (a queue joins by waiting for a recorded mark, and all are joined again at the end), and can tell
-// whether a wait is one that nothing else implies. SPDX-License-Identifier: Apache-2.0
+// The queues know, by counting launches, what every launch is ordered behind. By that they keep
+// CUDA's rules for capturing a graph (a queue joins by waiting for a recorded mark, and all are
+// joined again at the end), and can tell whether a wait is one that nothing else implies.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>
@@ -25,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "exec/arena.hpp"
-#include "exec/kernel_watch.hpp"
-#include "exec/launch_queue.hpp"
+#include "exec/device/arena.hpp"
+#include "exec/device/launch_queue.hpp"
+#include "exec/profiling/kernel_watch.hpp"
 
 namespace weir {
 
@@ -38,10 +40,12 @@ struct AsyncOptions {
   unsigned seed = 1;
   unsigned longest_pause_us = 60;
   int ranks_a_device = 1 << 20;  // fewer: messages between devices are copied
-  int left_out_wait = -1;        // a fault: this wait of the run (from 0) is not done, and what it waits for comes late
+  int left_out_wait =
+      -1;  // a fault: this wait of the run (from 0) is not done, and what it waits for comes late
 };
 
-// What the queues of one run share. The launching thread alone touches it, but for the two that say otherwise.
+// What the queues of one run share. The launching thread alone touches it, but for the two that say
+// otherwise.
 struct AsyncWorld {
   explicit AsyncWorld(const AsyncOptions& chosen) : options(chosen), random(chosen.seed) {}
   AsyncOptions options;
@@ -54,10 +58,11 @@ struct AsyncWorld {
   bool fault_had_work_behind = false;       // until the end of its action
   bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
   std::atomic<bool> held{false};            // a step is being launched; read by all queues
-  // Told of actions as a device's recorder is; `launched_work` is asked at each launch, and what it gives is told when
-  // the work has run, on the queue's thread.
+  // Told of actions as a device's recorder is; `launched_work` is asked at each launch, and what it
+  // gives is told when the work has run, on the queue's thread.
   KernelWatch* watch = nullptr;
-  using Ran = std::function<void(std::chrono::steady_clock::time_point, std::chrono::steady_clock::time_point)>;
+  using Ran = std::function<void(std::chrono::steady_clock::time_point,
+                                 std::chrono::steady_clock::time_point)>;
   std::function<Ran()> launched_work;
 };
 
@@ -72,7 +77,10 @@ inline void poison(const Tensor& dead) {  // NaN, or tokens that no model has
 class AsyncQueue : public LaunchQueue {
  public:
   AsyncQueue(std::shared_ptr<AsyncWorld> world, int device)
-      : world_(std::move(world)), number_(world_->queues++), device_(device), thread_([this] { work(); }) {}
+      : world_(std::move(world)),
+        number_(world_->queues++),
+        device_(device),
+        thread_([this] { work(); }) {}
   ~AsyncQueue() override {
     world_->held = false;
     put([this] { ended_ = true; });
@@ -115,7 +123,8 @@ class AsyncQueue : public LaunchQueue {
     require(other.device() != device_, "a copy within one device");
     require(from.bytes == to.bytes, "a copy between blocks of two sizes");
     ++world_->copies;
-    launch_work([from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes)); });
+    launch_work(
+        [from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes)); });
   }
   [[nodiscard]] std::unique_ptr<StepRecorder> make_recorder() override;
 
@@ -128,7 +137,8 @@ class AsyncQueue : public LaunchQueue {
   friend class AsyncRecorder;
   struct Place {
     AsyncQueue* of = nullptr;
-    std::int64_t recorded = 0, first_put = 0;  // how often; the run of work before it. The launching thread's
+    std::int64_t recorded = 0,
+                 first_put = 0;  // how often; the run of work before it. The launching thread's
     LaunchCounts behind;
     std::mutex mutex;
     std::condition_variable changed;
@@ -150,8 +160,9 @@ class AsyncQueue : public LaunchQueue {
   std::vector<std::unique_ptr<Place>> marks_;
   LaunchCounts behind_;  // what the next launch is ordered behind
   bool in_action_ = false, run_ended_ = true;
-  bool left_out_ = false;                        // a wait, and nothing was launched behind it yet
-  std::int64_t run_first_ = 0, number_put_ = 0;  // the last run of work without a mark in it; all that was put
+  bool left_out_ = false;  // a wait, and nothing was launched behind it yet
+  std::int64_t run_first_ = 0,
+               number_put_ = 0;  // the last run of work without a mark in it; all that was put
 
   std::mutex mutex_;
   std::condition_variable changed_, idle_;
@@ -165,7 +176,8 @@ class AsyncQueue : public LaunchQueue {
 
 class AsyncRecorder : public StepRecorder {
  public:
-  AsyncRecorder(AsyncQueue& origin, std::shared_ptr<AsyncWorld> world) : origin_(origin), world_(std::move(world)) {}
+  AsyncRecorder(AsyncQueue& origin, std::shared_ptr<AsyncWorld> world)
+      : origin_(origin), world_(std::move(world)) {}
   void begin() override {
     world_->recording = true;
     world_->launched_before_recording = world_->launched;
@@ -283,8 +295,10 @@ inline void AsyncQueue::put(std::function<void()> work) {
 // This piece of work and what comes after it begin late.
 inline void AsyncQueue::dawdle(std::int64_t first_put) {
   const std::scoped_lock lock(mutex_);
-  const std::int64_t place = std::clamp<std::int64_t>(first_put - taken_, 0, static_cast<std::int64_t>(queued_.size()));
-  queued_.insert(queued_.begin() + place, [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); });
+  const std::int64_t place =
+      std::clamp<std::int64_t>(first_put - taken_, 0, static_cast<std::int64_t>(queued_.size()));
+  queued_.insert(queued_.begin() + place,
+                 [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); });
   ++number_put_;
 }
 

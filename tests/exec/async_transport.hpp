@@ -1,5 +1,6 @@
-// The transport between launched processes on the asynchronous device of the tests: as with NCCL, a send holds up its
-// queue until the receive is there and the other way round, and sums and exchanges until all take part.
+// The transport between launched processes on the asynchronous device of the tests: as with NCCL, a
+// send holds up its queue until the receive is there and the other way round, and sums and
+// exchanges until all take part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/launched_transport.hpp"
+#include "exec/processes/launched_transport.hpp"
 #include "tests/exec/async_queue.hpp"
 
 namespace weir {
@@ -41,7 +42,8 @@ class AsyncTransport : public LaunchedTransport {
       : request_(request), meetings_(std::move(meetings)), gradients_(make_queue()) {
     for (std::size_t i = 0; i < request.program.edges.size(); ++i) {
       const Edge& edge = request.program.edges[i];
-      if (edge.from == request.rank || edge.to == request.rank) edges_[static_cast<std::int32_t>(i)] = make_queue();
+      if (edge.from == request.rank || edge.to == request.rank)
+        edges_[static_cast<std::int32_t>(i)] = make_queue();
     }
   }
 
@@ -54,18 +56,20 @@ class AsyncTransport : public LaunchedTransport {
   }
   [[nodiscard]] LaunchQueue& gradient_queue() override { return *gradients_; }
   void sum_over_replicas(std::span<const Tensor> gradients) override {
-    gradients_->launch_work([this, parts = std::vector(gradients.begin(), gradients.end())] { sum(parts); });
-  }
-  void exchange(std::span<const GradientTransfer> sends, std::span<const GradientTransfer> receives) override {
     gradients_->launch_work(
-        [this, out = std::vector(sends.begin(), sends.end()), in = std::vector(receives.begin(), receives.end())] {
-          std::vector<std::shared_ptr<AsyncMeetings::Offer>> offered;
-          offered.reserve(out.size());
-          for (const GradientTransfer& t : out)
-            offered.push_back(offer(between(request_.rank.value, t.rank), t.gradient));
-          for (const GradientTransfer& t : in) take(between(t.rank, request_.rank.value), t.gradient);
-          for (const auto& each : offered) await(each);
-        });
+        [this, parts = std::vector(gradients.begin(), gradients.end())] { sum(parts); });
+  }
+  void exchange(std::span<const GradientTransfer> sends,
+                std::span<const GradientTransfer> receives) override {
+    gradients_->launch_work([this, out = std::vector(sends.begin(), sends.end()),
+                             in = std::vector(receives.begin(), receives.end())] {
+      std::vector<std::shared_ptr<AsyncMeetings::Offer>> offered;
+      offered.reserve(out.size());
+      for (const GradientTransfer& t : out)
+        offered.push_back(offer(between(request_.rank.value, t.rank), t.gradient));
+      for (const GradientTransfer& t : in) take(between(t.rank, request_.rank.value), t.gradient);
+      for (const auto& each : offered) await(each);
+    });
   }
   void check() override {}
   void abandon() noexcept override {
@@ -82,14 +86,16 @@ class AsyncTransport : public LaunchedTransport {
     return std::to_string(request_.replica) + " edge " + std::to_string(edge);
   }
   [[nodiscard]] std::string between(std::int32_t from, std::int32_t to) const {
-    return std::to_string(request_.replica) + " rank " + std::to_string(from) + " to " + std::to_string(to);
+    return std::to_string(request_.replica) + " rank " + std::to_string(from) + " to " +
+           std::to_string(to);
   }
   // On queues. Gives up when abandoned, which it looks for in case its waker came too early.
   template <class Ready>
   void wait(std::unique_lock<std::mutex>& lock, Ready&& ready) {
     while (!abandoned_ && !ready()) meetings_->changed.wait_for(lock, std::chrono::milliseconds(5));
   }
-  [[nodiscard]] std::shared_ptr<AsyncMeetings::Offer> offer(const std::string& key, const Tensor& data) {
+  [[nodiscard]] std::shared_ptr<AsyncMeetings::Offer> offer(const std::string& key,
+                                                            const Tensor& data) {
     auto made = std::make_shared<AsyncMeetings::Offer>(AsyncMeetings::Offer{data});
     const std::scoped_lock lock(meetings_->mutex);
     meetings_->offers[key].push_back(made);
@@ -130,7 +136,8 @@ class AsyncTransport : public LaunchedTransport {
     for (const auto& [replica, parts] : sum.parts) {
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += parts[tensor].floats()[i];
     }
-    for (const auto& [replica, parts] : sum.parts) std::copy(total.begin(), total.end(), parts[tensor].floats());
+    for (const auto& [replica, parts] : sum.parts)
+      std::copy(total.begin(), total.end(), parts[tensor].floats());
   }
 
   LaunchedTransportRequest request_;

@@ -1,5 +1,6 @@
-// Causal attention of one micro-batch in double precision, straight from its definition, with dropout of the
-// probabilities and with the gradients written out by the chain rule. What every fused implementation is held against.
+// Causal attention of one micro-batch in double precision, straight from its definition, with
+// dropout of the probabilities and with the gradients written out by the chain rule. What every
+// fused implementation is held against.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/philox.hpp"
+#include "exec/training/philox.hpp"
 
 namespace weir::reference {
 
@@ -33,7 +34,8 @@ AttentionResult attention(const AttentionCase& a, const Values& qkv, const Value
   for (std::int64_t b = 0; b < a.batch; ++b) {
     for (std::int64_t head = 0; head < a.heads; ++head) {
       const auto at = [&](std::int64_t token, int part, std::int64_t e) {
-        return static_cast<std::size_t>((((b * a.s + token) * 3 + part) * a.heads + head) * a.d + e);
+        return static_cast<std::size_t>((((b * a.s + token) * 3 + part) * a.heads + head) * a.d +
+                                        e);
       };
       const auto out = [&](std::int64_t token, std::int64_t e) {
         return static_cast<std::size_t>(((b * a.s + token) * a.heads + head) * a.d + e);
@@ -44,7 +46,8 @@ AttentionResult attention(const AttentionCase& a, const Values& qkv, const Value
         double sum = 0, dot = 0;
         for (std::int64_t j = 0; j <= i; ++j) {
           double score = 0;
-          for (std::int64_t e = 0; e < a.d; ++e) score += double{qkv[at(i, 0, e)]} * double{qkv[at(j, 1, e)]};
+          for (std::int64_t e = 0; e < a.d; ++e)
+            score += double{qkv[at(i, 0, e)]} * double{qkv[at(j, 1, e)]};
           sum += p[static_cast<std::size_t>(j)] = std::exp(score * scale);
         }
         const std::int64_t row = (b * a.heads + head) * a.s + i;

@@ -1,8 +1,9 @@
 // Gradients of the CPU kernels against central differences of the double-precision reference.
 //
-// The difference quotient (L(w + e) - L(w - e)) / 2e with e = 1e-5 has an error of about e^2 L''' / 6 + 1e-16 L / e <
-// 1e-9 here, so what remains is fp32 in the kernels: sums of some hundred products of order 1 carry an error of about
-// sqrt(100) * 6e-8, and a chain of ten such steps 1e-5; 2e-4 of the largest gradient leaves room for cancellation.
+// The difference quotient (L(w + e) - L(w - e)) / 2e with e = 1e-5 has an error of about e^2 L''' /
+// 6 + 1e-16 L / e < 1e-9 here, so what remains is fp32 in the kernels: sums of some hundred
+// products of order 1 carry an error of about sqrt(100) * 6e-8, and a chain of ten such steps 1e-5;
+// 2e-4 of the largest gradient leaves room for cancellation.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -10,8 +11,8 @@
 #include <algorithm>
 #include <random>
 
-#include "exec/batches.hpp"
-#include "exec/stage.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/training/batches.hpp"
 #include "tests/exec/reference.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -24,7 +25,9 @@ using reference::Matrix;
 constexpr double kTolerance = 2e-4;
 constexpr double kStep = 1e-5;
 
-Matrix doubles(const Tensor& tensor, std::int64_t elements) { return {tensor.floats(), tensor.floats() + elements}; }
+Matrix doubles(const Tensor& tensor, std::int64_t elements) {
+  return {tensor.floats(), tensor.floats() + elements};
+}
 
 void expect_close(const Matrix& expected, const Matrix& got, const std::string& what) {
   ASSERT_EQ(expected.size(), got.size());
@@ -51,7 +54,8 @@ Matrix differences(Matrix& at, Loss loss) {
   return gradient;
 }
 
-// A device pins the thread that prepares it; here that is the test's own, which gets its cores back.
+// A device pins the thread that prepares it; here that is the test's own, which gets its cores
+// back.
 class KeepCores {
  public:
   KeepCores() { sched_getaffinity(0, sizeof(set_), &set_); }
@@ -63,7 +67,8 @@ class KeepCores {
   cpu_set_t set_{};
 };
 
-// A stage on a CPU device with random parameters (not the initial ones, whose biases are zero and gains one).
+// A stage on a CPU device with random parameters (not the initial ones, whose biases are zero and
+// gains one).
 class StageOnCpu {
  public:
   StageOnCpu(const LoadedPlan& loaded, Stage stage)
@@ -88,7 +93,8 @@ class StageOnCpu {
   [[nodiscard]] std::vector<std::vector<Matrix>> weights() {  // by layer
     std::vector<std::vector<Matrix>> all(static_cast<std::size_t>(range_.last - range_.first));
     for (const Parameter& p : worker_->parameters()) {
-      all[static_cast<std::size_t>(p.layer - range_.first)].push_back(doubles(p.weight, p.description.elements()));
+      all[static_cast<std::size_t>(p.layer - range_.first)].push_back(
+          doubles(p.weight, p.description.elements()));
     }
     return all;
   }
@@ -116,14 +122,16 @@ struct Setting {
   Setting(std::vector<int> boundaries) : loaded(model.load(model.plan(std::move(boundaries), 1))) {
     tokens.resize(2 * 9);
     const Batches data({}, 12, 8, 9);
-    for (std::uint32_t sample = 0; sample < 2; ++sample) data.sample(0, sample, &tokens[sample * 9]);
+    for (std::uint32_t sample = 0; sample < 2; ++sample)
+      data.sample(0, sample, &tokens[sample * 9]);
     batch = {2, 8, tokens.data()};
   }
   [[nodiscard]] Pass pass(double* loss = nullptr) const { return {0, 0, tokens.data(), loss}; }
 };
 
-// Each layer as a stage of its own: L = sum(output * r) for a random r (a head: its loss). I and W run apart, twice, so
-// that accumulation over micro-batches is seen as well: W's gradients must then be doubled.
+// Each layer as a stage of its own: L = sum(output * r) for a random r (a head: its loss). I and W
+// run apart, twice, so that accumulation over micro-batches is seen as well: W's gradients must
+// then be doubled.
 TEST(Gradients, EachLayersInputAndWeightGradients) {
   Setting setting({1, 2, 3});
   std::mt19937 random(6);
@@ -141,10 +149,11 @@ TEST(Gradients, EachLayersInputAndWeightGradients) {
     double loss = 0;
     Matrix input_gradient;
     for (int repetition = 0; repetition < 2; ++repetition) {
-      const Tensor output = stage.worker().forward(setting.pass(&loss), first ? Tensor{} : stage.filled(x),
-                                                   StageWorker::Keep::everything);
+      const Tensor output = stage.worker().forward(
+          setting.pass(&loss), first ? Tensor{} : stage.filled(x), StageWorker::Keep::everything);
       static_cast<void>(output);
-      const Tensor gradient = stage.worker().backward_input(setting.pass(), head ? Tensor{} : stage.filled(r));
+      const Tensor gradient =
+          stage.worker().backward_input(setting.pass(), head ? Tensor{} : stage.filled(r));
       if (!first) input_gradient = doubles(gradient, static_cast<std::int64_t>(x.size()));
       stage.worker().backward_weight(setting.pass());
     }
@@ -163,7 +172,8 @@ TEST(Gradients, EachLayersInputAndWeightGradients) {
       const Parameter& parameter = stage.worker().parameters()[p];
       Matrix got = doubles(parameter.gradient, parameter.description.elements());
       for (double& value : got) value /= 2;
-      expect_close(differences(weights[p], objective), got, name + " " + parameter.description.name);
+      expect_close(differences(weights[p], objective), got,
+                   name + " " + parameter.description.name);
     }
   }
 }
@@ -185,8 +195,10 @@ TEST(Gradients, TheWholeModelsLossAndGradients) {
   };
   EXPECT_NEAR(loss, objective(), 1e-5);
   for (const Parameter& parameter : stage.worker().parameters()) {
-    Matrix& at = weights[static_cast<std::size_t>(parameter.layer)][static_cast<std::size_t>(parameter.tensor)];
-    expect_close(differences(at, objective), doubles(parameter.gradient, parameter.description.elements()),
+    Matrix& at = weights[static_cast<std::size_t>(parameter.layer)]
+                        [static_cast<std::size_t>(parameter.tensor)];
+    expect_close(differences(at, objective),
+                 doubles(parameter.gradient, parameter.description.elements()),
                  "layer " + std::to_string(parameter.layer) + " " + parameter.description.name);
   }
 }

@@ -1,13 +1,14 @@
-// A run that records kernels, on a device of the tests: every piece of work is found again, within the action that
-// launched it, though the recorder's clock is another. SPDX-License-Identifier: Apache-2.0
+// A run that records kernels, on a device of the tests: every piece of work is found again, within
+// the action that launched it, though the recorder's clock is another.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <map>
 #include <mutex>
 #include <string>
 
-#include "exec/kernel_watch.hpp"
-#include "plan/error.hpp"
+#include "exec/profiling/kernel_watch.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -32,12 +33,15 @@ class PassWatch : public KernelWatch {
   AsyncWorld::Ran launched() {
     if (!recording_) return nullptr;
     return [this, step = step_, action = action_](auto start, auto end) {
-      const auto at = [](auto time) { return Nanoseconds(time.time_since_epoch()) + std::chrono::hours(24); };
+      const auto at = [](auto time) {
+        return Nanoseconds(time.time_since_epoch()) + std::chrono::hours(24);
+      };
       const std::scoped_lock lock(mutex_);
       if (action.empty()) {
         ++recorded_.outside;
       } else {
-        recorded_.records.push_back({"pass of " + action, DeviceWork::kernel, step, action, at(start), at(end)});
+        recorded_.records.push_back(
+            {"pass of " + action, DeviceWork::kernel, step, action, at(start), at(end)});
       }
     };
   }
@@ -65,10 +69,11 @@ RunResult record(const LoadedPlan& loaded, int ranks_a_device) {
   return run(loaded, run_options, asynchronous(world));
 }
 
-// A kernel per pass of a layer. Marks and passes are timed by one clock, one after the other on one thread, so on one
-// device a pass lies within its marks exactly and the two clocks cannot contradict each other. The clocks of two
-// devices agree as well as the host was left alone while it read them, and the trace cuts off by how much they do not:
-// there a pass lies within its action but for the overhang that is stated.
+// A kernel per pass of a layer. Marks and passes are timed by one clock, one after the other on one
+// thread, so on one device a pass lies within its marks exactly and the two clocks cannot
+// contradict each other. The clocks of two devices agree as well as the host was left alone while
+// it read them, and the trace cuts off by how much they do not: there a pass lies within its action
+// but for the overhang that is stated.
 TEST(RunWithKernels, EveryPassIsFoundWithinItsAction) {
   const TinyModel model;
   const LoadedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
@@ -99,7 +104,7 @@ TEST(RunWithKernels, EveryPassIsFoundWithinItsAction) {
       }
     }
     EXPECT_EQ(copies, ranks_a_device == 1 ? 2 * 2 * 4 : 0);  // steps, directions, micro-batches
-    EXPECT_EQ(result.kernels->outside, 2 * 2);               // the step's number, sent to each rank in each step
+    EXPECT_EQ(result.kernels->outside, 2 * 2);  // the step's number, sent to each rank in each step
   }
 }
 
@@ -117,15 +122,18 @@ std::string usage_error(const RunOptions& options, const Backends& backends) {
 TEST(RunWithKernels, WhereTheyCannotBeRecordedTheRunIsRefused) {
   RunOptions options;
   options.kernels = true;
-  EXPECT_EQ(usage_error(options, cpu_only()), "--kernels records what a GPU runs; the cpu backend has no GPU");
+  EXPECT_EQ(usage_error(options, cpu_only()),
+            "--kernels records what a GPU runs; the cpu backend has no GPU");
   options.backend = BackendKind::cuda;
   options.graphs = true;
   EXPECT_EQ(usage_error(options, {}),
-            "--kernels and --graphs exclude each other: a graph is launched as one, so none of its kernels is known by "
+            "--kernels and --graphs exclude each other: a graph is launched as one, so none of its "
+            "kernels is known by "
             "the action it belongs to");
   options.graphs = false;
   options.trace = false;
-  EXPECT_EQ(usage_error(options, {}), "kernels are recorded for the actions of a trace: it cannot be left out");
+  EXPECT_EQ(usage_error(options, {}),
+            "kernels are recorded for the actions of a trace: it cannot be left out");
 }
 
 TEST(RunWithKernels, WithoutBeingAskedThereAreNone) {

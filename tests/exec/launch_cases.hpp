@@ -1,5 +1,6 @@
-// Plans that say whether launched steps keep their order: K 1 to 4, split backwards, chunks, re-materialisation, 1, 2
-// and unlimited slots (those with which the plan cannot deadlock), a tied table whose ends sit on two ranks.
+// Plans that say whether launched steps keep their order: K 1 to 4, split backwards, chunks,
+// re-materialisation, 1, 2 and unlimited slots (those with which the plan cannot deadlock), a tied
+// table whose ends sit on two ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -61,7 +62,8 @@ inline int for_each_launch_case(const TinyModel& model, int steps,
           continue;  // would deadlock with so few slots
         }
         const std::string slots_and_mode = " slots " + std::to_string(slots) + " " + mode;
-        check({std::string(shape.schedule) + " K" + std::to_string(plan.pp) + slots_and_mode, *loaded, expected});
+        check({std::string(shape.schedule) + " K" + std::to_string(plan.pp) + slots_and_mode,
+               *loaded, expected});
         ++count;
       }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/launch_order.hpp"
+#include "exec/streams/launch_order.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -18,7 +18,8 @@ std::string in_words(const Program& program, LaneKind kind) {
   std::string words;
   for (const OperationId id : launch_order(program)) {
     if (program.lane_of(id).kind != kind) continue;
-    words += (words.empty() ? "" : " ") + to_string(program.operations[static_cast<std::size_t>(id)].action);
+    words += (words.empty() ? "" : " ") +
+             to_string(program.operations[static_cast<std::size_t>(id)].action);
   }
   return words;
 }
@@ -34,11 +35,13 @@ TEST(LaunchOrder, IsTheForecastsWithUnitTimes) {
   const Program program = lower(std::get<Schedule>(make_schedule("1f1b", {2, 1, 3})), options);
   EXPECT_EQ(in_words(program, LaneKind::compute),
             "0F0 0F1 1F0 1B0 0B0 1F1 1B1 0F2 0B1 1F2 1B2 0B2 1OPTIMIZER 0OPTIMIZER");
-  EXPECT_EQ(in_words(program, LaneKind::send), "0SEND_F0 0SEND_F1 1SEND_B0 0SEND_F2 1SEND_B1 1SEND_B2");
+  EXPECT_EQ(in_words(program, LaneKind::send),
+            "0SEND_F0 0SEND_F1 1SEND_B0 0SEND_F2 1SEND_B1 1SEND_B2");
 }
 
-// Every rank does its part of the order one operation after the other; a message needs both its ends at once, and the
-// last reductions of the ranks that share a weight all of them. Returns whether all get through.
+// Every rank does its part of the order one operation after the other; a message needs both its
+// ends at once, and the last reductions of the ranks that share a weight all of them. Returns
+// whether all get through.
 bool gets_through_in_single_file(const Program& program, const std::vector<std::int32_t>& sharing) {
   const auto ranks = static_cast<std::size_t>(program.shape.ranks);
   std::vector<std::vector<OperationId>> parts(ranks);
@@ -46,16 +49,21 @@ bool gets_through_in_single_file(const Program& program, const std::vector<std::
   for (const OperationId id : launch_order(program)) {
     const Lane& lane = program.lane_of(id);
     parts[static_cast<std::size_t>(lane.rank.value)].push_back(id);
-    if (lane.kind == LaneKind::reduce) last_reduction[static_cast<std::size_t>(lane.rank.value)] = id;
+    if (lane.kind == LaneKind::reduce)
+      last_reduction[static_cast<std::size_t>(lane.rank.value)] = id;
   }
   std::vector<std::size_t> next(ranks, 0);
-  const auto head = [&](std::size_t rank) { return next[rank] < parts[rank].size() ? parts[rank][next[rank]] : -1; };
+  const auto head = [&](std::size_t rank) {
+    return next[rank] < parts[rank].size() ? parts[rank][next[rank]] : -1;
+  };
   const auto peer = [&](OperationId id) {  // the rank and operation of a message's other end
     const Lane& lane = program.lane_of(id);
     const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
     const bool out = lane.kind == LaneKind::send;
-    const Lane& other = program.lanes[static_cast<std::size_t>(out ? edge.receive_lane : edge.send_lane)];
-    return std::pair(static_cast<std::size_t>((out ? edge.to : edge.from).value), other.first + (id - lane.first));
+    const Lane& other =
+        program.lanes[static_cast<std::size_t>(out ? edge.receive_lane : edge.send_lane)];
+    return std::pair(static_cast<std::size_t>((out ? edge.to : edge.from).value),
+                     other.first + (id - lane.first));
   };
   for (bool moved = true; moved;) {
     moved = false;
@@ -71,9 +79,11 @@ bool gets_through_in_single_file(const Program& program, const std::vector<std::
         bool all = true;
         for (const std::int32_t member : sharing) {
           const auto m = static_cast<std::size_t>(member);
-          const bool passed = next[m] > 0 && last_reduction[m] >= 0 &&
-                              std::find(parts[m].begin(), parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]),
-                                        last_reduction[m]) != parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]);
+          const bool passed =
+              next[m] > 0 && last_reduction[m] >= 0 &&
+              std::find(parts[m].begin(), parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]),
+                        last_reduction[m]) !=
+                  parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]);
           all = all && (passed || head(m) == last_reduction[m]);
         }
         if (!all) continue;
@@ -88,8 +98,8 @@ bool gets_through_in_single_file(const Program& program, const std::vector<std::
   return true;
 }
 
-// Every generator over a grid of sizes, with as few slots as it can do with, re-materialised, tied: every operation
-// once, after its predecessor on its lane and all it waits for.
+// Every generator over a grid of sizes, with as few slots as it can do with, re-materialised, tied:
+// every operation once, after its predecessor on its lane and all it waits for.
 TEST(LaunchOrder, IsTopologicalForEverySchedule) {
   int programs = 0;
   for (const Generator& generator : generators()) {
@@ -101,22 +111,28 @@ TEST(LaunchOrder, IsTopologicalForEverySchedule) {
           if (schedule == nullptr) continue;
           LoweringOptions options;
           options.slots = fewest_slots(*schedule, 1);
-          options.recompute.assign(static_cast<std::size_t>(schedule->shape.total_stages()), m % 2 == 0);
-          if (schedule->shape.stages > 1) options.tied = {{Stage{0}, Stage{schedule->shape.stages - 1}}};
+          options.recompute.assign(static_cast<std::size_t>(schedule->shape.total_stages()),
+                                   m % 2 == 0);
+          if (schedule->shape.stages > 1)
+            options.tied = {{Stage{0}, Stage{schedule->shape.stages - 1}}};
           const Program program = lower(*schedule, options);
           const std::vector<OperationId> order = launch_order(program);
           ASSERT_EQ(order.size(), program.operations.size());
           std::vector<bool> launched(order.size(), false);
           for (const OperationId id : order) {
-            const auto done = [&](OperationId other) { return launched[static_cast<std::size_t>(other)]; };
+            const auto done = [&](OperationId other) {
+              return launched[static_cast<std::size_t>(other)];
+            };
             ASSERT_FALSE(done(id)) << generator.name;
             ASSERT_TRUE(id == program.lane_of(id).first || done(id - 1)) << generator.name;
             for (const Dependency& before : program.predecessors(id))
               ASSERT_TRUE(done(before.before)) << generator.name;
             launched[static_cast<std::size_t>(id)] = true;
           }
-          const std::vector<std::int32_t> ends = {0, schedule->shape.rank_of(Stage{schedule->shape.stages - 1}).value};
-          ASSERT_TRUE(gets_through_in_single_file(program, ends)) << generator.name << " " << k << " " << v << " " << m;
+          const std::vector<std::int32_t> ends = {
+              0, schedule->shape.rank_of(Stage{schedule->shape.stages - 1}).value};
+          ASSERT_TRUE(gets_through_in_single_file(program, ends))
+              << generator.name << " " << k << " " << v << " " << m;
           ++programs;
         }
       }
@@ -125,7 +141,8 @@ TEST(LaunchOrder, IsTopologicalForEverySchedule) {
   EXPECT_GT(programs, 500);
 }
 
-// The plan's border refuses such a program before; who comes another way is told who waits for whom.
+// The plan's border refuses such a program before; who comes another way is told who waits for
+// whom.
 TEST(LaunchOrder, ADeadlockIsReported) {
   LoweringOptions options;
   options.slots = 1;

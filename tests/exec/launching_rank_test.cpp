@@ -1,7 +1,8 @@
-// Ranks as processes whose steps are launched as a whole: the same parameters as ranks that wait, to the last bit. The
-// processes are threads here and the device is the tests' own, so what is checked is the order, not NCCL.
+// Ranks as processes whose steps are launched as a whole: the same parameters as ranks that wait,
+// to the last bit. The processes are threads here and the device is the tests' own, so what is
+// checked is the order, not NCCL.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/launching_rank.hpp"
+#include "exec/processes/launching_rank.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/async_transport.hpp"
 #include "tests/exec/launch_cases.hpp"
@@ -27,13 +28,15 @@ using MakeBackends = std::function<Backends(int process, const std::shared_ptr<A
 Backends plain(int, const std::shared_ptr<AsyncWorld>& world) { return asynchronous(world); }
 
 // `left_out_wait`: of the process `faulty`.
-ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned seed, const MakeBackends& make = plain,
-                                   int faulty = -1, int left_out_wait = -1) {
+ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned seed,
+                                   const MakeBackends& make = plain, int faulty = -1,
+                                   int left_out_wait = -1) {
   const auto meetings = std::make_shared<AsyncMeetings>();
   ProcessesResult result;
   for (int p = 0; p < loaded.plan.pp * loaded.plan.dp; ++p) {
     result.devices.push_back(std::make_shared<AsyncWorld>(
-        AsyncOptions{.seed = seed + static_cast<unsigned>(p), .left_out_wait = p == faulty ? left_out_wait : -1}));
+        AsyncOptions{.seed = seed + static_cast<unsigned>(p),
+                     .left_out_wait = p == faulty ? left_out_wait : -1}));
   }
   RunOptions options;
   options.backend = BackendKind::cuda;
@@ -67,13 +70,15 @@ TEST(LaunchingRank, ParametersAreThoseOfRanksThatWait) {
 TEST(LaunchingRank, BidirectionalPlansToo) {
   const TinyModel model;
   for (const LoadedPlan& loaded : bidirectional_plans(model)) {
-    EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256, train_waiting(loaded, 3).parameters_sha256)
+    EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256,
+              train_waiting(loaded, 3).parameters_sha256)
         << loaded.plan.schedule;
   }
 }
 
-// Two replicas of K = 2, tied table: the losses of one pipeline with twice the micro-batches, but for the order of
-// sums (fp32 carries 7 digits; after 3 steps they agree to 5); the same bits again in a second run.
+// Two replicas of K = 2, tied table: the losses of one pipeline with twice the micro-batches, but
+// for the order of sums (fp32 carries 7 digits; after 3 steps they agree to 5); the same bits again
+// in a second run.
 TEST(LaunchingRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   const TinyModel model;
   Plan plan = model.plan({3}, 3);
@@ -89,7 +94,8 @@ TEST(LaunchingRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   plan.microbatches = 6;
   plan.dp = 1;
   const RunResult one = train_waiting(model.load(plan), 3);
-  for (std::size_t s = 0; s < 3; ++s) EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
+  for (std::size_t s = 0; s < 3; ++s)
+    EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
 }
 
 // The leader's trace holds every operation of all processes, each after all that it waited for.
@@ -107,7 +113,8 @@ TEST(LaunchingRank, TheTraceIsWholeAndCausal) {
     EXPECT_LE(span.end, result.trace.steps[step].end);
     for (const Dependency& before : program.predecessors(span.operation)) {
       const Span& earlier =
-          result.trace.spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
+          result.trace
+              .spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
       EXPECT_GE(span.lane == LaneKind::receive ? span.end : span.start, earlier.end)
           << to_string(span.action) << " after " << to_string(earlier.action);
     }
@@ -136,9 +143,10 @@ void expect_every_wait_to_count(const LoadedPlan& loaded, int fewest_needed) {
   }
 }
 
-// As in exec/step_launcher's test: a wait that no other implies, left out with the action behind it late, spoils the
-// parameters, here of either process. Not so where a receive takes the block that a send has left: what arrives was
-// made from what was sent, which only the other process knows.
+// As in exec/streams/step_launcher's test: a wait that no other implies, left out with the action
+// behind it late, spoils the parameters, here of either process. Not so where a receive takes the
+// block that a send has left: what arrives was made from what was sent, which only the other
+// process knows.
 TEST(LaunchingRank, EveryWaitCounts) {
   const TinyModel model;
   Plan pipeline = model.plan({3}, 3, "zb-h1");
@@ -146,25 +154,31 @@ TEST(LaunchingRank, EveryWaitCounts) {
   Plan replicas = model.plan({}, 1, "zb-h1");
   replicas.dp = 2;
   replicas.overlap_grad_reduce = true;
-  // A border is crossed twice by each micro-batch; each layer with weights is summed behind its backward.
+  // A border is crossed twice by each micro-batch; each layer with weights is summed behind its
+  // backward.
   expect_every_wait_to_count(model.load(pipeline), 2 * 3);
   expect_every_wait_to_count(model.load(replicas), 5);
 }
 
-// One process fails while it launches: the other waits for a message that never comes, and both end, alike.
+// One process fails while it launches: the other waits for a message that never comes, and both
+// end, alike.
 TEST(LaunchingRank, AFailureEndsAll) {
   class Failing : public AsyncBackend {
    public:
     using AsyncBackend::AsyncBackend;
-    void backward_weight(const LayerCall&) override { throw RunFailed("the device fell off the bus"); }
+    void backward_weight(const LayerCall&) override {
+      throw RunFailed("the device fell off the bus");
+    }
   };
   const TinyModel model;
   for (int failing = 0; failing < 2; ++failing) {
-    const MakeBackends make = [failing](int process, const std::shared_ptr<AsyncWorld>& world) -> Backends {
+    const MakeBackends make = [failing](int process,
+                                        const std::shared_ptr<AsyncWorld>& world) -> Backends {
       if (process != failing) return asynchronous(world);
-      return {{BackendKind::cuda, [world](const BackendRequest& request) -> std::unique_ptr<Backend> {
-                 return std::make_unique<Failing>(request, world);
-               }}};
+      return {
+          {BackendKind::cuda, [world](const BackendRequest& request) -> std::unique_ptr<Backend> {
+             return std::make_unique<Failing>(request, world);
+           }}};
     };
     EXPECT_EQ(train_as_processes(model.load(model.plan({3}, 4)), 2, 1, make).endings,
               std::set<std::string>{"6 the device fell off the bus"});
@@ -177,7 +191,8 @@ TEST(LaunchingRank, NeedsABackendThatLaunches) {
   const MakeBackends make = [](int, const std::shared_ptr<AsyncWorld>&) -> Backends {
     return {{BackendKind::cuda, make_cpu_backend}};
   };
-  const std::set<std::string> endings = train_as_processes(model.load(model.plan({3}, 4)), 1, 1, make).endings;
+  const std::set<std::string> endings =
+      train_as_processes(model.load(model.plan({3}, 4)), 1, 1, make).endings;
   ASSERT_EQ(endings.size(), 1U);
   EXPECT_EQ(endings.begin()->substr(0, 2), "2 ");
 }

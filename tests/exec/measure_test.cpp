@@ -1,18 +1,20 @@
-// Profiling with all devices busy: every device stops at the same repetition, however threads are scheduled.
+// Profiling with all devices busy: every device stops at the same repetition, however threads are
+// scheduled.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/measure.hpp"
+#include "exec/profiling/measure.hpp"
 
 #include <gtest/gtest.h>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
 namespace {
 
-// Four devices on whatever cores there are, and a spread that is reached after a random number of repetitions: whoever
-// reads the decision late must still read the one for its own repetition, or the others wait for it for ever.
+// Four devices on whatever cores there are, and a spread that is reached after a random number of
+// repetitions: whoever reads the decision late must still read the one for its own repetition, or
+// the others wait for it for ever.
 TEST(Measure, DevicesStopTogether) {
   const TinyModel model(true, 0.1, 32, 3);
   const Plan plan = model.plan({}, 1, "gpipe");
@@ -24,7 +26,8 @@ TEST(Measure, DevicesStopTogether) {
   options.most = 12;
   options.spread = 0.2;
   for (int trial = 0; trial < 15; ++trial) {
-    const Measurements measured = measure(model.load(plan).model, plan.seq_length, plan, options, cpu_only());
+    const Measurements measured =
+        measure(model.load(plan).model, plan.seq_length, plan, options, cpu_only());
     ASSERT_EQ(measured.samples.size(), 9U);
     for (const LayerSample& sample : measured.samples) EXPECT_GT(sample.f.count(), 0);
   }
@@ -51,11 +54,13 @@ TEST(Measure, AFailureOfOneDeviceEndsAll) {
   options.devices = 3;
   options.least = options.most = 12;
   for (int failing = 0; failing < 3; ++failing) {
-    const Backends backends{{BackendKind::cpu, [failing](const BackendRequest& request) -> std::unique_ptr<Backend> {
-                               if (request.rank != failing) return make_cpu_backend(request);
-                               return std::make_unique<Failing>(request, std::make_shared<AsyncWorld>(AsyncOptions{}));
-                             }}};
-    EXPECT_THROW(static_cast<void>(measure(model.load(plan).model, plan.seq_length, plan, options, backends)),
+    const Backends backends{
+        {BackendKind::cpu, [failing](const BackendRequest& request) -> std::unique_ptr<Backend> {
+           if (request.rank != failing) return make_cpu_backend(request);
+           return std::make_unique<Failing>(request, std::make_shared<AsyncWorld>(AsyncOptions{}));
+         }}};
+    EXPECT_THROW(static_cast<void>(
+                     measure(model.load(plan).model, plan.seq_length, plan, options, backends)),
                  RunFailed);
   }
 }

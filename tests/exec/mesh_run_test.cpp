@@ -1,5 +1,6 @@
-// Layouts run for real on pinned threads: the blocks against the unsplit computation and against double precision, the
-// counts against the formulas. Numbers are small and whole, so "equal" means every bit.
+// Layouts run for real on pinned threads: the blocks against the unsplit computation and against
+// double precision, the counts against the formulas. Numbers are small and whole, so "equal" means
+// every bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/mesh_run.hpp"
 
@@ -9,7 +10,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "costmodel/layout_math.hpp"
+#include "costmodel/layers/layout_math.hpp"
 #include "exec/cpu/layout/probe.hpp"
 #include "plan/layout/read.hpp"
 #include "tests/costmodel/layout_simulation.hpp"
@@ -25,11 +26,12 @@ Layout unsplit(const LayoutFile& file) {
 }
 
 LayoutFile program(const std::string& tensors, const std::string& einsums) {
-  return layout::parse_layouts(R"({"schema": "weir.layout/1", "name": "t", "dimensions": [{"name": "a", "size": 4},
+  return layout::parse_layouts(
+      R"({"schema": "weir.layout/1", "name": "t", "dimensions": [{"name": "a", "size": 4},
       {"name": "b", "size": 2}, {"name": "c", "size": 6}, {"name": "d", "size": 10}], "tensors": [)" +
-                                   tensors + R"(], "einsums": [)" + einsums + R"(], "layouts":
+          tensors + R"(], "einsums": [)" + einsums + R"(], "layouts":
       [{"name": "l", "mesh": [{"name": "r", "size": 2}, {"name": "q", "size": 2}], "rules": ""}]})",
-                               "t.json");
+      "t.json");
 }
 
 // Runs it, and holds result and counts against the unsplit run and the formulas.
@@ -37,7 +39,8 @@ void check(const LayoutFile& file, const Layout& layout, const MeshRun& whole) {
   SCOPED_TRACE(rules_text(file.program, layout) + " on " + mesh_text(layout));
   Workers workers(static_cast<int>(processors(layout)));
   MeshRun run(file.program, layout, workers, 7);
-  for (int repetition = 0; repetition < 2; ++repetition) {  // a step starts from nothing the one before it left
+  for (int repetition = 0; repetition < 2;
+       ++repetition) {  // a step starts from nothing the one before it left
     static_cast<void>(run.step());
     EXPECT_EQ(run.difference(whole), 0);
   }
@@ -52,13 +55,14 @@ void check(const LayoutFile& file, const Layout& layout, const MeshRun& whole) {
               numbers.memory.count() + 64 * static_cast<std::int64_t>(file.program.tensors.size()));
     exchanged += static_cast<double>(counts.exchanged_elements);
   }
-  EXPECT_DOUBLE_EQ(exchanged, numbers.exchanged_elements * static_cast<double>(run.counts().size()));
+  EXPECT_DOUBLE_EQ(exchanged,
+                   numbers.exchanged_elements * static_cast<double>(run.counts().size()));
 }
 
 // Meshes of 2, 2 x 1, 1 x 2 and 2 x 2 of the five layouts of Mesh-TensorFlow's Table 1.
 TEST(MeshRun, FiveLayoutsGiveTheUnsplitResultBitForBit) {
-  LayoutFile file =
-      layout::load_layouts(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/layouts/two-layer.json");
+  LayoutFile file = layout::load_layouts(std::filesystem::path(WEIR_SOURCE_DIR) /
+                                         "tools/examples/layouts/two-layer.json");
   file.program.dimensions[0].size = 24;
   file.program.dimensions[1].size = 20;
   file.program.dimensions[2].size = 52;
@@ -67,9 +71,9 @@ TEST(MeshRun, FiveLayoutsGiveTheUnsplitResultBitForBit) {
   MeshRun whole(file.program, unsplit(file), one, 7);
   static_cast<void>(whole.step());
   for (Layout layout : file.layouts) {
-    for (const std::vector<std::int64_t>& mesh : layout.mesh.size() == 1
-                                                     ? std::vector<std::vector<std::int64_t>>{{2}, {4}}
-                                                     : std::vector<std::vector<std::int64_t>>{{2, 1}, {1, 2}, {2, 2}}) {
+    for (const std::vector<std::int64_t>& mesh :
+         layout.mesh.size() == 1 ? std::vector<std::vector<std::int64_t>>{{2}, {4}}
+                                 : std::vector<std::vector<std::int64_t>>{{2, 1}, {1, 2}, {2, 2}}) {
       for (std::size_t m = 0; m < mesh.size(); ++m) layout.mesh[m].size = mesh[m];
       check(file, layout, whole);
     }
@@ -80,9 +84,11 @@ TEST(MeshRun, FiveLayoutsGiveTheUnsplitResultBitForBit) {
 TEST(MeshRun, ComputesWhatTheEinsumsSay) {
   const LayoutFile files[] = {
       program(R"("x[a, b, d]", "w[d, c]", "h[a, b, c]", "v[d, c]", "y[a, b, d]")",
-              "\"h = relu(x w)\", \"y = h v\""),                               // two dimensions as one
-      program(R"("q[a, b, d]", "k[a, c, d]", "s[a, c, b]")", R"("s = q k")"),  // one product for each a
-      program(R"("x[a, b]", "w[b, c]", "y[c, a]", "z[d, c]", "o[d, a]")", R"("y = x w", "o = z y")"),  // transposed
+              "\"h = relu(x w)\", \"y = h v\""),  // two dimensions as one
+      program(R"("q[a, b, d]", "k[a, c, d]", "s[a, c, b]")",
+              R"("s = q k")"),  // one product for each a
+      program(R"("x[a, b]", "w[b, c]", "y[c, a]", "z[d, c]", "o[d, a]")",
+              R"("y = x w", "o = z y")"),  // transposed
       program(R"("x[a, b, d]", "w[b, d, c]", "h[a, c]", "g[a, b, d]")",
               "\"h = relu(x w)\", \"g = h w\""),  // w gets two gradients
   };
@@ -97,17 +103,20 @@ TEST(MeshRun, ComputesWhatTheEinsumsSay) {
     reference.run();
     for (std::size_t t = 0; t < file.program.tensors.size(); ++t) {
       const auto block = run.block(0, static_cast<int>(t));
-      EXPECT_THAT(layout::Values(block.begin(), block.end()), testing::ElementsAreArray(reference.all()[0].blocks[t]))
+      EXPECT_THAT(layout::Values(block.begin(), block.end()),
+                  testing::ElementsAreArray(reference.all()[0].blocks[t]))
           << file.program.tensors[t].name;
     }
   }
 }
 
-// Every legal layout of the same programs on 2 x 2 workers; the weight that gets two gradients sums both over the mesh.
+// Every legal layout of the same programs on 2 x 2 workers; the weight that gets two gradients sums
+// both over the mesh.
 TEST(MeshRun, EveryLegalLayoutOfOtherPrograms) {
   const LayoutFile files[] = {
       program(R"("q[a, b, d]", "k[a, c, d]", "s[a, c, b]")", R"("s = q k")"),
-      program(R"("x[a, b, d]", "w[b, d, c]", "h[a, c]", "g[a, b, d]")", "\"h = relu(x w)\", \"g = h w\""),
+      program(R"("x[a, b, d]", "w[b, d, c]", "h[a, c]", "g[a, b, d]")",
+              "\"h = relu(x w)\", \"g = h w\""),
   };
   for (const LayoutFile& file : files) {
     Workers one(1);
@@ -115,7 +124,8 @@ TEST(MeshRun, EveryLegalLayoutOfOtherPrograms) {
     static_cast<void>(whole.step());
     for (int code = 0; code < 81; ++code) {
       Layout layout = file.layouts[0];
-      for (int d = 0, rest = code; d < 4; ++d, rest /= 3) layout.split_over[static_cast<std::size_t>(d)] = rest % 3 - 1;
+      for (int d = 0, rest = code; d < 4; ++d, rest /= 3)
+        layout.split_over[static_cast<std::size_t>(d)] = rest % 3 - 1;
       if (!illegal(file.program, layout)) check(file, layout, whole);
     }
   }
@@ -156,7 +166,8 @@ TEST(AllReduce, SumsInOrderForEveryMember) {
       blocks[m].resize(37);
       for (std::size_t i = 0; i < 37; ++i) blocks[m][i] = static_cast<float>((m + 1) * i) + 1e-6F;
     }
-    workers.run([&](int worker) { reduce.run(worker, blocks[static_cast<std::size_t>(worker)].data()); });
+    workers.run(
+        [&](int worker) { reduce.run(worker, blocks[static_cast<std::size_t>(worker)].data()); });
     for (std::size_t i = 0; i < 37; ++i) {
       const float x = static_cast<float>(i);
       EXPECT_EQ(blocks[0][i], ((x + 1e-6F) + (2 * x + 1e-6F)) + (3 * x + 1e-6F));

@@ -1,14 +1,14 @@
-// What a plan in bf16 asks of a backend: which tensors there are and how large. No kernel runs here: the backend keeps
-// host memory and notes what it is given.
+// What a plan in bf16 asks of a backend: which tensors there are and how large. No kernel runs
+// here: the backend keeps host memory and notes what it is given.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 
-#include "costmodel/memory.hpp"
+#include "costmodel/memory/memory.hpp"
 #include "exec/cpu/host_memory.hpp"
-#include "exec/stored.hpp"
+#include "exec/training/stored.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -60,7 +60,8 @@ RunResult run_noting(const LoadedPlan& loaded, std::vector<Noted>& noted, int st
   options.steps = steps;
   options.warmup_steps = 0;
   return run(loaded, options, {{BackendKind::cpu, [&noted](const BackendRequest& request) {
-                                  return std::make_unique<NotingBackend>(noted[static_cast<std::size_t>(request.rank)]);
+                                  return std::make_unique<NotingBackend>(
+                                      noted[static_cast<std::size_t>(request.rank)]);
                                 }}});
 }
 
@@ -70,9 +71,10 @@ Plan bf16_plan(const TinyModel& model, const std::vector<int>& boundaries) {
   return plan;
 }
 
-// Weights 2 bytes, master copies 4, gradients 4, moments 8, activations 2, statistics and norm gradients 4. With K = 1
-// nothing travels, so the peak is the forecast's to the byte; with more, one message slot more or less is a matter of
-// timing (tests/exec/training_test.cpp). A vocabulary of 33 pads its rows of logits.
+// Weights 2 bytes, master copies 4, gradients 4, moments 8, activations 2, statistics and norm
+// gradients 4. With K = 1 nothing travels, so the peak is the forecast's to the byte; with more,
+// one message slot more or less is a matter of timing (tests/exec/training_test.cpp). A vocabulary
+// of 33 pads its rows of logits.
 TEST(MixedPrecision, PredictedPeakIsTheArenas) {
   const TinyModel model(true, 0.1, 33);
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
@@ -95,7 +97,8 @@ TEST(MixedPrecision, PredictedPeakIsTheArenas) {
   }
 }
 
-// Every working copy is its master rounded, and each tied weight, held on two stages, is updated on both.
+// Every working copy is its master rounded, and each tied weight, held on two stages, is updated on
+// both.
 TEST(MixedPrecision, WorkingWeightsAreTheMastersRounded) {
   const TinyModel model;
   std::vector<Noted> noted;
@@ -110,7 +113,8 @@ TEST(MixedPrecision, WorkingWeightsAreTheMastersRounded) {
   }
 }
 
-// The hash is of fp32 masters: before any update it is the fp32 run's, which bf16 copies could not give.
+// The hash is of fp32 masters: before any update it is the fp32 run's, which bf16 copies could not
+// give.
 TEST(MixedPrecision, TheHashCoversTheMasters) {
   const TinyModel model;
   std::vector<Noted> noted;

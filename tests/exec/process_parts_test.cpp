@@ -1,4 +1,5 @@
-// The parts of a run by processes that need no process: clocks, copies, records, what a launcher leaves behind.
+// The parts of a run by processes that need no process: clocks, copies, records, what a launcher
+// leaves behind.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,26 +7,27 @@
 #include <map>
 #include <set>
 
-#include "exec/clock_offsets.hpp"
-#include "exec/edge_rounds.hpp"
-#include "exec/gradient_copies.hpp"
-#include "exec/launched.hpp"
-#include "exec/message_sizes.hpp"
-#include "exec/process_record.hpp"
+#include "exec/processes/clock_offsets.hpp"
+#include "exec/processes/edge_rounds.hpp"
+#include "exec/processes/launched.hpp"
+#include "exec/processes/process_record.hpp"
+#include "exec/rank/message_sizes.hpp"
+#include "exec/training/gradient_copies.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
 namespace {
 
-// The other clock is 1000 ahead. A trip of 10 out and 30 back looks like 20 and 20: 10 off, within its bound of 20. The
-// longer trip, 100 out and 10 back, is not used.
+// The other clock is 1000 ahead. A trip of 10 out and 30 back looks like 20 and 20: 10 off, within
+// its bound of 20. The longer trip, 100 out and 10 back, is not used.
 TEST(Clocks, TheShortestTripCounts) {
   const ClockSample sample = shortest({{0, 1100, 110}, {200, 1210, 240}});
   EXPECT_EQ(sample.offset_ns, -990);
   EXPECT_EQ(sample.uncertainty_ns, 20);
 }
 
-// 100 behind at its time 0 and 200 behind at its time 1000: 150 behind in the middle, 300 behind at 2000.
+// 100 behind at its time 0 and 200 behind at its time 1000: 150 behind in the middle, 300 behind at
+// 2000.
 TEST(Clocks, DriftIsAStraightLine) {
   const ClockLine line{{0, 100, 5}, {1000, 200, 7}};
   EXPECT_EQ(line.to_leader(500), 650);
@@ -33,8 +35,8 @@ TEST(Clocks, DriftIsAStraightLine) {
   EXPECT_EQ(line.uncertainty_ns(), 7);
 }
 
-// Stages [embedding, block] and [block, block, norm, head]: the head's table is the embedding's, so both sum the
-// embedding's gradient first. Nothing else has a second use.
+// Stages [embedding, block] and [block, block, norm, head]: the head's table is the embedding's, so
+// both sum the embedding's gradient first. Nothing else has a second use.
 TEST(GradientCopies, ATiedTableIsSummedInLayerOrderOnBothStages) {
   const TinyModel model;
   const LoadedPlan loaded = model.load(model.plan({2}, 4));
@@ -71,8 +73,8 @@ TEST(GradientCopies, OnOneStageTheFirstUseSumsForBoth) {
   EXPECT_EQ(none, 1);
 }
 
-// Two processes, one step; process 1's clock is 50 behind the leader's. It reached the first barrier last, at 100 + 50,
-// and the leader the second one, at 400: the step took 250.
+// Two processes, one step; process 1's clock is 50 behind the leader's. It reached the first
+// barrier last, at 100 + 50, and the leader the second one, at 400: the step took 250.
 TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
   const TinyModel model;
   const Program program = lower(model.load(model.plan({2}, 1)));
@@ -96,7 +98,8 @@ TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
   const TinyModel model;
   const Program program = lower(model.load(model.plan({2}, 1)));
   ProcessRecord record(program, Rank{1}, {1, 0, false});
-  record.finish(Bytes(640), Bytes(64), DeviceUse{"whole device", 3, 132, Bytes(1000), Bytes(2000), Bytes(5000)});
+  record.finish(Bytes(640), Bytes(64),
+                DeviceUse{"whole device", 3, 132, Bytes(1000), Bytes(2000), Bytes(5000)});
   EXPECT_EQ(record.peak(), Bytes(640));
   EXPECT_EQ(record.scratch(), Bytes(64));
   const DeviceUse use = record.device_use().value();
@@ -116,9 +119,10 @@ TEST(Records, AMessageEndsWithItsArrival) {
   StepClock clock;
   clock.start_ns.assign(program.operations.size(), 0);
   clock.end_ns.assign(program.operations.size(), 0);
-  const auto send = static_cast<std::size_t>(program.lanes[static_cast<std::size_t>(program.edges[0].send_lane)].first);
-  const auto receive =
-      static_cast<std::size_t>(program.lanes[static_cast<std::size_t>(program.edges[0].receive_lane)].first);
+  const auto send = static_cast<std::size_t>(
+      program.lanes[static_cast<std::size_t>(program.edges[0].send_lane)].first);
+  const auto receive = static_cast<std::size_t>(
+      program.lanes[static_cast<std::size_t>(program.edges[0].receive_lane)].first);
   clock.start_ns[send] = 10;
   clock.end_ns[send] = 90;
   clock.end_ns[receive] = 60;  // its start, 0: it was ready all the time
@@ -128,7 +132,8 @@ TEST(Records, AMessageEndsWithItsArrival) {
   EXPECT_EQ(clock.end_ns[receive], 60);
 }
 
-// 4 ranks in a ring both ways: 8 edges, 4 at each rank, so at least 4 rounds; the greedy colouring stays below 2 * 4
+// 4 ranks in a ring both ways: 8 edges, 4 at each rank, so at least 4 rounds; the greedy colouring
+// stays below 2 * 4
 // - 1. In no round has a rank two edges.
 TEST(Connecting, NoRankHasTwoEdgesInARound) {
   std::vector<std::pair<std::int32_t, std::int32_t>> edges;
@@ -170,7 +175,8 @@ TEST(Launcher, SeveralProcessesAreToldFromOne) {
   EXPECT_EQ(in({{"OMPI_COMM_WORLD_SIZE", "1"}}), 1);
   EXPECT_EQ(in({{"PMI_SIZE", "8"}}), 8);
   EXPECT_EQ(in({{"PMIX_RANK", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}}), 3);
-  EXPECT_EQ(in({{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "3"}}), 1);  // a batch script before its srun
+  EXPECT_EQ(in({{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "3"}}),
+            1);  // a batch script before its srun
 }
 
 TEST(Launcher, NumbersAreReadWithoutMpi) {
@@ -186,7 +192,8 @@ TEST(Launcher, NumbersAreReadWithoutMpi) {
   EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}}), std::pair(3, 8));
   EXPECT_EQ(in({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}), std::pair(1, 2));
   // torchrun in a Slurm job of one task
-  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}), std::pair(3, 8));
+  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}),
+            std::pair(3, 8));
 }
 
 }  // namespace

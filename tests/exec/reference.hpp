@@ -1,5 +1,6 @@
-// GPT-2's forward in double precision, written straight from its definition, layer by layer; no dropout. Gradients come
-// from it by central differences, so it shares nothing with the kernels under test.
+// GPT-2's forward in double precision, written straight from its definition, layer by layer; no
+// dropout. Gradients come from it by central differences, so it shares nothing with the kernels
+// under test.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,16 +8,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/layer_tensors.hpp"
-#include "plan/model.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir::reference {
 
 using Matrix = std::vector<double>;  // row-major [rows, width]
 
 // y = x w' + bias; w is [out, in].
-inline Matrix linear(const Matrix& x, const Matrix& w, const Matrix& bias, std::size_t rows, std::size_t in,
-                     std::size_t out) {
+inline Matrix linear(const Matrix& x, const Matrix& w, const Matrix& bias, std::size_t rows,
+                     std::size_t in, std::size_t out) {
   Matrix y(rows * out);
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t o = 0; o < out; ++o) {
@@ -28,13 +29,14 @@ inline Matrix linear(const Matrix& x, const Matrix& w, const Matrix& bias, std::
   return y;
 }
 
-inline Matrix norm(const Matrix& x, const Matrix& gain, const Matrix& shift, std::size_t rows, std::size_t h,
-                   double epsilon) {
+inline Matrix norm(const Matrix& x, const Matrix& gain, const Matrix& shift, std::size_t rows,
+                   std::size_t h, double epsilon) {
   Matrix y(x.size());
   for (std::size_t r = 0; r < rows; ++r) {
     double mean = 0, variance = 0;
     for (std::size_t i = 0; i < h; ++i) mean += x[r * h + i] / static_cast<double>(h);
-    for (std::size_t i = 0; i < h; ++i) variance += std::pow(x[r * h + i] - mean, 2) / static_cast<double>(h);
+    for (std::size_t i = 0; i < h; ++i)
+      variance += std::pow(x[r * h + i] - mean, 2) / static_cast<double>(h);
     for (std::size_t i = 0; i < h; ++i) {
       y[r * h + i] = (x[r * h + i] - mean) / std::sqrt(variance + epsilon) * gain[i] + shift[i];
     }
@@ -42,7 +44,9 @@ inline Matrix norm(const Matrix& x, const Matrix& gain, const Matrix& shift, std
   return y;
 }
 
-inline double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+inline double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 
 struct Batch {
   std::size_t samples = 1, tokens = 1;
@@ -55,7 +59,8 @@ inline Matrix transformer(const TransformerShape& s, const std::vector<Matrix>& 
   const auto h = static_cast<std::size_t>(s.hidden), f = static_cast<std::size_t>(s.ffn);
   const auto heads = static_cast<std::size_t>(s.heads), d = static_cast<std::size_t>(s.head_dim);
   const std::size_t rows = batch.samples * batch.tokens, n = batch.tokens;
-  const Matrix qkv = linear(norm(x, p[0], p[1], rows, h, s.norm_epsilon), p[2], p[3], rows, h, 3 * h);
+  const Matrix qkv =
+      linear(norm(x, p[0], p[1], rows, h, s.norm_epsilon), p[2], p[3], rows, h, 3 * h);
   Matrix context(rows * h);
   for (std::size_t b = 0; b < batch.samples; ++b) {
     for (std::size_t a = 0; a < heads; ++a) {
@@ -71,7 +76,8 @@ inline Matrix transformer(const TransformerShape& s, const std::vector<Matrix>& 
           sum += weight[j] = std::exp(score / std::sqrt(static_cast<double>(d)));
         }
         for (std::size_t j = 0; j <= i; ++j) {
-          for (std::size_t e = 0; e < d; ++e) context[(b * n + i) * h + a * d + e] += weight[j] / sum * at(j, 2, e);
+          for (std::size_t e = 0; e < d; ++e)
+            context[(b * n + i) * h + a * d + e] += weight[j] / sum * at(j, 2, e);
         }
       }
     }
@@ -86,7 +92,8 @@ inline Matrix transformer(const TransformerShape& s, const std::vector<Matrix>& 
 }
 
 // Any layer; a head gives its mean loss over the batch's tokens as a matrix of one element.
-inline Matrix forward(const Layer& layer, const std::vector<Matrix>& p, const Matrix& x, const Batch& batch) {
+inline Matrix forward(const Layer& layer, const std::vector<Matrix>& p, const Matrix& x,
+                      const Batch& batch) {
   const std::size_t rows = batch.samples * batch.tokens;
   if (const auto* e = std::get_if<EmbeddingShape>(&layer.shape)) {
     const auto h = static_cast<std::size_t>(e->hidden);
@@ -102,7 +109,8 @@ inline Matrix forward(const Layer& layer, const std::vector<Matrix>& p, const Ma
     return norm(x, p[0], p[1], rows, static_cast<std::size_t>(n->hidden), n->epsilon);
   }
   if (const auto* head = std::get_if<HeadShape>(&layer.shape)) {
-    const auto h = static_cast<std::size_t>(head->hidden), v = static_cast<std::size_t>(head->vocabulary);
+    const auto h = static_cast<std::size_t>(head->hidden),
+               v = static_cast<std::size_t>(head->vocabulary);
     const Matrix logits = linear(x, p[0], {}, rows, h, v);
     double loss = 0;
     for (std::size_t r = 0; r < rows; ++r) {

@@ -1,5 +1,6 @@
-// Messages over TCP between processes that are threads here, each with a wire of its own: they meet by a file as
-// processes do. SPDX-License-Identifier: Apache-2.0
+// Messages over TCP between processes that are threads here, each with a wire of its own: they meet
+// by a file as processes do.
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/socket/socket_wire.hpp"
 
 #include <gtest/gtest.h>
@@ -8,10 +9,10 @@
 #include <functional>
 #include <thread>
 
-#include "exec/process_group.hpp"
+#include "exec/processes/process_group.hpp"
 #include "exec/socket/rendezvous.hpp"
 #include "exec/socket/rendezvous_file.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -31,7 +32,8 @@ void in_processes(int count, const std::function<void(std::unique_ptr<SocketWire
   std::vector<std::thread> threads;
   for (int index = 0; index < count; ++index) {
     threads.emplace_back([&, index] {
-      act(std::make_unique<SocketWire>(rendezvous({file, index, count}), SocketWire::Options{index}));
+      act(std::make_unique<SocketWire>(rendezvous({file, index, count}),
+                                       SocketWire::Options{index}));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -59,12 +61,14 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return bytes;
 }
 
-// Three messages to each of two others, on two tags and two channels; asked for in another order than they were sent.
+// Three messages to each of two others, on two tags and two channels; asked for in another order
+// than they were sent.
 TEST(SocketWire, MessagesOfOneTagAndChannelArriveInOrder) {
   in_processes(3, [](std::unique_ptr<SocketWire> wire) {
     const std::vector<std::string> texts{"first", "second", "third", "other"};
     std::vector<std::vector<std::byte>> letters;
-    for (const std::string& text : texts) letters.push_back(bytes_of(text + std::to_string(wire->index())));
+    for (const std::string& text : texts)
+      letters.push_back(bytes_of(text + std::to_string(wire->index())));
     std::vector<Wire::Request> sends;
     for (int to = 0; to < 3; ++to) {
       if (to == wire->index()) continue;
@@ -91,7 +95,8 @@ TEST(SocketWire, MessagesOfOneTagAndChannelArriveInOrder) {
   });
 }
 
-// Both send more than connections hold before either reads: whoever waits for his own send also reads.
+// Both send more than connections hold before either reads: whoever waits for his own send also
+// reads.
 TEST(SocketWire, LargeMessagesCross) {
   in_processes(2, [](std::unique_ptr<SocketWire> wire) {
     const std::size_t size = (std::size_t{24} << 20) + 3;
@@ -104,14 +109,16 @@ TEST(SocketWire, LargeMessagesCross) {
     finish(*wire, wire->start_receive(1 - wire->index(), Channel::messages, 0, in));
     bool right = true;
     for (std::size_t i = 0; i < size; ++i) {
-      right = right && in[i] == static_cast<std::byte>((i * 7 + static_cast<std::size_t>(1 - wire->index())) >> 3);
+      right = right && in[i] == static_cast<std::byte>(
+                                    (i * 7 + static_cast<std::size_t>(1 - wire->index())) >> 3);
     }
     EXPECT_TRUE(right);
     wire->leave();
   });
 }
 
-// A message on an edge that nobody takes does not hold up the word of a failure behind it; taken late, it is whole.
+// A message on an edge that nobody takes does not hold up the word of a failure behind it; taken
+// late, it is whole.
 TEST(SocketWire, WordPassesAMessageThatNobodyTakes) {
   in_processes(2, [](std::unique_ptr<SocketWire> wire) {
     std::vector<std::byte> message(std::size_t{8} << 20, std::byte{0x5a});
@@ -164,7 +171,8 @@ TEST(SocketWire, AMessageOfAnotherSizeFailsTheRun) {
 TEST(LongSocketWire, AMessageMayBeLargerThanAnIntCounts) {
   in_processes(2, [](std::unique_ptr<SocketWire> wire) {
     std::vector<std::byte> message((std::size_t{1} << 31) + 5);
-    const std::vector<std::size_t> marked{0, (std::size_t{1} << 31) - 1, std::size_t{1} << 31, message.size() - 1};
+    const std::vector<std::size_t> marked{0, (std::size_t{1} << 31) - 1, std::size_t{1} << 31,
+                                          message.size() - 1};
     if (wire->index() == 0) {
       for (const std::size_t place : marked) message[place] = std::byte{0x77};
       finish(*wire, wire->start_send(1, Channel::edges, 0, message));
@@ -177,7 +185,8 @@ TEST(LongSocketWire, AMessageMayBeLargerThanAnIntCounts) {
   });
 }
 
-// Process 2 fails, the others wait for a message that never comes: all end alike, and process 0 alone says it.
+// Process 2 fails, the others wait for a message that never comes: all end alike, and process 0
+// alone says it.
 TEST(ProcessGroup, OneFailureIsOneEnding) {
   std::atomic<int> spoken{0};
   in_processes(3, [&](std::unique_ptr<SocketWire> wire) {

@@ -1,4 +1,5 @@
-// After the first step a run takes nothing more from the machine. SPDX-License-Identifier: Apache-2.0
+// After the first step a run takes nothing more from the machine.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "exec/cpu/cpu_backend.hpp"
@@ -8,8 +9,9 @@
 namespace weir {
 namespace {
 
-// Every block of a step is on a free list when it ends; the next step asks for the same sizes in the same order on each
-// rank, and what a rank gives away as a message it gets back as a gradient of the same size.
+// Every block of a step is on a free list when it ends; the next step asks for the same sizes in
+// the same order on each rank, and what a rank gives away as a message it gets back as a gradient
+// of the same size.
 TEST(SteadyState, TakesNoMoreBlocks) {
   const TinyModel model;
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}}) {
@@ -17,16 +19,17 @@ TEST(SteadyState, TakesNoMoreBlocks) {
       RunOptions options;
       options.steps = 4;
       options.warmup_steps = 0;
-      const RunResult result =
-          run(model.load(model.plan(boundaries, 4, schedule)), options, {{BackendKind::cpu, make_cpu_backend}});
+      const RunResult result = run(model.load(model.plan(boundaries, 4, schedule)), options,
+                                   {{BackendKind::cpu, make_cpu_backend}});
       EXPECT_GT(result.steps[0].allocations, 0) << schedule;
-      for (std::size_t step = 2; step < 4; ++step) EXPECT_EQ(result.steps[step].allocations, 0) << schedule;
+      for (std::size_t step = 2; step < 4; ++step)
+        EXPECT_EQ(result.steps[step].allocations, 0) << schedule;
     }
   }
 }
 
-// Two ranks on device 0, which has 1000 bytes in use: 300 + 200 are their pools', 500 somebody else's. Device 1 has one
-// rank: 50 of 80 are its pool's.
+// Two ranks on device 0, which has 1000 bytes in use: 300 + 200 are their pools', 500 somebody
+// else's. Device 1 has one rank: 50 of 80 are its pool's.
 TEST(OutsideThePools, IsWhatNoPoolHolds) {
   std::vector<DeviceUse> ranks(3);
   ranks[0] = {.device = 0, .pool_reserved = Bytes(300), .device_used = Bytes(1000)};

@@ -1,13 +1,14 @@
-// One thread launches for all ranks, and marks alone make order: the same parameters as when every rank waits, to the
-// last bit, however the queues dawdle. SPDX-License-Identifier: Apache-2.0
-#include "exec/step_launcher.hpp"
+// One thread launches for all ranks, and marks alone make order: the same parameters as when every
+// rank waits, to the last bit, however the queues dawdle.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/streams/step_launcher.hpp"
 
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/launch_cases.hpp"
 
@@ -27,7 +28,8 @@ Plan plan_of(const TinyModel& model, const Case& c, int microbatches) {
   return plan;
 }
 
-RunResult train(const LoadedPlan& loaded, const Backends& backends, int steps, bool graphs = false) {
+RunResult train(const LoadedPlan& loaded, const Backends& backends, int steps,
+                bool graphs = false) {
   RunOptions options;
   options.backend = backends.begin()->first;
   options.steps = steps;
@@ -43,7 +45,8 @@ TEST(StepLauncher, ParametersAreThoseOfRanksThatWait) {
   const int runs = for_each_launch_case(TinyModel(), 2, [&](const LaunchCase& c) {
     for (const int ranks_a_device : {4, 1}) {
       SCOPED_TRACE(c.name + " seed " + std::to_string(++seed));
-      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
+      const auto world = std::make_shared<AsyncWorld>(
+          AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
       const RunResult found = train(c.loaded, asynchronous(world), 2);
       EXPECT_EQ(found.parameters_sha256, c.expected.parameters_sha256);
       EXPECT_EQ(losses(found), losses(c.expected));
@@ -59,17 +62,19 @@ TEST(StepLauncher, BidirectionalPlansToo) {
   const TinyModel model;
   for (const LoadedPlan& loaded : bidirectional_plans(model)) {
     for (const int ranks_a_device : {2, 1}) {
-      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = 7, .ranks_a_device = ranks_a_device});
-      EXPECT_EQ(train(loaded, asynchronous(world), 3).parameters_sha256, train_waiting(loaded, 3).parameters_sha256)
+      const auto world =
+          std::make_shared<AsyncWorld>(AsyncOptions{.seed = 7, .ranks_a_device = ranks_a_device});
+      EXPECT_EQ(train(loaded, asynchronous(world), 3).parameters_sha256,
+                train_waiting(loaded, 3).parameters_sha256)
           << loaded.plan.schedule;
     }
   }
 }
 
-// Every wait that no other wait implies is one that the parameters need: left out, with the action behind it late, they
-// come out wrong; after two steps, since the copy of a tied weight that is wrong shows a step later. The first waits of
-// a step (queues begin together) and the last (it ends for all) order nothing here, because the host waits for every
-// step.
+// Every wait that no other wait implies is one that the parameters need: left out, with the action
+// behind it late, they come out wrong; after two steps, since the copy of a tied weight that is
+// wrong shows a step later. The first waits of a step (queues begin together) and the last (it ends
+// for all) order nothing here, because the host waits for every step.
 TEST(StepLauncher, EveryWaitCounts) {
   const TinyModel model;
   const struct {
@@ -82,13 +87,14 @@ TEST(StepLauncher, EveryWaitCounts) {
     plan.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
     const LoadedPlan loaded = model.load(plan);
     const std::string expected = train(loaded, cpu_only(), 2).parameters_sha256;
-    const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device});
+    const auto world =
+        std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device});
     static_cast<void>(train(loaded, asynchronous(world), 1));
     const int joins = world->queues - 1;
     int needed = 0;
     for (int wait = joins; wait < world->waits - joins; ++wait) {
-      const auto faulty =
-          std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device, .left_out_wait = wait});
+      const auto faulty = std::make_shared<AsyncWorld>(
+          AsyncOptions{.ranks_a_device = c.ranks_a_device, .left_out_wait = wait});
       const std::string found = train(loaded, asynchronous(faulty), 2).parameters_sha256;
       if (faulty->fault_was_redundant) {
         EXPECT_EQ(found, expected) << c.schedule << " wait " << wait;
@@ -97,29 +103,34 @@ TEST(StepLauncher, EveryWaitCounts) {
         EXPECT_NE(found, expected) << c.schedule << " wait " << wait;
       }
     }
-    EXPECT_GE(needed, 2 * c.microbatches * static_cast<int>(c.boundaries.size()));  // a border is crossed twice
+    EXPECT_GE(needed, 2 * c.microbatches *
+                          static_cast<int>(c.boundaries.size()));  // a border is crossed twice
   }
 }
 
-// A step recorded once and repeated: five steps have the bits of five launched ones, dropout and Adam included.
+// A step recorded once and repeated: five steps have the bits of five launched ones, dropout and
+// Adam included.
 TEST(StepLauncher, ARecordedStepRepeats) {
   const TinyModel model;
-  for (const Case& c : {Case{"1f1b", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"interleaved-1f1b", 2, {1, 3, 4}}}) {
+  for (const Case& c :
+       {Case{"1f1b", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"interleaved-1f1b", 2, {1, 3, 4}}}) {
     const LoadedPlan loaded = model.load(plan_of(model, c, 4));
     const RunResult expected = train(loaded, cpu_only(), 5);
     for (const int ranks_a_device : {4, 1}) {
-      const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.seed = 5, .ranks_a_device = ranks_a_device});
+      const auto world =
+          std::make_shared<AsyncWorld>(AsyncOptions{.seed = 5, .ranks_a_device = ranks_a_device});
       const RunResult found = train(loaded, asynchronous(world), 5, true);
       EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256) << c.schedule;
       EXPECT_EQ(losses(found), losses(expected)) << c.schedule;
       EXPECT_EQ(world->replays, 4);
-      for (std::size_t step = 1; step < 5; ++step) EXPECT_EQ(found.steps[step].allocations, 0) << c.schedule;
+      for (std::size_t step = 1; step < 5; ++step)
+        EXPECT_EQ(found.steps[step].allocations, 0) << c.schedule;
     }
   }
 }
 
-// Measured times are the queues': actions of a rank one after the other, each after all that it waited for, within the
-// step; recorded steps have times of their own. The host's share is given.
+// Measured times are the queues': actions of a rank one after the other, each after all that it
+// waited for, within the step; recorded steps have times of their own. The host's share is given.
 TEST(StepLauncher, TheTraceIsTheQueues) {
   const TinyModel model;
   Plan plan = model.plan({1, 3}, 4, "zb-h1");
@@ -138,10 +149,12 @@ TEST(StepLauncher, TheTraceIsTheQueues) {
       EXPECT_GE(span.start, result.trace.steps[step].start);
       EXPECT_LE(span.end, result.trace.steps[step].end);
       EXPECT_LE(span.start, span.end);
-      if (span.lane == LaneKind::compute && ranks_a_device == 3) {  // one clock: nothing had to be mended
+      if (span.lane == LaneKind::compute &&
+          ranks_a_device == 3) {  // one clock: nothing had to be mended
         EXPECT_LT(span.start, span.end) << to_string(span.action);
       }
-      if (span.operation > program.lane_of(span.operation).first && span.lane != LaneKind::receive) {
+      if (span.operation > program.lane_of(span.operation).first &&
+          span.lane != LaneKind::receive) {
         EXPECT_GE(span.start, of(span.operation - 1).end) << to_string(span.action);
       }
       for (const Dependency& before : program.predecessors(span.operation)) {
@@ -158,20 +171,24 @@ TEST(StepLauncher, AFailedLaunchComesOut) {
   class Failing : public AsyncBackend {
    public:
     using AsyncBackend::AsyncBackend;
-    void backward_weight(const LayerCall&) override { throw RunFailed("the device fell off the bus"); }
+    void backward_weight(const LayerCall&) override {
+      throw RunFailed("the device fell off the bus");
+    }
   };
   const TinyModel model;
   const auto world = std::make_shared<AsyncWorld>(AsyncOptions{});
-  const Backends backends{{BackendKind::cuda, [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
-                             if (request.rank == 0) return std::make_unique<AsyncBackend>(request, world);
-                             return std::make_unique<Failing>(request, world);
-                           }}};
+  const Backends backends{
+      {BackendKind::cuda, [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+         if (request.rank == 0) return std::make_unique<AsyncBackend>(request, world);
+         return std::make_unique<Failing>(request, world);
+       }}};
   EXPECT_THROW(static_cast<void>(train(model.load(model.plan({3}, 4)), backends, 2)), RunFailed);
 }
 
 TEST(StepLauncher, OnlyLaunchesCanBeRepeated) {
   const TinyModel model;
-  EXPECT_THROW(static_cast<void>(train(model.load(model.plan({}, 1)), cpu_only(), 2, true)), UsageError);
+  EXPECT_THROW(static_cast<void>(train(model.load(model.plan({}, 1)), cpu_only(), 2, true)),
+               UsageError);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // bf16 is the upper half of a float: sign, 8 bits of exponent, 7 of fraction.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/stored.hpp"
+#include "exec/training/stored.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,9 @@
 namespace weir {
 namespace {
 
-// Between 1 and 2 numbers are 2^-7 apart. 1 + 2^-8 lies half-way: to the even neighbour, 1; 1 + 3 * 2^-8 lies half-way
-// between an odd one and the even 1 + 2^-6; a little above half-way goes up. The largest float rounds to infinity.
+// Between 1 and 2 numbers are 2^-7 apart. 1 + 2^-8 lies half-way: to the even neighbour, 1; 1 + 3 *
+// 2^-8 lies half-way between an odd one and the even 1 + 2^-6; a little above half-way goes up. The
+// largest float rounds to infinity.
 TEST(Stored, Bf16RoundsToNearestTiesToEven) {
   EXPECT_EQ(to_bf16(1.0F), 0x3F80);
   EXPECT_EQ(to_bf16(-2.0F), 0xC000);
@@ -32,8 +33,9 @@ TEST(Stored, ANanStaysOne) {
 
 TEST(Stored, BytesOfEachDtype) {
   const std::array<float, 2> values{1.0F, 1.01171875F};
-  EXPECT_EQ(stored(values, Dtype::bf16),
-            (std::vector<std::byte>{std::byte{0x80}, std::byte{0x3F}, std::byte{0x82}, std::byte{0x3F}}));
+  EXPECT_EQ(
+      stored(values, Dtype::bf16),
+      (std::vector<std::byte>{std::byte{0x80}, std::byte{0x3F}, std::byte{0x82}, std::byte{0x3F}}));
   for (const Dtype dtype : {Dtype::fp32, Dtype::tf32}) {
     const std::vector<std::byte> bytes = stored(values, dtype);
     ASSERT_EQ(bytes.size(), 8U);

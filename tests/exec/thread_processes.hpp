@@ -1,5 +1,6 @@
-// Processes of the tests that are threads of this one: messages are copied through memory, and the first failure ends
-// all. SPDX-License-Identifier: Apache-2.0
+// Processes of the tests that are threads of this one: messages are copied through memory, and the
+// first failure ends all.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/process_run.hpp"
-#include "exec/processes.hpp"
+#include "exec/processes/process_run.hpp"
+#include "exec/processes/processes.hpp"
 
 namespace weir {
 
@@ -27,7 +28,8 @@ struct ThreadMail {
   explicit ThreadMail(int processes) : count(processes) {}
   const int count;
   std::mutex mutex;
-  std::map<std::tuple<int, int, int>, std::vector<std::vector<std::byte>>> sent;  // by from, to, tag
+  std::map<std::tuple<int, int, int>, std::vector<std::vector<std::byte>>>
+      sent;  // by from, to, tag
   int at_barrier = 0;
   std::int64_t barriers = 0;
   std::optional<Ending> failure;
@@ -64,7 +66,8 @@ class ThreadProcesses : public Processes {
       const auto& messages = mail_.sent[receive.key];
       if (messages.size() <= receive.number) return false;
       const std::vector<std::byte>& message = messages[receive.number];
-      if (message.size() != receive.into.size()) throw std::logic_error("a message of another size");
+      if (message.size() != receive.into.size())
+        throw std::logic_error("a message of another size");
       std::copy(message.begin(), message.end(), receive.into.begin());
       return true;
     });

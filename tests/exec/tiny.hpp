@@ -10,9 +10,9 @@
 
 #include "exec/cpu/cpu_backend.hpp"
 #include "exec/run.hpp"
-#include "plan/plan.hpp"
-#include "plan/sha256.hpp"
-#include "plan/text_file.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
 
 namespace weir {
 
@@ -20,21 +20,25 @@ inline Backends cpu_only() { return {{BackendKind::cpu, make_cpu_backend}}; }
 
 class TinyModel {
  public:
-  explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3, int tokens = 8)
+  explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3,
+                     int tokens = 8)
       : tokens_(tokens),
-        folder_(std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()))) {
+        folder_(std::filesystem::temp_directory_path() /
+                ("weir-exec-test-" + std::to_string(::getpid()))) {
     const std::string rate = std::to_string(dropout);
-    text_ = R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":)" + std::to_string(blocks) + R"(,"vocab_size":)" +
-            std::to_string(vocabulary) + R"(,"n_positions":)" + std::to_string(tokens) +
-            R"(,"initializer_range":0.2,"tie_word_embeddings":)" + (tied ? "true" : "false") + R"(,"embd_pdrop":)" +
-            rate + R"(,"attn_pdrop":)" + rate + R"(,"resid_pdrop":)" + rate + "}";
+    text_ = R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":)" + std::to_string(blocks) +
+            R"(,"vocab_size":)" + std::to_string(vocabulary) + R"(,"n_positions":)" +
+            std::to_string(tokens) + R"(,"initializer_range":0.2,"tie_word_embeddings":)" +
+            (tied ? "true" : "false") + R"(,"embd_pdrop":)" + rate + R"(,"attn_pdrop":)" + rate +
+            R"(,"resid_pdrop":)" + rate + "}";
     write_file_atomically(folder_ / "config.json", text_);
   }
   TinyModel(const TinyModel&) = delete;
   TinyModel& operator=(const TinyModel&) = delete;
   ~TinyModel() { std::filesystem::remove_all(folder_); }
 
-  [[nodiscard]] Plan plan(std::vector<int> boundaries, int microbatches, const std::string& schedule = "1f1b") const {
+  [[nodiscard]] Plan plan(std::vector<int> boundaries, int microbatches,
+                          const std::string& schedule = "1f1b") const {
     Plan plan;
     plan.model_path = "config.json";
     plan.model_sha256 = sha256_hex(text_);

@@ -1,15 +1,15 @@
 // What has no kernels is refused by name before anything starts; what has them trains.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/trainable.hpp"
+#include "exec/training/trainable.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "exec/measure.hpp"
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
+#include "exec/profiling/measure.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -19,7 +19,8 @@ using testing::HasSubstr;
 
 LoadedPlan loaded(const TinyModel& tiny, const std::string& config) {
   LoadedPlan plan = tiny.load(tiny.plan({2}, 2));
-  const auto file = std::filesystem::temp_directory_path() / ("weir-trainable-" + std::to_string(::getpid()) + ".json");
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("weir-trainable-" + std::to_string(::getpid()) + ".json");
   write_file_atomically(file, config);
   plan.model = load_model(file);
   std::filesystem::remove(file);
@@ -27,9 +28,11 @@ LoadedPlan loaded(const TinyModel& tiny, const std::string& config) {
 }
 
 // 3 blocks, as the tiny GPT-2 of the plan has.
-const char* const kLlama = R"({"model_type":"llama","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
+const char* const kLlama =
+    R"({"model_type":"llama","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
   "intermediate_size":32,"max_position_embeddings":8,"vocab_size":32})";
-const char* const kOpt = R"({"model_type":"opt","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
+const char* const kOpt =
+    R"({"model_type":"opt","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
   "ffn_dim":32,"max_position_embeddings":8,"vocab_size":32})";
 
 TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
@@ -41,11 +44,13 @@ TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
   } catch (const MissingComponent& error) {
     EXPECT_THAT(error.what(), HasSubstr("block.0: no kernels for RMS norms"));
   }
-  EXPECT_THROW(static_cast<void>(measure(plan.model, 8, plan.plan, {}, cpu_only())), MissingComponent);
+  EXPECT_THROW(static_cast<void>(measure(plan.model, 8, plan.plan, {}, cpu_only())),
+               MissingComponent);
 }
 
-// OPT is GPT-2's design with ReLU and a narrower MLP. Three of four synthetic tokens follow from the one before, so of
-// the uniform ln 32 = 3.47 a trained model keeps 1.4; the bound is two thirds of the way there.
+// OPT is GPT-2's design with ReLU and a narrower MLP. Three of four synthetic tokens follow from
+// the one before, so of the uniform ln 32 = 3.47 a trained model keeps 1.4; the bound is two thirds
+// of the way there.
 TEST(Trainable, AnOptTrains) {
   const TinyModel tiny;
   LoadedPlan plan = loaded(tiny, kOpt);

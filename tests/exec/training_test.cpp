@@ -1,4 +1,5 @@
-// Training as GPipe promises it: the same parameters to the last bit whatever the pipeline, and a loss that falls.
+// Training as GPipe promises it: the same parameters to the last bit whatever the pipeline, and a
+// loss that falls.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +8,10 @@
 #include <cmath>
 #include <random>
 
-#include "costmodel/memory.hpp"
-#include "costmodel/replay.hpp"
-#include "plan/error.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "costmodel/fit/replay.hpp"
+#include "costmodel/memory/memory.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -31,7 +32,8 @@ Recompute recompute(const char* mode) {
   return r;
 }
 
-// K in 1..4, several partitions each, both schedules, all three modes; dropout on, head tied; M = 4.
+// K in 1..4, several partitions each, both schedules, all three modes; dropout on, head tied; M =
+// 4.
 void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention) {
   Plan single = model.plan({}, 4, "gpipe");
   single.attention = attention;
@@ -44,7 +46,8 @@ void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute = recompute(mode);
         plan.attention = attention;
-        EXPECT_EQ(hash_after(model, plan), expected) << "K" << plan.pp << " " << schedule << " " << mode;
+        EXPECT_EQ(hash_after(model, plan), expected)
+            << "K" << plan.pp << " " << schedule << " " << mode;
         ++compared;
       }
     }
@@ -61,8 +64,8 @@ TEST(Training, ParametersAreBitwiseEqualWithFusedAttentionToo) {
   expect_every_pipeline_equal(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
 }
 
-// The same training by both kinds of attention, dropout of the probabilities included: they round differently, the
-// losses agree as fp32 sums do.
+// The same training by both kinds of attention, dropout of the probabilities included: they round
+// differently, the losses agree as fp32 sums do.
 TEST(Training, FusedAttentionLearnsTheSame) {
   const TinyModel model(true, 0.1, 32, 3, 20);
   Plan plan = model.plan({3}, 4);
@@ -77,7 +80,8 @@ TEST(Training, FusedAttentionLearnsTheSame) {
   }
 }
 
-// Split backwards, chunks, waves: every schedule that keeps gradients in micro-batch order, on one model copy.
+// Split backwards, chunks, waves: every schedule that keeps gradients in micro-batch order, on one
+// model copy.
 TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
   const TinyModel model;
   const std::string expected = hash_after(model, model.plan({}, 6, "gpipe"), 2);
@@ -85,10 +89,11 @@ TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
     const char* schedule;
     int vpp;
     std::vector<int> boundaries;
-  } cases[] = {{"1f1b-eager", 1, {2, 4}},          {"zb-h1", 1, {2, 4}},         {"zb-h2", 1, {1, 3}},
-               {"interleaved-1f1b", 2, {1, 3, 4}}, {"looped-bfs", 2, {1, 2, 4}}, {"zb-v", 2, {1, 3, 4}},
-               {"v-half", 2, {1, 3, 5}},           {"v-min", 2, {2, 3, 4}},      {"dualpipev", 2, {1, 3, 4}},
-               {"hanayo", 2, {1, 3, 4}},           {"zb-v", 2, {1, 2, 3, 4, 5}}};
+  } cases[] = {
+      {"1f1b-eager", 1, {2, 4}},          {"zb-h1", 1, {2, 4}},         {"zb-h2", 1, {1, 3}},
+      {"interleaved-1f1b", 2, {1, 3, 4}}, {"looped-bfs", 2, {1, 2, 4}}, {"zb-v", 2, {1, 3, 4}},
+      {"v-half", 2, {1, 3, 5}},           {"v-min", 2, {2, 3, 4}},      {"dualpipev", 2, {1, 3, 4}},
+      {"hanayo", 2, {1, 3, 4}},           {"zb-v", 2, {1, 2, 3, 4, 5}}};
   for (const auto& c : cases) {
     for (const char* mode : {"never", "always"}) {
       Plan plan = model.plan(c.boundaries, 6, c.schedule);
@@ -111,7 +116,8 @@ TEST(Training, BidirectionalSchedulesRepeatAndAgree) {
     Plan plan = model.plan({3}, 4, schedule);
     plan.slots = 0;
     const RunResult both = run(model.load(plan), options, cpu_only());
-    EXPECT_EQ(both.parameters_sha256, run(model.load(plan), options, cpu_only()).parameters_sha256) << schedule;
+    EXPECT_EQ(both.parameters_sha256, run(model.load(plan), options, cpu_only()).parameters_sha256)
+        << schedule;
     for (std::size_t i = 0; i < both.steps.size(); ++i) {
       EXPECT_NEAR(both.steps[i].loss, single.steps[i].loss, 1e-4) << schedule << " step " << i;
     }
@@ -171,8 +177,10 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
         for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
           const auto measured = static_cast<double>(result.peak_memory[rank].count());
           const auto predicted = static_cast<double>(peaks[rank].peak.count());
-          // The tiny model's messages are large beside its weights: one slot more or less is allowed for timing.
-          const auto message = static_cast<double>(plan.micro_batch_size * plan.seq_length * 16 * 4);
+          // The tiny model's messages are large beside its weights: one slot more or less is
+          // allowed for timing.
+          const auto message =
+              static_cast<double>(plan.micro_batch_size * plan.seq_length * 16 * 4);
           EXPECT_NEAR(predicted, measured, 0.01 * measured + message)
               << "K" << plan.pp << " " << schedule << " " << mode << " rank " << rank;
           std::int64_t parts = 0;
@@ -184,13 +192,16 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
   }
 }
 
-TEST(Memory, PredictedPeakIsTheArenas) { expect_predicted_peaks(TinyModel(), AttentionKind::unfused); }
+TEST(Memory, PredictedPeakIsTheArenas) {
+  expect_predicted_peaks(TinyModel(), AttentionKind::unfused);
+}
 
 TEST(Memory, PredictedPeakIsTheArenasWithFusedAttentionToo) {
   expect_predicted_peaks(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
 }
 
-// Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be exact every time.
+// Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be
+// exact every time.
 double replay_error(const TinyModel& model) {
   std::vector<double> errors;
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {4}}) {
@@ -207,8 +218,8 @@ double replay_error(const TinyModel& model) {
         for (const Span& span : result.trace.spans) {
           if (span.step == step) last = std::max(last, span.end.count());
         }
-        const double measured =
-            static_cast<double>(last - result.trace.steps[static_cast<std::size_t>(step)].start.count());
+        const double measured = static_cast<double>(
+            last - result.trace.steps[static_cast<std::size_t>(step)].start.count());
         const auto replay = [&](ReplayGaps gaps) {
           const auto timing = simulate(program, replay_costs(program, result.trace, step, gaps));
           return static_cast<double>(std::get<Timing>(timing).makespan.count());
@@ -228,9 +239,10 @@ std::int64_t involuntary_switches() {
   return usage.ru_nivcsw;
 }
 
-// Durations and gaps as measured give the measured makespan exactly; without the gaps, within 1 % in the median. A gap
-// is also what another process makes by taking a core away, so an attempt counts only where that happened less than
-// once in two steps; a machine that never leaves us alone for one attempt in ten cannot answer.
+// Durations and gaps as measured give the measured makespan exactly; without the gaps, within 1 %
+// in the median. A gap is also what another process makes by taking a core away, so an attempt
+// counts only where that happened less than once in two steps; a machine that never leaves us alone
+// for one attempt in ten cannot answer.
 TEST(Replay, GivesTheMeasuredStepAgain) {
   const TinyModel model(true, 0.1, 256, 4);
   constexpr std::int64_t kSteps = 6 * (5 + 1);
@@ -246,11 +258,14 @@ TEST(Replay, GivesTheMeasuredStepAgain) {
   GTEST_SKIP() << "the cores were taken away all the time: " << seen;
 }
 
-// Seeded random plans: all finish. K to 4 trained (more ranks than cores, too), K to 32 as timed waits.
+// Seeded random plans: all finish. K to 4 trained (more ranks than cores, too), K to 32 as timed
+// waits.
 TEST(Progress, RandomPlansNeverDeadlock) {
   const TinyModel model(true, 0.1, 32, 3);
   std::mt19937 random(3);
-  const auto pick = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  const auto pick = [&random](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
   for (int trial = 0; trial < 25; ++trial) {
     SCOPED_TRACE("seed 3, trial " + std::to_string(trial));
     std::vector<int> boundaries;
@@ -270,7 +285,9 @@ TEST(Progress, RandomPlansNeverDeadlock) {
 TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
   const TinyModel model(true, 0.0, 32, 40);
   std::mt19937 random(4);
-  const auto pick = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  const auto pick = [&random](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
   for (int trial = 0; trial < 12; ++trial) {
     SCOPED_TRACE("seed 4, trial " + std::to_string(trial));
     const int k = pick(1, 32);
@@ -306,7 +323,8 @@ TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
 TEST(Progress, EveryScheduleRunsInItsOrder) {
   const TinyModel model(true, 0.0, 32, 14);
   for (const Generator& generator : generators()) {
-    // seq1f1b's v slices sequences: a plan, which has no word for slices, holds it with its stages alone.
+    // seq1f1b's v slices sequences: a plan, which has no word for slices, holds it with its stages
+    // alone.
     const bool slices = generator.name == "seq1f1b";
     const int v = slices ? 1 : generator.default_chunks;
     std::vector<int> boundaries;
@@ -316,7 +334,9 @@ TEST(Progress, EveryScheduleRunsInItsOrder) {
     plan.vpp = v;
     plan.slots = 0;
     LoadedPlan loaded = model.load(plan);
-    if (slices) loaded.schedule = std::get<Schedule>(make_schedule(generator.name, {4, generator.default_chunks, 8}));
+    if (slices)
+      loaded.schedule =
+          std::get<Schedule>(make_schedule(generator.name, {4, generator.default_chunks, 8}));
     const Program program = lower(loaded);
     RunOptions options;
     options.backend = BackendKind::synthetic;
@@ -325,7 +345,8 @@ TEST(Progress, EveryScheduleRunsInItsOrder) {
     options.synthetic_duration_ns.assign(program.operations.size(), 20'000);
     const RunResult result = run(loaded, options, {});
     for (const Lane& lane : program.lanes) {
-      for (OperationId id = lane.first + 1; id < lane.last && lane.kind == LaneKind::compute; ++id) {
+      for (OperationId id = lane.first + 1; id < lane.last && lane.kind == LaneKind::compute;
+           ++id) {
         ASSERT_GE(result.trace.spans[static_cast<std::size_t>(id)].start,
                   result.trace.spans[static_cast<std::size_t>(id) - 1].end)
             << generator.name;
@@ -342,7 +363,8 @@ TEST(Run, SaysWhatItCannotDo) {
   EXPECT_THROW(static_cast<void>(run(model.load(half), {}, cpu_only())), UsageError);
   RunOptions no_data;
   no_data.data = "/nonexistent/text";
-  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({}, 1)), no_data, cpu_only())), InputError);
+  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({}, 1)), no_data, cpu_only())),
+               InputError);
 }
 
 // A device that fails in the middle of a step stops all ranks and the error comes out.
@@ -352,11 +374,13 @@ TEST(Run, OneFailingRankStopsAll) {
     void* allocate(std::int64_t) override { throw std::bad_alloc(); }
     void release(void*, std::int64_t) noexcept override {}
   };
-  const Backends backends{{BackendKind::cpu, [](const BackendRequest& request) -> std::unique_ptr<Backend> {
-                             if (request.rank == 1) throw MissingComponent("no such device");
-                             return make_cpu_backend(request);
-                           }}};
-  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({3}, 4)), {}, backends)), MissingComponent);
+  const Backends backends{
+      {BackendKind::cpu, [](const BackendRequest& request) -> std::unique_ptr<Backend> {
+         if (request.rank == 1) throw MissingComponent("no such device");
+         return make_cpu_backend(request);
+       }}};
+  EXPECT_THROW(static_cast<void>(run(model.load(model.plan({3}, 4)), {}, backends)),
+               MissingComponent);
 }
 
 }  // namespace

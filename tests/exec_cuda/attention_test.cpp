@@ -1,9 +1,9 @@
-// Fused attention on a device against double precision, by cuDNN's kernels and by our own: random inputs, every output
-// and all scratch memory poisoned first, and the same bits twice.
+// Fused attention on a device against double precision, by cuDNN's kernels and by our own: random
+// inputs, every output and all scratch memory poisoned first, and the same bits twice.
 //
-// Tolerances, of the largest value: fp32 sums of some hundreds of products of order 1 err by about 20 x 6e-8, and the
-// exponential adds as much: 1e-5. bf16 rounds each result to 2^-9; cuDNN rounds probabilities and their gradients too,
-// errors that partly cancel in the sums: 2e-2.
+// Tolerances, of the largest value: fp32 sums of some hundreds of products of order 1 err by about
+// 20 x 6e-8, and the exponential adds as much: 1e-5. bf16 rounds each result to 2^-9; cuDNN rounds
+// probabilities and their gradients too, errors that partly cancel in the sums: 2e-2.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/attention.hpp"
 
@@ -21,7 +21,9 @@ std::uint16_t to_bf16(float x) {  // to nearest, ties to even
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
-float from_bf16(std::uint16_t x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16); }
+float from_bf16(std::uint16_t x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
+}
 
 struct Outputs {
   std::vector<float> context, statistics, d_qkv;
@@ -55,8 +57,8 @@ std::vector<float> unpacked(const std::vector<T>& values) {
 }
 
 template <class T>
-Outputs run(Attention& attention, const AttentionShape& shape, const DropoutMask& mask, const std::vector<float>& qkv,
-            const std::vector<float>& d_context) {
+Outputs run(Attention& attention, const AttentionShape& shape, const DropoutMask& mask,
+            const std::vector<float>& qkv, const std::vector<float>& d_context) {
   const DeviceArray<T> q(packed_values<T>(qkv)), dc(packed_values<T>(d_context));
   const DeviceArray<T> context(d_context.size()), d_qkv(qkv.size());
   const auto rows = static_cast<std::size_t>(shape.rows());
@@ -66,16 +68,23 @@ Outputs run(Attention& attention, const AttentionShape& shape, const DropoutMask
   const DeviceArray<std::uint32_t> step(std::vector<std::uint32_t>{mask.step});
   DropoutMask elsewhere = mask;
   elsewhere.step += 5;
-  attention.forward(shape, {q.get(), {elsewhere, step.get()}, context.get(), statistics.get()}, scratch.get(), nullptr);
-  attention.backward(
-      shape, {q.get(), context.get(), statistics.get(), dc.get(), {elsewhere, step.get()}, d_qkv.get(), row_sums.get()},
-      scratch.get(), nullptr);
+  attention.forward(shape, {q.get(), {elsewhere, step.get()}, context.get(), statistics.get()},
+                    scratch.get(), nullptr);
+  attention.backward(shape,
+                     {q.get(),
+                      context.get(),
+                      statistics.get(),
+                      dc.get(),
+                      {elsewhere, step.get()},
+                      d_qkv.get(),
+                      row_sums.get()},
+                     scratch.get(), nullptr);
   CUDA_CHECK(cudaDeviceSynchronize());
   return {unpacked(context.host()), statistics.host(), unpacked(d_qkv.host())};
 }
 
-void expect_near(const std::vector<double>& expected, const std::vector<float>& found, double tolerance,
-                 const char* what) {
+void expect_near(const std::vector<double>& expected, const std::vector<float>& found,
+                 double tolerance, const char* what) {
   ASSERT_EQ(expected.size(), found.size());
   double largest = 0;
   for (const double value : expected) largest = std::max(largest, std::abs(value));
@@ -85,9 +94,11 @@ void expect_near(const std::vector<double>& expected, const std::vector<float>& 
 }
 
 template <class T>
-void check(Attention::Choice choice, const AttentionShape& shape, double probability, const char* kernels) {
+void check(Attention::Choice choice, const AttentionShape& shape, double probability,
+           const char* kernels) {
   SCOPED_TRACE("s " + std::to_string(shape.s) + " d " + std::to_string(shape.d) + " " +
-               std::string(to_string(shape.dtype)) + " dropout " + std::to_string(probability) + " " + kernels);
+               std::string(to_string(shape.dtype)) + " dropout " + std::to_string(probability) +
+               " " + kernels);
   const auto n = static_cast<std::size_t>(shape.batch * shape.s * shape.width());
   // As the device will read them.
   const std::vector<float> qkv = unpacked(packed_values<T>(random_floats(3 * n, 1)));
@@ -107,7 +118,8 @@ void check(Attention::Choice choice, const AttentionShape& shape, double probabi
   EXPECT_EQ(run<T>(attention, shape, mask, qkv, d_context), found) << "other bits the second time";
 }
 
-// A plan takes half a second to make and may not be run by two threads: one library a thread and a device, and no more.
+// A plan takes half a second to make and may not be run by two threads: one library a thread and a
+// device, and no more.
 TEST(CudnnLibraries, AreOneAThreadAndADevice) {
   CudnnLibraries libraries;
   const auto first = libraries.of_this_thread(0);
@@ -120,7 +132,8 @@ TEST(CudnnLibraries, AreOneAThreadAndADevice) {
   EXPECT_NE(CudnnLibraries().of_this_thread(0), first);
 }
 
-// What our own kernels do is not asked of cuDNN, and the label says why. Needs no device: no handle is made.
+// What our own kernels do is not asked of cuDNN, and the label says why. Needs no device: no handle
+// is made.
 TEST(AttentionLabel, SaysWhoseKernelsAndWhy) {
   CudnnLibraries libraries;
   Attention best(Attention::Choice::best, libraries.of_this_thread(0));
@@ -142,8 +155,10 @@ TEST(CudaAttention, OurKernelsAreTheDefinition) {
     const bool dropout = probability > 0;
     for (const std::int64_t d : {5, 16, 64, 80, 128}) {
       for (const std::int64_t s : {1, 32, 77}) {
-        check<float>(Attention::Choice::own, {2, s, 3, d, Dtype::fp32, dropout}, probability, "own");
-        check<std::uint16_t>(Attention::Choice::own, {2, s, 3, d, Dtype::bf16, dropout}, probability, "own");
+        check<float>(Attention::Choice::own, {2, s, 3, d, Dtype::fp32, dropout}, probability,
+                     "own");
+        check<std::uint16_t>(Attention::Choice::own, {2, s, 3, d, Dtype::bf16, dropout},
+                             probability, "own");
       }
     }
   }
@@ -152,7 +167,8 @@ TEST(CudaAttention, OurKernelsAreTheDefinition) {
 #ifdef WEIR_HAS_CUDNN
 TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
   WEIR_NEEDS_DEVICE();
-  if (cuda_facts().device->major < 8) GTEST_SKIP() << "cuDNN has no fused attention before capability 8.0";
+  if (cuda_facts().device->major < 8)
+    GTEST_SKIP() << "cuDNN has no fused attention before capability 8.0";
   for (const std::int64_t d : {16, 64, 80, 128}) {
     for (const std::int64_t s : {77, 256}) {
       check<std::uint16_t>(Attention::Choice::best, {2, s, 3, d, Dtype::bf16, false}, 0, "cuDNN");

@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "exec/cuda/cuda_backend.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
 namespace {
 
-// What is not taken in the first steps is not taken later, and the driver's own mark agrees that the pools were used.
+// What is not taken in the first steps is not taken later, and the driver's own mark agrees that
+// the pools were used.
 TEST(CudaBackend, SteadyStateTakesNoMemory) {
   WEIR_NEEDS_DEVICE();
   const TinyModel model;
@@ -18,8 +19,10 @@ TEST(CudaBackend, SteadyStateTakesNoMemory) {
   options.backend = BackendKind::cuda;
   options.steps = 6;
   options.warmup_steps = 0;
-  const RunResult result = run(model.load(model.plan({3}, 4, "1f1b")), options, {{BackendKind::cuda, cuda_backends()}});
-  for (std::size_t step = 2; step < 6; ++step) EXPECT_EQ(result.steps[step].allocations, 0) << "step " << step;
+  const RunResult result =
+      run(model.load(model.plan({3}, 4, "1f1b")), options, {{BackendKind::cuda, cuda_backends()}});
+  for (std::size_t step = 2; step < 6; ++step)
+    EXPECT_EQ(result.steps[step].allocations, 0) << "step " << step;
   ASSERT_EQ(result.devices.size(), 2U);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_GT(result.devices[rank].pool_peak, Bytes(0)) << result.devices[rank].sharing;
@@ -27,7 +30,8 @@ TEST(CudaBackend, SteadyStateTakesNoMemory) {
   }
 }
 
-// Where there is no device, the backend says so in one line; a format it does not compute in is a contradiction.
+// Where there is no device, the backend says so in one line; a format it does not compute in is a
+// contradiction.
 TEST(BackendOfCuda, SaysWhyNot) {
   EXPECT_THROW(static_cast<void>(make_cuda_backend({.dtype = Dtype::fp16})), UsageError);
   const CudaFacts facts = cuda_facts();
@@ -42,7 +46,8 @@ TEST(BackendOfCuda, SaysWhyNot) {
 
 // Capability 7.5 has no bf16 products; every format else, and every newer device, is taken.
 TEST(BackendOfCuda, RefusesBf16BeforeCapability8) {
-  const CudaDevice turing{.name = "T4", .major = 7, .minor = 5}, ampere{.name = "A100", .major = 8, .minor = 0};
+  const CudaDevice turing{.name = "T4", .major = 7, .minor = 5},
+      ampere{.name = "A100", .major = 8, .minor = 0};
   try {
     require_format(Dtype::bf16, turing);
     FAIL() << "bf16 on capability 7.5";

@@ -1,5 +1,5 @@
-// cuDNN's opinion of our attention graphs, for a device that is described and not there: they are ones it has kernels
-// for. Needs cuDNN, no GPU and no driver.
+// cuDNN's opinion of our attention graphs, for a device that is described and not there: they are
+// ones it has kernels for. Needs cuDNN, no GPU and no driver.
 // SPDX-License-Identifier: Apache-2.0
 #ifdef WEIR_HAS_CUDNN
 #include <gtest/gtest.h>
@@ -7,12 +7,13 @@
 #include <array>
 #include <string>
 
-#include "exec/cuda/cudnn_attention.hpp"
+#include "exec/cuda/cudnn/cudnn_attention.hpp"
 
 namespace weir::cuda {
 namespace {
 
-// A Hopper device with the sizes of an H200, in the words of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
+// A Hopper device with the sizes of an H200, in the words of
+// CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
 constexpr const char* kHopper =
     R"({"deviceName":"described","cudaDeviceId":0,"pciDeviceId":0,"deviceVer":900,"driverVer":13000,)"
     R"("multiProcessorCount":132,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
@@ -33,13 +34,14 @@ std::string last_words() {
   return words.data();
 }
 
-// Whether cuDNN sees its attention in a graph: it proposes a deterministic engine, or, where there is no driver, only
-// misses the driver's library, which compiles the engine's kernel.
+// Whether cuDNN sees its attention in a graph: it proposes a deterministic engine, or, where there
+// is no driver, only misses the driver's library, which compiles the engine's kernel.
 bool is_recognised(const CudnnGraph& graph, const CudnnTarget& target) {
   static_cast<void>(last_words());  // of earlier calls
   if (!deterministic_engines(graph.finish(nullptr), target).empty()) return true;
   const std::string words = last_words();
-  return words.find("RUNTIME_PREREQUISITE_MISSING") != std::string::npos && words.find("libcuda") != std::string::npos;
+  return words.find("RUNTIME_PREREQUISITE_MISSING") != std::string::npos &&
+         words.find("libcuda") != std::string::npos;
 }
 
 TEST(CudnnGraph, ForwardAndBackwardAreRecognised) {
@@ -59,16 +61,18 @@ TEST(CudnnGraph, HalfASoftmaxIsNot) {
   const CudnnDims heads{2, 12, 1024, 64}, scores{2, 12, 1024, 1024}, rows{2, 12, 1024, 1};
   CudnnGraph g;
   const CudnnTensor q = g.in_memory(heads, packed(heads), CUDNN_DATA_BFLOAT16);
-  const CudnnTensor k = g.in_memory({2, 12, 64, 1024}, {12 * 1024 * 64, 1024 * 64, 1, 64}, CUDNN_DATA_BFLOAT16);
+  const CudnnTensor k =
+      g.in_memory({2, 12, 64, 1024}, {12 * 1024 * 64, 1024 * 64, 1, 64}, CUDNN_DATA_BFLOAT16);
   const CudnnTensor products = g.matmul(q, k, g.intermediate(scores));
   const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, products, g.intermediate(rows));
-  const CudnnTensor below =
-      g.pointwise(CUDNN_POINTWISE_SUB, products, largest, g.intermediate(scores, CUDNN_DATA_BFLOAT16));
+  const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, products, largest,
+                                        g.intermediate(scores, CUDNN_DATA_BFLOAT16));
   g.matmul(below, q, g.in_memory(heads, packed(heads), CUDNN_DATA_BFLOAT16));
   EXPECT_FALSE(is_recognised(g, CudnnTarget{std::string(kHopper)}));
 }
 
-// Heads of 12 values would not begin on 16 bytes; cuDNN's dropout has other random numbers; fp32 has no fused kernels.
+// Heads of 12 values would not begin on 16 bytes; cuDNN's dropout has other random numbers; fp32
+// has no fused kernels.
 TEST(CudnnGraph, OddWidthsAndDropoutAreOurs) {
   EXPECT_FALSE(CudnnAttention::suits({1, 64, 2, 12, Dtype::bf16, false}));
   EXPECT_FALSE(CudnnAttention::suits({1, 64, 2, 136, Dtype::bf16, false}));

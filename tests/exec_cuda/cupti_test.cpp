@@ -1,5 +1,6 @@
-// Kernels recorded by CUPTI: what is read of its buffers, which needs the library and no device; what is said where it
-// is missing; and on a device that a recorded run finds its kernels where its actions were.
+// Kernels recorded by CUPTI: what is read of its buffers, which needs the library and no device;
+// what is said where it is missing; and on a device that a recorded run finds its kernels where its
+// actions were.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -10,10 +11,10 @@
 #include <string>
 
 #include "exec/cuda/cuda_backend.hpp"
-#include "exec/cuda/cupti_api.hpp"
-#include "exec/cuda/cupti_records.hpp"
-#include "exec/cuda/cupti_watch.hpp"
-#include "plan/error.hpp"
+#include "exec/cuda/cupti/cupti_api.hpp"
+#include "exec/cuda/cupti/cupti_records.hpp"
+#include "exec/cuda/cupti/cupti_watch.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
@@ -28,7 +29,8 @@ namespace {
 
 TEST(Cupti, IsFoundNextToTheRuntime) {
   for (const std::string& name : cupti_libraries()) {
-    EXPECT_NE(name.find("libcupti.so." + std::to_string(CUDART_VERSION / 1000)), std::string::npos) << name;
+    EXPECT_NE(name.find("libcupti.so." + std::to_string(CUDART_VERSION / 1000)), std::string::npos)
+        << name;
   }
   EXPECT_GE(cupti_libraries().size(), 3U);  // the search path, the runtime's folder, the toolkit's
 }
@@ -56,15 +58,18 @@ TEST(Cupti, OneRunAtATimeRecords) {
 // Without a driver CUPTI loads and refuses to record; what was begun is undone without a word.
 TEST(Cupti, WhereNothingCanBeRecordedOneLineSaysSo) {
   WEIR_NEEDS_CUPTI();
-  if (const CudaFacts facts = cuda_facts(); facts.device) GTEST_SKIP() << "there is a device: " << facts.why;
+  if (const CudaFacts facts = cuda_facts(); facts.device)
+    GTEST_SKIP() << "there is a device: " << facts.why;
   CuptiWatch watch(require_cupti(cupti_libraries()));
-  watch.begin_action("0F0");  // of a warm-up step: before the first recorded one, nothing is asked of CUPTI
+  watch.begin_action(
+      "0F0");  // of a warm-up step: before the first recorded one, nothing is asked of CUPTI
   watch.end_action();
   try {
     watch.begin_step(0);
     FAIL() << "recording without a driver";
   } catch (const MissingComponent& missing) {
-    EXPECT_EQ(std::string(missing.what()).find("--kernels: CUPTI records none on this machine: "), 0U)
+    EXPECT_EQ(std::string(missing.what()).find("--kernels: CUPTI records none on this machine: "),
+              0U)
         << missing.what();
   }
 }
@@ -97,7 +102,8 @@ CUpti_ActivityExternalCorrelation call_of_action(std::uint32_t call, std::uint64
   return record;
 }
 
-CUpti_ActivityKernel10 kernel_of_call(std::uint32_t call, std::uint64_t start, std::uint64_t end, const char* name) {
+CUpti_ActivityKernel10 kernel_of_call(std::uint32_t call, std::uint64_t start, std::uint64_t end,
+                                      const char* name) {
   CUpti_ActivityKernel10 record{};
   record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
   record.correlationId = call;
@@ -127,8 +133,9 @@ CUpti_ActivityMemset4 fill_of_call(std::uint32_t call) {
   return record;
 }
 
-// Calls 11 and 12 are of action 1, call 21 of action 2, call 30 of none; a kernel's record may stand before its call's.
-// The toolkit's newest structs are written, CUPTI steps over them, and older ones read them.
+// Calls 11 and 12 are of action 1, call 21 of action 2, call 30 of none; a kernel's record may
+// stand before its call's. The toolkit's newest structs are written, CUPTI steps over them, and
+// older ones read them.
 TEST(CuptiRecords, BelongToTheActionsOfTheirCalls) {
   WEIR_NEEDS_CUPTI();
   const CuptiApi api = require_cupti(cupti_libraries());
@@ -164,10 +171,10 @@ TEST(CuptiRecords, BelongToTheActionsOfTheirCalls) {
   EXPECT_EQ(found.records[3].start, Nanoseconds(600));
 }
 
-// Two ranks of a tiny model. The clocks are joined by the kernels themselves, so what is asked is that they can be:
-// that no shift of a step and rank leaves a kernel sticking out by more than 5 us of its action. Events resolve 0.5 us,
-// and CUPTI interpolates between readings of the device's clock and the host's, which drift by less than that in a
-// step.
+// Two ranks of a tiny model. The clocks are joined by the kernels themselves, so what is asked is
+// that they can be: that no shift of a step and rank leaves a kernel sticking out by more than 5 us
+// of its action. Events resolve 0.5 us, and CUPTI interpolates between readings of the device's
+// clock and the host's, which drift by less than that in a step.
 TEST(CudaKernels, LieWithinTheirActions) {
   WEIR_NEEDS_DEVICE();
   WEIR_NEEDS_CUPTI();
@@ -182,8 +189,9 @@ TEST(CudaKernels, LieWithinTheirActions) {
   ASSERT_TRUE(result.kernels.has_value());
   EXPECT_EQ(result.kernels->dropped, 0);
   EXPECT_EQ(result.kernels->untimed, 0);
-#ifdef NDEBUG                                 // a debug build also overwrites what nobody reads any more
-  EXPECT_EQ(result.kernels->outside, 3 * 2);  // the step's number, written for each rank before each step
+#ifdef NDEBUG  // a debug build also overwrites what nobody reads any more
+  EXPECT_EQ(result.kernels->outside,
+            3 * 2);  // the step's number, written for each rank before each step
 #endif
   EXPECT_LE(result.kernels->overhang, Nanoseconds(5000));
   std::map<std::size_t, int> kernels;  // by action
@@ -199,9 +207,11 @@ TEST(CudaKernels, LieWithinTheirActions) {
     EXPECT_GT(kernels[i], 0) << to_string(span.action) << " step " << span.step;
   }
   const auto has = [&names](const std::string& part) {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(part); });
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return name.starts_with(part); });
   };
-  for (const char* own : {"embed_kernel", "layer_norm_kernel", "cross_entropy_kernel", "adamw_kernel"}) {
+  for (const char* own :
+       {"embed_kernel", "layer_norm_kernel", "cross_entropy_kernel", "adamw_kernel"}) {
     EXPECT_TRUE(has(own)) << own;
   }
   // A second recording in the same process begins anew: as many kernels, none of the first.

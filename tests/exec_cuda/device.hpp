@@ -53,7 +53,8 @@ class DeviceArray {
   }
 
  private:
-  // Filling returns before it is done, and streams that do not wait for the default stream would come in between.
+  // Filling returns before it is done, and streams that do not wait for the default stream would
+  // come in between.
   static void settle() { CUDA_CHECK(cudaStreamSynchronize(nullptr)); }
 
   T* data_ = nullptr;
@@ -98,9 +99,10 @@ std::vector<float> random_held(std::int64_t count, unsigned seed) {
   return held<E>(random_floats(size(count), seed));
 }
 
-// fp32 rounds by 6e-8 of a number; a sum of n terms of size 1 errs by at most n * 6e-8, in trees by far less: 1e-4
-// covers the sums of these tests (at most 1000 terms), 1e-5 what has no sum. A result in bf16 is rounded once more, by
-// 2^-9 of it; twice that is asked, since the sum before it may decide which neighbour is the nearest.
+// fp32 rounds by 6e-8 of a number; a sum of n terms of size 1 errs by at most n * 6e-8, in trees by
+// far less: 1e-4 covers the sums of these tests (at most 1000 terms), 1e-5 what has no sum. A
+// result in bf16 is rounded once more, by 2^-9 of it; twice that is asked, since the sum before it
+// may decide which neighbour is the nearest.
 template <class E>
 constexpr double kElement = sizeof(E) == 4 ? 1e-5 : 4e-3;
 template <class E>
@@ -128,10 +130,10 @@ class StepOnDevice {
   DeviceArray<cuda::StepNumbers> numbers_;
 };
 
-// `tolerance` is relative to the larger of the expected value and of `floor`: below it, terms that cancel decide how
-// well a value can be known.
-inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected, double tolerance,
-                         double floor = 1) {
+// `tolerance` is relative to the larger of the expected value and of `floor`: below it, terms that
+// cancel decide how well a value can be known.
+inline void expect_close(const std::vector<float>& found, const std::vector<double>& expected,
+                         double tolerance, double floor = 1) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     ASSERT_LE(std::abs(found[i] - expected[i]), tolerance * std::max(floor, std::abs(expected[i])))

@@ -1,4 +1,5 @@
-// What a machine says of its CUDA, here mostly: that there is none, and why. SPDX-License-Identifier: Apache-2.0
+// What a machine says of its CUDA, here mostly: that there is none, and why.
+// SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/device_info.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 #include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/driver_api.hpp"
-#include "exec/cuda/sm_groups.hpp"
+#include "exec/cuda/sm/sm_groups.hpp"
 
 namespace weir {
 namespace {
@@ -18,18 +19,21 @@ TEST(DeviceInfo, VersionsAsCudaCountsThem) {
   EXPECT_EQ(cuda_version(12050), "12.5");
 }
 
-// Whatever the machine has, driver and libraries have a line each, no line is without words, and nothing throws.
+// Whatever the machine has, driver and libraries have a line each, no line is without words, and
+// nothing throws.
 TEST(DeviceInfo, EveryCapabilityIsALine) {
   const std::vector<CudaFact> facts = cuda_capabilities();
   for (const char* what : {"CUDA driver", "cuBLASLt", "cuDNN"}) {
-    EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [&](const CudaFact& f) { return f.what == what; })) << what;
+    EXPECT_TRUE(std::any_of(facts.begin(), facts.end(), [&](const CudaFact& f) {
+      return f.what == what;
+    })) << what;
   }
   for (const CudaFact& fact : facts) {
     EXPECT_NE(fact.why, "") << fact.what;
     EXPECT_EQ(fact.why.find('\n'), std::string::npos) << fact.why;
   }
-  const bool any_gpu =
-      std::any_of(facts.begin(), facts.end(), [](const auto& f) { return f.what == "GPU 0" && f.works; });
+  const bool any_gpu = std::any_of(facts.begin(), facts.end(),
+                                   [](const auto& f) { return f.what == "GPU 0" && f.works; });
   EXPECT_EQ(any_gpu, cuda_facts().device.has_value());
 }
 
@@ -45,8 +49,8 @@ TEST(DriverApi, NoDriverIsAnAnswer) {
   EXPECT_EQ(divided.why, found.why);
 }
 
-// What a kernel did stays, and so does what the driver says of it under the same number; a full device or a call with a
-// wrong argument concerns that call alone.
+// What a kernel did stays, and so does what the driver says of it under the same number; a full
+// device or a call with a wrong argument concerns that call alone.
 TEST(ErrorsOfCuda, WhichOnesStay) {
   EXPECT_TRUE(stays(cudaErrorIllegalAddress));
   EXPECT_TRUE(stays(static_cast<cudaError_t>(CUDA_ERROR_LAUNCH_FAILED)));

@@ -1,6 +1,7 @@
-// Streams, marks and graphs on a GPU: a step that is launched without waiting, and one that is repeated as a graph,
-// train what ranks that wait would. Whether the launcher's waits are all there is shown without a GPU
-// (tests/exec/step_launcher). SPDX-License-Identifier: Apache-2.0
+// Streams, marks and graphs on a GPU: a step that is launched without waiting, and one that is
+// repeated as a graph, train what ranks that wait would. Whether the launcher's waits are all there
+// is shown without a GPU (tests/exec/step_launcher).
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ RunResult train(const LoadedPlan& loaded, int steps, bool graphs) {
   return run(loaded, options, {{BackendKind::cuda, cuda_backends()}});
 }
 
-// Dropout and AdamW change with the step: a graph that had step 1's numbers baked in would differ from the second on.
+// Dropout and AdamW change with the step: a graph that had step 1's numbers baked in would differ
+// from the second on.
 TEST(CudaGraphs, FiveRepeatedStepsAreFiveLaunchedOnes) {
   WEIR_NEEDS_DEVICE();
   const TinyModel model;
@@ -32,13 +34,15 @@ TEST(CudaGraphs, FiveRepeatedStepsAreFiveLaunchedOnes) {
       const RunResult launched = train(loaded, 5, false), repeated = train(loaded, 5, true);
       EXPECT_EQ(repeated.parameters_sha256, launched.parameters_sha256) << schedule;
       for (std::size_t step = 0; step < 5; ++step) {
-        EXPECT_EQ(repeated.steps[step].loss, launched.steps[step].loss) << schedule << " step " << step;
+        EXPECT_EQ(repeated.steps[step].loss, launched.steps[step].loss)
+            << schedule << " step " << step;
       }
     }
   }
 }
 
-// Times of events, recorded in a graph or not: every action takes some, after what it waited for, within its step.
+// Times of events, recorded in a graph or not: every action takes some, after what it waited for,
+// within its step.
 TEST(CudaTrace, ActionsHaveDeviceTimes) {
   WEIR_NEEDS_DEVICE();
   const TinyModel model;
@@ -53,7 +57,8 @@ TEST(CudaTrace, ActionsHaveDeviceTimes) {
       EXPECT_GE(span.start, result.trace.steps[step].start);
       EXPECT_LE(span.end, result.trace.steps[step].end);
       if (span.lane == LaneKind::compute) {
-        EXPECT_LT(span.start, span.end) << to_string(span.action) << " step " << step << " graphs " << graphs;
+        EXPECT_LT(span.start, span.end)
+            << to_string(span.action) << " step " << step << " graphs " << graphs;
       }
     }
   }
@@ -67,10 +72,12 @@ TEST(CudaQueueMarks, OrderOneStreamBehindAnother) {
   const DeviceArray<unsigned char> source(kBytes), target(kBytes);
   const Mark begun = writer.make_mark(), written = writer.make_mark();
   writer.record(begun);
-  for (int value = 0; value < 50; ++value) CUDA_CHECK(cudaMemsetAsync(source.get(), value, kBytes, writer.stream()));
+  for (int value = 0; value < 50; ++value)
+    CUDA_CHECK(cudaMemsetAsync(source.get(), value, kBytes, writer.stream()));
   writer.record(written);
   reader.wait_for(written);
-  CUDA_CHECK(cudaMemcpyAsync(target.get(), source.get(), kBytes, cudaMemcpyDeviceToDevice, reader.stream()));
+  CUDA_CHECK(cudaMemcpyAsync(target.get(), source.get(), kBytes, cudaMemcpyDeviceToDevice,
+                             reader.stream()));
   CUDA_CHECK(cudaStreamSynchronize(reader.stream()));
   const std::vector<unsigned char> read = target.host();
   EXPECT_EQ(std::count(read.begin(), read.end(), 49), static_cast<std::ptrdiff_t>(kBytes));
@@ -84,7 +91,8 @@ TEST(CudaQueueMarks, AMarkThatIsNotReachedIsNoError) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   const DeviceArray<unsigned char> target(kBytes);
   const Mark written = queue.make_mark();
-  for (int value = 0; value < 50; ++value) CUDA_CHECK(cudaMemsetAsync(target.get(), value, kBytes, queue.stream()));
+  for (int value = 0; value < 50; ++value)
+    CUDA_CHECK(cudaMemsetAsync(target.get(), value, kBytes, queue.stream()));
   queue.record(written);
   int waits = 0;
   while (!queue.reached(written)) {
@@ -102,16 +110,19 @@ TEST(CudaQueueMarks, ACapturedStepRepeats) {
   const Mark fork = origin.make_mark(), copied = other.make_mark();
   const auto recorder = origin.make_recorder();
   recorder->begin();
-  CUDA_CHECK(cudaMemcpyAsync(middle.get(), source.get(), 4, cudaMemcpyDeviceToDevice, origin.stream()));
+  CUDA_CHECK(
+      cudaMemcpyAsync(middle.get(), source.get(), 4, cudaMemcpyDeviceToDevice, origin.stream()));
   origin.record(fork);
   other.wait_for(fork);
-  CUDA_CHECK(cudaMemcpyAsync(target.get(), middle.get(), 4, cudaMemcpyDeviceToDevice, other.stream()));
+  CUDA_CHECK(
+      cudaMemcpyAsync(target.get(), middle.get(), 4, cudaMemcpyDeviceToDevice, other.stream()));
   other.record(copied);
   origin.wait_for(copied);
   recorder->end();
   for (const int value : {7, 8, 9}) {
     CUDA_CHECK(cudaMemcpy(source.get(), &value, 4, cudaMemcpyHostToDevice));
-    CUDA_CHECK(cudaStreamSynchronize(nullptr));  // a copy from pageable memory may return before it has arrived
+    CUDA_CHECK(cudaStreamSynchronize(
+        nullptr));  // a copy from pageable memory may return before it has arrived
     recorder->replay();
     CUDA_CHECK(cudaStreamSynchronize(origin.stream()));
     EXPECT_EQ(target.host().front(), value);

@@ -1,12 +1,13 @@
-// cuBLASLt's products against sums in double precision. fp32: 200 terms of size 1 err below 200 * 6e-8. tf32 keeps 10
-// bits of each input, 2^-11 a factor, so a sum of 200 random terms errs by about 2^-10 * sqrt(200) = 1.4e-2, and 5e-2
-// is asked. bf16: the inputs are what the device holds, sums are fp32, and the result is rounded by 2^-9 of it.
+// cuBLASLt's products against sums in double precision. fp32: 200 terms of size 1 err below 200 *
+// 6e-8. tf32 keeps 10 bits of each input, 2^-11 a factor, so a sum of 200 random terms errs by
+// about 2^-10 * sqrt(200) = 1.4e-2, and 5e-2 is asked. bf16: the inputs are what the device holds,
+// sums are fp32, and the result is rounded by 2^-9 of it.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/matmul.hpp"
+#include "exec/cuda/blas/matmul.hpp"
 
 #include <gtest/gtest.h>
 
-#include "exec/cuda/linear.hpp"
+#include "exec/cuda/blas/linear.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir::cuda {
@@ -14,8 +15,8 @@ namespace {
 
 constexpr std::int64_t m = 96, n = 40, k = 200;
 
-double product_at(const Product& p, const std::vector<float>& a, const std::vector<float>& b, std::int64_t i,
-                  std::int64_t row, std::int64_t column) {
+double product_at(const Product& p, const std::vector<float>& a, const std::vector<float>& b,
+                  std::int64_t i, std::int64_t row, std::int64_t column) {
   double sum = 0;
   for (std::int64_t t = 0; t < p.k; ++t) {
     sum += double{a[size(i * p.a_step + row * p.a_row + t * p.a_column)]} *
@@ -24,14 +25,16 @@ double product_at(const Product& p, const std::vector<float>& a, const std::vect
   return sum;
 }
 
-std::vector<double> expected_of(const Product& p, const std::vector<float>& a, const std::vector<float>& b,
-                                const std::vector<float>& bias, const std::vector<float>& before) {
+std::vector<double> expected_of(const Product& p, const std::vector<float>& a,
+                                const std::vector<float>& b, const std::vector<float>& bias,
+                                const std::vector<float>& before) {
   std::vector<double> c(before.begin(), before.end());
   for (std::int64_t i = 0; i < p.batch; ++i) {
     for (std::int64_t row = 0; row < p.m; ++row) {
       for (std::int64_t column = 0; column < p.n; ++column) {
         double& out = c[size(i * p.c_step + row * p.c_row + column)];
-        out = product_at(p, a, b, i, row, column) + (p.epilogue == Epilogue::bias ? bias[size(column)] : 0.0F) +
+        out = product_at(p, a, b, i, row, column) +
+              (p.epilogue == Epilogue::bias ? bias[size(column)] : 0.0F) +
               (p.accumulate ? out : 0.0);
       }
     }
@@ -44,22 +47,30 @@ std::vector<Product> layouts() {
   batched.a_step = m * k;
   batched.b_step = k * n;
   batched.c_step = m * n;
-  Product padded{.m = m, .n = 37, .k = k, .a_row = k, .b_row = 40, .c_row = 40};  // rows longer than what is in them
-  return {Linear{m, k, n}.forward(Epilogue::bias),
-          Linear{m, n, k}.input(Epilogue::none),
-          Linear{k, n, m}.weight(true, Epilogue::none),
-          batched,
-          padded,
-          {.m = 7, .n = 5, .k = 3, .a_row = 3, .b_row = 5, .c_row = 5}};  // rows that begin anywhere
+  Product padded{.m = m,
+                 .n = 37,
+                 .k = k,
+                 .a_row = k,
+                 .b_row = 40,
+                 .c_row = 40};  // rows longer than what is in them
+  return {
+      Linear{m, k, n}.forward(Epilogue::bias),
+      Linear{m, n, k}.input(Epilogue::none),
+      Linear{k, n, m}.weight(true, Epilogue::none),
+      batched,
+      padded,
+      {.m = 7, .n = 5, .k = 3, .a_row = 3, .b_row = 5, .c_row = 5}};  // rows that begin anywhere
 }
 
 // E: the operands' type; C: the result's.
 template <class E, class C>
 void check_layout(Matmul& matmul, const Product& p, double tolerance) {
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
-  const auto a = random_held<E>(p.batch * 200 * 200, 31), b = random_held<E>(p.batch * 200 * 200, 32);
+  const auto a = random_held<E>(p.batch * 200 * 200, 31),
+             b = random_held<E>(p.batch * 200 * 200, 32);
   const auto bias = random_held<E>(p.n, 33), before = random_held<C>(p.batch * p.m * p.c_row, 34);
-  const DeviceArray<E> a_in(to_elements<E>(a)), b_in(to_elements<E>(b)), bias_in(to_elements<E>(bias));
+  const DeviceArray<E> a_in(to_elements<E>(a)), b_in(to_elements<E>(b)),
+      bias_in(to_elements<E>(bias));
   const DeviceArray<C> c(to_elements<C>(before)), again(to_elements<C>(before));
   matmul.prepare(p);
   for (const DeviceArray<C>* out : {&c, &again}) {
@@ -73,7 +84,8 @@ TEST(CudaMatmul, EveryLayoutOfThePasses) {
   WEIR_NEEDS_DEVICE();
   for (const Dtype dtype : {Dtype::fp32, Dtype::tf32}) {
     Matmul matmul(dtype, 0);
-    for (const Product& p : layouts()) check_layout<float, float>(matmul, p, dtype == Dtype::tf32 ? 5e-2 : 1e-4);
+    for (const Product& p : layouts())
+      check_layout<float, float>(matmul, p, dtype == Dtype::tf32 ? 5e-2 : 1e-4);
   }
 }
 
@@ -92,7 +104,8 @@ TEST(CudaMatmul, EveryLayoutInBf16) {
   }
 }
 
-// A long sum to a small result, which split-K is for: 1e-4 covers 4096 terms of size 1 added in trees of some kind.
+// A long sum to a small result, which split-K is for: 1e-4 covers 4096 terms of size 1 added in
+// trees of some kind.
 TEST(CudaMatmul, LongSumsMayBeCut) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0, SumOverK::cut);
@@ -111,27 +124,36 @@ TEST(CudaMatmul, LongSumsMayBeCut) {
   EXPECT_EQ(dw.host(), again.host());
 }
 
-double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 
-// u = x w' + b and g = gelu(u); then du = (dy w) * gelu'(u). The sums have 200 terms of a tenth, so that GELU bends.
-// The library may take its tanh from hardware, good to 2^-11: less than the rounding.
+// u = x w' + b and g = gelu(u); then du = (dy w) * gelu'(u). The sums have 200 terms of a tenth, so
+// that GELU bends. The library may take its tanh from hardware, good to 2^-11: less than the
+// rounding.
 TEST(CudaMatmul, GeluAndItsGradient) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
   const Linear linear{m, k, n};
   const Product forward = linear.forward(Epilogue::bias_gelu);
-  const Product backward = Linear{m, n, k}.input(Epilogue::gelu_gradient);  // dy[m, k] w[k, n] to a width of n
+  const Product backward =
+      Linear{m, n, k}.input(Epilogue::gelu_gradient);  // dy[m, k] w[k, n] to a width of n
   for (const Product& p : {forward, backward}) {
     matmul.try_prepare(p);
-    if (!matmul.ready(p)) GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
+    if (!matmul.ready(p))
+      GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
   }
-  auto x = random_held<Bf16>(m * k, 41), w = random_held<Bf16>(n * k, 42), bias = random_held<Bf16>(n, 43);
+  auto x = random_held<Bf16>(m * k, 41), w = random_held<Bf16>(n * k, 42),
+       bias = random_held<Bf16>(n, 43);
   for (float& value : w) value = static_cast<float>(static_cast<Bf16>(value / 10));
-  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)), bias_in(to_elements<Bf16>(bias));
+  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)),
+      bias_in(to_elements<Bf16>(bias));
   const DeviceArray<Bf16> u(size(m * n)), g(size(m * n)), du(size(m * n));
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
-  matmul.run(forward, {x_in.get(), w_in.get(), g.get(), bias_in.get(), u.get()}, scratch.get(), nullptr);
-  matmul.run(backward, {x_in.get(), w_in.get(), du.get(), nullptr, u.get()}, scratch.get(), nullptr);
+  matmul.run(forward, {x_in.get(), w_in.get(), g.get(), bias_in.get(), u.get()}, scratch.get(),
+             nullptr);
+  matmul.run(backward, {x_in.get(), w_in.get(), du.get(), nullptr, u.get()}, scratch.get(),
+             nullptr);
   const std::vector<float> u_found = host_floats(u);
   std::vector<double> u_expected, g_expected, du_expected;
   for (std::int64_t row = 0; row < m; ++row) {
@@ -148,14 +170,16 @@ TEST(CudaMatmul, GeluAndItsGradient) {
   expect_close(host_floats(du), du_expected, 8e-3);
 }
 
-// dw (+)= dy' x and db = dy summed over its rows, overwritten although dw accumulates; both fp32, and the same twice.
+// dw (+)= dy' x and db = dy summed over its rows, overwritten although dw accumulates; both fp32,
+// and the same twice.
 TEST(CudaMatmul, BiasGradientBesideTheWeights) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
   const Linear linear{k, m, n};
   const Product p = linear.weight(true, Epilogue::row_sums_of_a);
   matmul.try_prepare(p);
-  if (!matmul.ready(p)) GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
+  if (!matmul.ready(p))
+    GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
   const auto dy = random_held<Bf16>(k * n, 51), x = random_held<Bf16>(k * m, 52);
   const auto before = random_floats(size(n * m), 53);
   const DeviceArray<Bf16> dy_in(to_elements<Bf16>(dy)), x_in(to_elements<Bf16>(x));
@@ -171,12 +195,14 @@ TEST(CudaMatmul, BiasGradientBesideTheWeights) {
   EXPECT_EQ(db.host(), db_again.host());
 }
 
-// What was chosen for 16 multiprocessors and is spread over all has the same bits: K is no part of the arithmetic.
-// 1024 x 1024 numbers are 64 tiles or more, so that 16 and all share them out differently.
+// What was chosen for 16 multiprocessors and is spread over all has the same bits: K is no part of
+// the arithmetic. 1024 x 1024 numbers are 64 tiles or more, so that 16 and all share them out
+// differently.
 TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
   WEIR_NEEDS_BF16();
   constexpr std::int64_t kSize = 1024;
-  Matmul few(Dtype::bf16, 16), all(Dtype::bf16, 16, SumOverK::whole, cuda_facts().device->multiprocessors);
+  Matmul few(Dtype::bf16, 16),
+      all(Dtype::bf16, 16, SumOverK::whole, cuda_facts().device->multiprocessors);
   const Linear linear{kSize, kSize, kSize};
   const DeviceArray<Bf16> a(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 61))),
       b(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 62)));
@@ -192,23 +218,27 @@ TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
   }
 }
 
-// y = before + x w' + b in one product, `before` a matrix of its own that stays as it is; rounded once.
+// y = before + x w' + b in one product, `before` a matrix of its own that stays as it is; rounded
+// once.
 TEST(CudaMatmul, AddsToAnotherMatrix) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
   const Product p = Linear{m, k, n}.forward_onto();
   matmul.prepare(p);
-  const auto x = random_held<Bf16>(m * k, 61), w = random_held<Bf16>(n * k, 62), bias = random_held<Bf16>(n, 63);
+  const auto x = random_held<Bf16>(m * k, 61), w = random_held<Bf16>(n * k, 62),
+             bias = random_held<Bf16>(n, 63);
   const auto before = random_held<Bf16>(m * n, 64);
-  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)), bias_in(to_elements<Bf16>(bias)),
-      before_in(to_elements<Bf16>(before)), y(size(m * n));
+  const DeviceArray<Bf16> x_in(to_elements<Bf16>(x)), w_in(to_elements<Bf16>(w)),
+      bias_in(to_elements<Bf16>(bias)), before_in(to_elements<Bf16>(before)), y(size(m * n));
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
-  matmul.run(p, {x_in.get(), w_in.get(), y.get(), bias_in.get(), nullptr, before_in.get()}, scratch.get(), nullptr);
+  matmul.run(p, {x_in.get(), w_in.get(), y.get(), bias_in.get(), nullptr, before_in.get()},
+             scratch.get(), nullptr);
   expect_close(host_floats(y), expected_of(p, x, w, bias, before), 4e-3);
   EXPECT_EQ(host_floats(before_in), before);
 }
 
-// What a benchmark prints, one line a prepared product; and the choice is the same when it is made again.
+// What a benchmark prints, one line a prepared product; and the choice is the same when it is made
+// again.
 TEST(CudaMatmul, ChoicesAreMadeOnceAndRepeat) {
   WEIR_NEEDS_DEVICE();
   Matmul first(Dtype::tf32, 16), second(Dtype::tf32, 16);

@@ -1,5 +1,6 @@
-// A communicator of NCCL with one member: NCCL takes no two on one GPU, so this is what one GPU can check of the path
-// that messages between GPUs take. Between two GPUs it has not run. SPDX-License-Identifier: Apache-2.0
+// A communicator of NCCL with one member: NCCL takes no two on one GPU, so this is what one GPU can
+// check of the path that messages between GPUs take. Between two GPUs it has not run.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
@@ -28,8 +29,10 @@ TEST(Nccl, ErrorsSayWhatFailedAndWhere) {
     NCCL_CHECK(ncclCommCount(nullptr, nullptr));
     FAIL() << "no communicator, and no error";
   } catch (const RunFailed& failed) {
-    EXPECT_THAT(failed.what(), testing::MatchesRegex("NCCL: invalid argument.* in ncclCommCount\\(nullptr, nullptr\\) "
-                                                     "\\(nccl_test.cpp:[0-9]+\\)"));
+    EXPECT_THAT(
+        failed.what(),
+        testing::MatchesRegex("NCCL: invalid argument.* in ncclCommCount\\(nullptr, nullptr\\) "
+                              "\\(nccl_test.cpp:[0-9]+\\)"));
   }
 }
 
@@ -43,7 +46,8 @@ NcclCommunicator alone() {
 
 void finish(const Stream& stream) { CUDA_CHECK(cudaStreamSynchronize(stream.get())); }
 
-// Three messages of different lengths, each sent and received in one group, arrive in order and whole.
+// Three messages of different lengths, each sent and received in one group, arrive in order and
+// whole.
 TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
   WEIR_NEEDS_DEVICE();
   NcclCommunicator communicator = alone();
@@ -61,8 +65,8 @@ TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
   }
 }
 
-// With --graphs messages are captured with the step: a communicator that does not block launches from a thread of its
-// own, which the capture must see. Each repetition sends what lies there then.
+// With --graphs messages are captured with the step: a communicator that does not block launches
+// from a thread of its own, which the capture must see. Each repetition sends what lies there then.
 TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
   WEIR_NEEDS_DEVICE();
   NcclCommunicator communicator = alone();

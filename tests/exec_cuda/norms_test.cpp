@@ -1,5 +1,5 @@
-// Layer norms against their definition in double precision: widths that are a multiple of a vector and that are not,
-// rows that do not fill the last partial sum. Tolerances: device.hpp.
+// Layer norms against their definition in double precision: widths that are a multiple of a vector
+// and that are not, rows that do not fill the last partial sum. Tolerances: device.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/norms.hpp"
 
@@ -20,7 +20,8 @@ struct Reference {
     for (std::int64_t r = 0; r < kRows; ++r) {
       double sum = 0, squares = 0;
       for (std::int64_t j = 0; j < w; ++j) sum += x[size(r * w + j)];
-      for (std::int64_t j = 0; j < w; ++j) squares += std::pow(x[size(r * w + j)] - sum / static_cast<double>(w), 2);
+      for (std::int64_t j = 0; j < w; ++j)
+        squares += std::pow(x[size(r * w + j)] - sum / static_cast<double>(w), 2);
       mean.push_back(sum / static_cast<double>(w));
       inverse.push_back(1 / std::sqrt(squares / static_cast<double>(w) + kEpsilon));
     }
@@ -28,11 +29,13 @@ struct Reference {
   [[nodiscard]] double normed(const std::vector<float>& x, std::int64_t row, std::int64_t j) const {
     return (x[size(row * width + j)] - mean[size(row)]) * inverse[size(row)];
   }
-  [[nodiscard]] std::vector<double> outputs(const std::vector<float>& x, const std::vector<float>& gain,
+  [[nodiscard]] std::vector<double> outputs(const std::vector<float>& x,
+                                            const std::vector<float>& gain,
                                             const std::vector<float>& shift) const {
     std::vector<double> y;
     for (std::int64_t r = 0; r < kRows; ++r) {
-      for (std::int64_t j = 0; j < width; ++j) y.push_back(normed(x, r, j) * gain[size(j)] + shift[size(j)]);
+      for (std::int64_t j = 0; j < width; ++j)
+        y.push_back(normed(x, r, j) * gain[size(j)] + shift[size(j)]);
     }
     return y;
   }
@@ -46,12 +49,14 @@ TYPED_TEST(CudaKernelNorms, Forward) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   for (const std::int64_t width : {std::int64_t{333}, std::int64_t{336}, std::int64_t{8}}) {
-    const auto x = random_held<E>(kRows * width, 1), gain = random_held<E>(width, 3), shift = random_held<E>(width, 4);
-    const DeviceArray<E> x_in(to_elements<E>(x)), gain_in(to_elements<E>(gain)), shift_in(to_elements<E>(shift));
+    const auto x = random_held<E>(kRows * width, 1), gain = random_held<E>(width, 3),
+               shift = random_held<E>(width, 4);
+    const DeviceArray<E> x_in(to_elements<E>(x)), gain_in(to_elements<E>(gain)),
+        shift_in(to_elements<E>(shift));
     const DeviceArray<E> y(x.size());
     const DeviceFloats statistics(size(2 * kRows));
-    layer_norm<E>(x_in.get(), {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()}, {kRows, width},
-                  nullptr);
+    layer_norm<E>(x_in.get(), {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()},
+                  {kRows, width}, nullptr);
     const Reference reference(x, width);
     expect_close(host_floats(y), reference.outputs(x, gain, shift), kSum<E>);
     std::vector<double> expected;
@@ -74,12 +79,15 @@ TYPED_TEST(CudaKernelNorms, ResidualAndDropoutFirst) {
     const auto x = random_held<E>(kRows * width, 1), residual = random_held<E>(kRows * width, 2);
     const auto gain = random_held<E>(width, 3), shift = random_held<E>(width, 4);
     const DeviceArray<E> sum(to_elements<E>(x)), residual_in(to_elements<E>(residual));
-    const DeviceArray<E> gain_in(to_elements<E>(gain)), shift_in(to_elements<E>(shift)), y(x.size());
+    const DeviceArray<E> gain_in(to_elements<E>(gain)), shift_in(to_elements<E>(shift)),
+        y(x.size());
     const DeviceFloats statistics(size(2 * kRows));
     residual_layer_norm<E>(residual_in.get(), step.on_device(mask), sum.get(),
-                           {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()}, {kRows, width}, nullptr);
+                           {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()},
+                           {kRows, width}, nullptr);
     std::vector<double> expected;
-    for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(double{residual[i]} + double{x[i]} * mask.factor(i));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      expected.push_back(double{residual[i]} + double{x[i]} * mask.factor(i));
     expect_close(host_floats(sum), expected, kElement<E>);
     const std::vector<float> found = host_floats(sum);
     expect_close(host_floats(y), Reference(found, width).outputs(found, gain, shift), kSum<E>);
@@ -99,7 +107,8 @@ void check_gradient(std::int64_t width, bool in_place) {
     statistics.push_back(static_cast<float>(n.mean[size(r)]));
     statistics.push_back(static_cast<float>(n.inverse[size(r)]));
   }
-  const DeviceArray<E> x_in(to_elements<E>(x)), dy_in(to_elements<E>(dy)), gain_in(to_elements<E>(gain));
+  const DeviceArray<E> x_in(to_elements<E>(x)), dy_in(to_elements<E>(dy)),
+      gain_in(to_elements<E>(gain));
   const DeviceArray<E> residual_in(to_elements<E>(residual)), other(x.size()), dropped(x.size());
   const DeviceFloats statistics_in(statistics), dgain(size(width)), dshift(size(width)),
       partials(size(2 * width * partials_of(kRows)));
@@ -116,7 +125,8 @@ void check_gradient(std::int64_t width, bool in_place) {
                           .dropped = dropped.get(),
                           .mask = step.on_device(mask)},
                          {kRows, width}, nullptr);
-  std::vector<double> dx_expected, dropped_expected, dgain_expected(size(width)), dshift_expected(size(width));
+  std::vector<double> dx_expected, dropped_expected, dgain_expected(size(width)),
+      dshift_expected(size(width));
   for (std::int64_t r = 0; r < kRows; ++r) {
     double sum = 0, product = 0;
     for (std::int64_t j = 0; j < width; ++j) {
@@ -129,7 +139,8 @@ void check_gradient(std::int64_t width, bool in_place) {
     for (std::int64_t j = 0; j < width; ++j) {
       const std::size_t i = size(r * width + j);
       const double d = double{dy[i]} * gain[size(j)];
-      dx_expected.push_back(n.inverse[size(r)] * (d - sum - n.normed(x, r, j) * product) + residual[i]);
+      dx_expected.push_back(n.inverse[size(r)] * (d - sum - n.normed(x, r, j) * product) +
+                            residual[i]);
       dropped_expected.push_back(dx_expected.back() * mask.factor(i));
     }
   }
@@ -139,7 +150,8 @@ void check_gradient(std::int64_t width, bool in_place) {
   expect_close(dshift.host(), dshift_expected, kSum<float>);
 }
 
-// 333: one element at a time. 8 to 1024: rows that a warp holds, its last vectors there or not. 1032: wider than that.
+// 333: one element at a time. 8 to 1024: rows that a warp holds, its last vectors there or not.
+// 1032: wider than that.
 TYPED_TEST(CudaKernelNorms, GradientWithResidualAndDropout) {
   WEIR_NEEDS_DEVICE();
   for (const std::int64_t width : {333, 8, 336, 768, 1000, 1024, 1032}) {

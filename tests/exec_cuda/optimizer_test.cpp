@@ -1,5 +1,5 @@
-// AdamW (Loshchilov & Hutter, algorithm 2) and SGD in double precision, two copies of a gradient; the working copy is
-// the master's rounding to the bit.
+// AdamW (Loshchilov & Hutter, algorithm 2) and SGD in double precision, two copies of a gradient;
+// the working copy is the master's rounding to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/optimizer.hpp"
 
@@ -13,8 +13,9 @@ namespace {
 constexpr std::int64_t kCount = 777;  // vectors of four and one more
 
 struct Inputs {
-  std::vector<float> w = random_floats(kCount, 18), g1 = random_floats(kCount, 19), g2 = random_floats(kCount, 20),
-                     m = random_floats(kCount, 21), v = random_floats(kCount, 22);
+  std::vector<float> w = random_floats(kCount, 18), g1 = random_floats(kCount, 19),
+                     g2 = random_floats(kCount, 20), m = random_floats(kCount, 21),
+                     v = random_floats(kCount, 22);
   Inputs() {
     for (float& value : v) value *= value;
   }
@@ -28,16 +29,20 @@ TEST(CudaKernelOptimizer, AdamWAtTheDevicesStep) {
     const StepOnDevice numbers(step);
     const DeviceFloats first(in.g1), second(in.g2), w(in.w), m(in.m), v(in.v);
     const DeviceArray<Bf16> working(size(kCount));
-    adamw({static_cast<float>(rate), static_cast<float>(1 - rate * decay), static_cast<float>(epsilon), b1, b2},
-          {{first.get(), second.get()}, 2}, kCount, {w.get(), working.get()}, m.get(), v.get(), numbers.get(), nullptr);
-    const double unbias1 = 1 / (1 - std::pow(b1, step + 1)), unbias2 = 1 / (1 - std::pow(b2, step + 1));
+    adamw({static_cast<float>(rate), static_cast<float>(1 - rate * decay),
+           static_cast<float>(epsilon), b1, b2},
+          {{first.get(), second.get()}, 2}, kCount, {w.get(), working.get()}, m.get(), v.get(),
+          numbers.get(), nullptr);
+    const double unbias1 = 1 / (1 - std::pow(b1, step + 1)),
+                 unbias2 = 1 / (1 - std::pow(b2, step + 1));
     std::vector<double> w_expected, m_expected, v_expected;
     for (std::size_t i = 0; i < size(kCount); ++i) {
       const double g = double{in.g1[i]} + in.g2[i];
       m_expected.push_back(b1 * in.m[i] + (1 - b1) * g);
       v_expected.push_back(b2 * in.v[i] + (1 - b2) * g * g);
       w_expected.push_back(in.w[i] * (1 - rate * decay) -
-                           rate * m_expected[i] * unbias1 / (std::sqrt(v_expected[i] * unbias2) + epsilon));
+                           rate * m_expected[i] * unbias1 /
+                               (std::sqrt(v_expected[i] * unbias2) + epsilon));
     }
     expect_close(w.host(), w_expected, kElement<float>);
     expect_close(m.host(), m_expected, kElement<float>);
@@ -52,8 +57,9 @@ TEST(CudaKernelOptimizer, SgdWithMomentumAndWithout) {
   const double rate = 1e-2, decay = 0.1;
   for (const bool momentum : {false, true}) {
     const DeviceFloats first(in.g1), second(in.g2), w(in.w), m(in.m);
-    sgd({static_cast<float>(rate), static_cast<float>(decay), 0.9F}, {{first.get(), second.get()}, 2}, kCount,
-        {w.get(), nullptr}, momentum ? m.get() : nullptr, nullptr);
+    sgd({static_cast<float>(rate), static_cast<float>(decay), 0.9F},
+        {{first.get(), second.get()}, 2}, kCount, {w.get(), nullptr}, momentum ? m.get() : nullptr,
+        nullptr);
     std::vector<double> expected;
     for (std::size_t i = 0; i < size(kCount); ++i) {
       const double g = double{in.g1[i]} + in.g2[i] + decay * in.w[i];

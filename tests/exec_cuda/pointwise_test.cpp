@@ -1,4 +1,5 @@
-// Activations, dropout and sums over rows against their definitions in double precision. Tolerances: device.hpp.
+// Activations, dropout and sums over rows against their definitions in double precision.
+// Tolerances: device.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -49,8 +50,9 @@ TYPED_TEST(CudaKernelPointwise, ActivationsAndTheirSlopes) {
   }
 }
 
-// The mask is exec/philox's on the host, at the step that lies on the device: CPU and CUDA drop the same elements. From
-// a first element that is a multiple of four and from one that is not; into another array and in place.
+// The mask is exec/training/philox's on the host, at the step that lies on the device: CPU and CUDA
+// drop the same elements. From a first element that is a multiple of four and from one that is not;
+// into another array and in place.
 TYPED_TEST(CudaKernelPointwise, DropoutDrawsTheHostsMasks) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
@@ -82,7 +84,8 @@ TYPED_TEST(CudaKernelPointwise, WithoutAMaskNothingIsDropped) {
   EXPECT_EQ(host_floats(y), x);
 }
 
-// One row, less than a partial sum, more than the second stage's slices; widths with vectors and without.
+// One row, less than a partial sum, more than the second stage's slices; widths with vectors and
+// without.
 TYPED_TEST(CudaKernelPointwise, ColumnSums) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
@@ -91,9 +94,11 @@ TYPED_TEST(CudaKernelPointwise, ColumnSums) {
       const auto x = random_held<E>(rows * width, 16);
       const auto before = random_floats(size(width), 17);
       const DeviceArray<E> in(to_elements<E>(x));
-      const DeviceFloats partials(size(width * partials_of(rows))), added(before), written(size(width));
+      const DeviceFloats partials(size(width * partials_of(rows))), added(before),
+          written(size(width));
       column_sum<E>(in.get(), {rows, width}, Into::add, partials.get(), added.get(), nullptr);
-      column_sum<E>(in.get(), {rows, width}, Into::overwrite, partials.get(), written.get(), nullptr);
+      column_sum<E>(in.get(), {rows, width}, Into::overwrite, partials.get(), written.get(),
+                    nullptr);
       std::vector<double> sums(size(width)), with_before(before.begin(), before.end());
       for (std::int64_t i = 0; i < rows * width; ++i) {
         sums[size(i % width)] += x[size(i)];

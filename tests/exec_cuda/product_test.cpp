@@ -1,28 +1,31 @@
-// How row-major products are told to a library that stores columns, what may be fused to them, and when it is: no
-// device needed. SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/product.hpp"
+// How row-major products are told to a library that stores columns, what may be fused to them, and
+// when it is: no device needed.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/blas/product.hpp"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-#include "exec/cuda/linear.hpp"
-#include "plan/layer_tensors.hpp"
+#include "exec/cuda/blas/linear.hpp"
+#include "plan/model/layer_tensors.hpp"
 
 namespace weir::cuda {
 namespace {
 
-// c[5, 3] = a[5, 7] b[7, 3], all plain. Column after column, the memory of c is c' of 3 x 5, and c' = b' a':
-// b' is 3 x 7 and a' is 7 x 5, neither transposed again, each as far apart as a row of the original.
+// c[5, 3] = a[5, 7] b[7, 3], all plain. Column after column, the memory of c is c' of 3 x 5, and c'
+// = b' a': b' is 3 x 7 and a' is 7 x 5, neither transposed again, each as far apart as a row of the
+// original.
 TEST(ColumnMajor, PlainOperandsSwapPlaces) {
-  const ColumnMajorProduct p = column_major({.m = 5, .n = 3, .k = 7, .a_row = 7, .b_row = 3, .c_row = 3});
+  const ColumnMajorProduct p =
+      column_major({.m = 5, .n = 3, .k = 7, .a_row = 7, .b_row = 3, .c_row = 3});
   EXPECT_EQ(p.first, (ColumnMajor{3, 7, 3, false}));
   EXPECT_EQ(p.second, (ColumnMajor{7, 5, 7, false}));
   EXPECT_EQ(p.result, (ColumnMajor{3, 5, 3, false}));
 }
 
-// x W' with W stored as [out = 3, in = 7]: the operand b = W' has strides (1, 7). Column after column its memory is
-// 7 x 3, which is b itself; c' needs b', so it is transposed.
+// x W' with W stored as [out = 3, in = 7]: the operand b = W' has strides (1, 7). Column after
+// column its memory is 7 x 3, which is b itself; c' needs b', so it is transposed.
 TEST(ColumnMajor, AWeightIsTransposed) {
   const ColumnMajorProduct p =
       column_major({.m = 5, .n = 3, .k = 7, .a_row = 7, .b_row = 1, .b_column = 7, .c_row = 3});
@@ -37,12 +40,14 @@ TEST(ColumnMajor, AGradientOfAWeightTransposesTheOther) {
 }
 
 TEST(ColumnMajor, RefusesAnOperandWithNeitherStrideOne) {
-  EXPECT_THROW(static_cast<void>(column_major({.m = 5, .n = 3, .k = 7, .a_row = 14, .a_column = 2, .b_row = 3})),
+  EXPECT_THROW(static_cast<void>(
+                   column_major({.m = 5, .n = 3, .k = 7, .a_row = 14, .a_column = 2, .b_row = 3})),
                std::logic_error);
 }
 
-// A layer of 7 numbers to 3 over 5 rows. y = x w' + b: the result's columns are rows of y, so a bias of 3 matches its 3
-// rows, as cuBLASLt's bias does; so does the matrix beside GELU, [5, 3], whose leading dimension is the result's, 3.
+// A layer of 7 numbers to 3 over 5 rows. y = x w' + b: the result's columns are rows of y, so a
+// bias of 3 matches its 3 rows, as cuBLASLt's bias does; so does the matrix beside GELU, [5, 3],
+// whose leading dimension is the result's, 3.
 TEST(LinearProducts, ForwardIsRowsByOutputs) {
   const Product p = Linear{5, 7, 3}.forward(Epilogue::bias_gelu);
   const ColumnMajorProduct c = column_major(p);
@@ -60,8 +65,9 @@ TEST(LinearProducts, InputGradientIsPlain) {
   EXPECT_EQ(c.result, (ColumnMajor{7, 5, 7, false}));
 }
 
-// dw[3, 7] = dy' x over 5 rows, in fp32. cuBLASLt's B is dy, as it lies 3 x 5 and so transposed; its bias gradient "of
-// B" has as many numbers as the result has columns, 3, and sums over k, the rows: db.
+// dw[3, 7] = dy' x over 5 rows, in fp32. cuBLASLt's B is dy, as it lies 3 x 5 and so transposed;
+// its bias gradient "of B" has as many numbers as the result has columns, 3, and sums over k, the
+// rows: db.
 TEST(LinearProducts, WeightGradientsSumOverRows) {
   const Product p = Linear{5, 7, 3}.weight(true, Epilogue::row_sums_of_a);
   const ColumnMajorProduct c = column_major(p);
@@ -72,8 +78,9 @@ TEST(LinearProducts, WeightGradientsSumOverRows) {
   EXPECT_TRUE(p.fp32_result && p.accumulate);
 }
 
-// Columns 8 numbers apart begin on 32 bytes in fp32 and on 16 in bf16; 12 apart on 48 and 24, so 16 and 8; 7 apart on
-// 28 and 14, so 4 and 2. A step of 2 between the matrices of a batch is 8 bytes, or 4.
+// Columns 8 numbers apart begin on 32 bytes in fp32 and on 16 in bf16; 12 apart on 48 and 24, so 16
+// and 8; 7 apart on 28 and 14, so 4 and 2. A step of 2 between the matrices of a batch is 8 bytes,
+// or 4.
 TEST(Alignment, IsWhatEveryColumnAndEveryMatrixKeeps) {
   const auto of = [](std::int64_t leading, std::int64_t step, Element element) {
     return alignment_bytes({1, 1, leading, false}, step, element);
@@ -97,7 +104,8 @@ TEST(Alignment, LogitsAreWorthTheirPadding) {
   EXPECT_EQ(alignment_bytes({50257, 1024, 50264, false}, 0, Element::bf16), 16);
 }
 
-// The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a product that accumulates.
+// The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a product
+// that accumulates.
 TEST(Epilogues, GeluNeedsAMatrixOfEightsBesideIt) {
   for (const Epilogue epilogue : {Epilogue::bias_gelu, Epilogue::gelu_gradient}) {
     Product p{.m = 5, .n = 24, .k = 16, .c_row = 24, .epilogue = epilogue};
@@ -107,17 +115,22 @@ TEST(Epilogues, GeluNeedsAMatrixOfEightsBesideIt) {
     p = {.m = 5, .n = 24, .k = 16, .c_row = 24, .batch = 2, .epilogue = epilogue};
     EXPECT_FALSE(may_carry(p));
     for (const std::int64_t row : {16, 23, 25, 28}) {  // too short, and no multiple of 8
-      EXPECT_FALSE(may_carry({.m = 5, .n = 23, .k = 16, .c_row = row, .epilogue = epilogue})) << row;
+      EXPECT_FALSE(may_carry({.m = 5, .n = 23, .k = 16, .c_row = row, .epilogue = epilogue}))
+          << row;
     }
     EXPECT_TRUE(may_carry({.m = 5, .n = 23, .k = 16, .c_row = 24, .epilogue = epilogue}));
   }
-  EXPECT_FALSE(may_carry({.m = 5, .n = 24, .k = 16, .c_row = 24, .batch = 2, .epilogue = Epilogue::row_sums_of_a}));
-  EXPECT_TRUE(may_carry({.m = 5, .n = 23, .k = 16, .c_row = 23, .batch = 2, .epilogue = Epilogue::none}));
+  EXPECT_FALSE(may_carry(
+      {.m = 5, .n = 24, .k = 16, .c_row = 24, .batch = 2, .epilogue = Epilogue::row_sums_of_a}));
+  EXPECT_TRUE(
+      may_carry({.m = 5, .n = 23, .k = 16, .c_row = 23, .batch = 2, .epilogue = Epilogue::none}));
 }
 
-// Both fusions in bf16 only; GELU only by the tanh formula and only where the width is a multiple of 8.
+// Both fusions in bf16 only; GELU only by the tanh formula and only where the width is a multiple
+// of 8.
 TEST(Epilogues, WhichIsPickedWhen) {
-  const TransformerShape tanh{.hidden = 768, .heads = 12, .kv_heads = 12, .head_dim = 64, .ffn = 3072};
+  const TransformerShape tanh{
+      .hidden = 768, .heads = 12, .kv_heads = 12, .head_dim = 64, .ffn = 3072};
   EXPECT_TRUE(block_epilogues(tanh, Element::bf16).gelu);
   EXPECT_TRUE(block_epilogues(tanh, Element::bf16).bias_gradient);
   EXPECT_FALSE(block_epilogues(tanh, Element::fp32).gelu);

@@ -5,7 +5,8 @@
 namespace weir {
 namespace {
 
-constexpr long long kCyclesABlock = 200'000;  // about 0.1 ms: long enough that blocks spread over all there is
+constexpr long long kCyclesABlock =
+    200'000;  // about 0.1 ms: long enough that blocks spread over all there is
 
 __global__ void note_multiprocessor(std::uint32_t* seen) {
   std::uint32_t here = 0;

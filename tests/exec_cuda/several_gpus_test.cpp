@@ -1,5 +1,6 @@
-// Ranks as processes on GPUs of their own, messages and sums over NCCL; the processes are threads here, which NCCL
-// takes alike. Where there is one GPU this is skipped. SPDX-License-Identifier: Apache-2.0
+// Ranks as processes on GPUs of their own, messages and sums over NCCL; the processes are threads
+// here, which NCCL takes alike. Where there is one GPU this is skipped.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "exec/cuda/cuda_backend.hpp"
@@ -43,7 +44,8 @@ ThreadsResult over_nccl(const LoadedPlan& loaded, int steps) {
       });
 }
 
-// K = 2, tied table, every schedule and mode: what one GPU computes alone, two compute with peer copies and over NCCL.
+// K = 2, tied table, every schedule and mode: what one GPU computes alone, two compute with peer
+// copies and over NCCL.
 TEST(CudaSeveralGpus, ParametersAreBitwiseThoseOfOne) {
   WEIR_NEEDS_DEVICES(2);
   const TinyModel model;
@@ -54,7 +56,8 @@ TEST(CudaSeveralGpus, ParametersAreBitwiseThoseOfOne) {
       plan = model.plan({3}, 4, schedule);
       plan.slots = slots;
       SCOPED_TRACE(std::string(schedule) + " slots " + std::to_string(slots));
-      EXPECT_EQ(in_one_process(model.load(plan), 3).parameters_sha256, expected);  // a GPU a rank: peer copies
+      EXPECT_EQ(in_one_process(model.load(plan), 3).parameters_sha256,
+                expected);  // a GPU a rank: peer copies
       const ThreadsResult found = over_nccl(model.load(plan), 3);
       EXPECT_EQ(found.endings, std::set<std::string>{});
       EXPECT_EQ(found.leaders.parameters_sha256, expected);
@@ -67,13 +70,15 @@ TEST(CudaSeveralGpus, ParametersAreBitwiseThoseOfOne) {
 TEST(CudaSeveralGpus, BidirectionalPlansToo) {
   WEIR_NEEDS_DEVICES(2);
   for (const LoadedPlan& loaded : bidirectional_plans(TinyModel())) {
-    EXPECT_EQ(over_nccl(loaded, 3).leaders.parameters_sha256, in_one_process(loaded, 3).parameters_sha256)
+    EXPECT_EQ(over_nccl(loaded, 3).leaders.parameters_sha256,
+              in_one_process(loaded, 3).parameters_sha256)
         << loaded.plan.schedule;
   }
 }
 
-// Two replicas of K = 1: the losses of one with twice the micro-batches, but for the order of sums (fp32 carries 7
-// digits; after 3 steps they agree to 5); the same bits when sums begin within the last backward, and again.
+// Two replicas of K = 1: the losses of one with twice the micro-batches, but for the order of sums
+// (fp32 carries 7 digits; after 3 steps they agree to 5); the same bits when sums begin within the
+// last backward, and again.
 TEST(CudaSeveralGpus, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   WEIR_NEEDS_DEVICES(2);
   const TinyModel model;
@@ -82,12 +87,14 @@ TEST(CudaSeveralGpus, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   const ThreadsResult first = over_nccl(model.load(plan), 3);
   EXPECT_EQ(first.endings, std::set<std::string>{});
   plan.overlap_grad_reduce = true;
-  EXPECT_EQ(over_nccl(model.load(plan), 3).leaders.parameters_sha256, first.leaders.parameters_sha256);
+  EXPECT_EQ(over_nccl(model.load(plan), 3).leaders.parameters_sha256,
+            first.leaders.parameters_sha256);
   plan.overlap_grad_reduce = false;
   plan.microbatches = 6;
   plan.dp = 1;
   const RunResult one = in_one_process(model.load(plan), 3);
-  for (std::size_t s = 0; s < 3; ++s) EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
+  for (std::size_t s = 0; s < 3; ++s)
+    EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
 }
 
 }  // namespace

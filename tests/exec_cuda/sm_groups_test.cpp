@@ -1,5 +1,6 @@
-// Groups of multiprocessors as the device gives them. SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/sm_groups.hpp"
+// Groups of multiprocessors as the device gives them.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/sm/sm_groups.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,30 +9,31 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cuda/device_sharing.hpp"
 #include "exec/cuda/memory_pool.hpp"
-#include "plan/error.hpp"
+#include "exec/cuda/sm/device_sharing.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/running_on.hpp"
 
 namespace weir {
 namespace {
 
-// Drivers that are made up: they split as a device would whose processing clusters hold 16 multiprocessors, so that a
-// group of more takes whole clusters; refuse configurations; or fail.
-CUresult by_clusters(CUdevResource* parts, unsigned* groups, const CUdevResource* all, CUdevResource*, unsigned,
-                     unsigned least) {
+// Drivers that are made up: they split as a device would whose processing clusters hold 16
+// multiprocessors, so that a group of more takes whole clusters; refuse configurations; or fail.
+CUresult by_clusters(CUdevResource* parts, unsigned* groups, const CUdevResource* all,
+                     CUdevResource*, unsigned, unsigned least) {
   const unsigned taken = least <= 16 ? least : (least + 15) / 16 * 16;
   *groups = std::min(*groups, all->sm.smCount / 16 * 16 / taken);
   for (unsigned i = 0; i < *groups; ++i) parts[i].sm.smCount = taken;
   return CUDA_SUCCESS;
 }
-CUresult only_eights(CUdevResource* parts, unsigned* groups, const CUdevResource* all, CUdevResource* rest,
-                     unsigned flags, unsigned least) {
+CUresult only_eights(CUdevResource* parts, unsigned* groups, const CUdevResource* all,
+                     CUdevResource* rest, unsigned flags, unsigned least) {
   if (least != 8) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   return by_clusters(parts, groups, all, rest, flags, least);
 }
-CUresult failing(CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned) {
+CUresult failing(CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned,
+                 unsigned) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult words(CUresult, const char** text) {
@@ -48,8 +50,9 @@ std::vector<CUdevResource> parts_of(PFN_cuDevSmResourceSplitByCount_v12040 split
   return equal_parts(api, all, groups, {8, 8});
 }
 
-// 132 in three is 44, and 40 of them take three clusters each, of which there are eight: two groups. 32 take two: three
-// groups are there. Halves of 64 are there at once. Nine groups of 8 are there where only groups of 8 are taken.
+// 132 in three is 44, and 40 of them take three clusters each, of which there are eight: two
+// groups. 32 take two: three groups are there. Halves of 64 are there at once. Nine groups of 8 are
+// there where only groups of 8 are taken.
 TEST(EqualParts, SmallerGroupsWhereTheClustersGiveTooFew) {
   EXPECT_EQ(parts_of(by_clusters, 3).size(), 3U);
   EXPECT_EQ(parts_of(by_clusters, 3).front().sm.smCount, 32U);
@@ -63,13 +66,14 @@ TEST(EqualParts, AnErrorIsTheDriversWords) {
     static_cast<void>(parts_of(failing, 2));
     FAIL() << "an error of the driver went unnoticed";
   } catch (const RunFailed& failed) {
-    EXPECT_THAT(failed.what(), testing::HasSubstr("CUDA driver: no such device in cuDevSmResourceSplitByCount"));
+    EXPECT_THAT(failed.what(),
+                testing::HasSubstr("CUDA driver: no such device in cuDevSmResourceSplitByCount"));
   }
 }
 
-// Kernels of two groups that run at the same time are on different multiprocessors, and on no more than their group
-// has; but on capability 9.x, once a library has loaded a module with dynamic parallelism, groups may use and share two
-// more (cuda.h, green contexts).
+// Kernels of two groups that run at the same time are on different multiprocessors, and on no more
+// than their group has; but on capability 9.x, once a library has loaded a module with dynamic
+// parallelism, groups may use and share two more (cuda.h, green contexts).
 TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   WEIR_NEEDS_DEVICE();
   constexpr int kGroups = 2, kBlocks = 2048;
@@ -81,7 +85,8 @@ TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   std::vector<Stream> streams;
   const std::vector<std::uint32_t> zeros(kMostMultiprocessors, 0);
   DeviceArray<std::uint32_t> first(zeros), second(zeros);
-  for (int group = 0; group < kGroups; ++group) streams.push_back(divided.groups->make_stream(group, 0));
+  for (int group = 0; group < kGroups; ++group)
+    streams.push_back(divided.groups->make_stream(group, 0));
   note_multiprocessors(first.get(), kBlocks, streams[0].get());
   note_multiprocessors(second.get(), kBlocks, streams[1].get());
   for (const Stream& stream : streams) CUDA_CHECK(cudaStreamSynchronize(stream.get()));
@@ -101,7 +106,8 @@ TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   EXPECT_LE(in_second, split.size + more);
 }
 
-// More groups than the smallest size allows are refused with a reason, not with an error, and ranks share by streams.
+// More groups than the smallest size allows are refused with a reason, not with an error, and ranks
+// share by streams.
 TEST(CudaSmGroups, TooManyGroupsAreAnAnswer) {
   WEIR_NEEDS_DEVICE();
   const SmGroupsResult divided = divide_device(0, 1000);
@@ -114,7 +120,8 @@ TEST(CudaSmGroups, TooManyGroupsAreAnAnswer) {
   EXPECT_TRUE(seat.make_stream(Seat::Use::compute));
 }
 
-// Ranks of one run get different groups of one division, and the next run with as many ranks the same division.
+// Ranks of one run get different groups of one division, and the next run with as many ranks the
+// same division.
 TEST(CudaSmGroups, ADeviceIsDividedOnce) {
   WEIR_NEEDS_DEVICE();
   DeviceSharing sharing;
@@ -125,7 +132,8 @@ TEST(CudaSmGroups, ADeviceIsDividedOnce) {
   EXPECT_EQ(a.groups, sharing.seat(0, 4).groups);
 }
 
-// 1 MiB, then another beside it, then both released and one again: never more than 2 MiB in use at once.
+// 1 MiB, then another beside it, then both released and one again: never more than 2 MiB in use at
+// once.
 TEST(CudaMemoryPool, ItsPeakIsTheMostInUseAtOnce) {
   WEIR_NEEDS_DEVICE();
   constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;

@@ -1,5 +1,6 @@
-// What reads tokens, embedding and cross-entropy, against their definitions in double precision. Tolerances:
-// device.hpp. SPDX-License-Identifier: Apache-2.0
+// What reads tokens, embedding and cross-entropy, against their definitions in double precision.
+// Tolerances: device.hpp.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -21,14 +22,17 @@ struct Text {
     }
   }
   [[nodiscard]] std::int64_t rows() const { return batch * length; }
-  [[nodiscard]] std::size_t at(std::int64_t row) const { return size(row / length * (length + 1) + row % length); }
+  [[nodiscard]] std::size_t at(std::int64_t row) const {
+    return size(row / length * (length + 1) + row % length);
+  }
 };
 
 template <class E>
 class CudaKernelTokens : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaKernelTokens, ElementTypes);
 
-// Packed rows that begin anywhere; padded rows with a tail that no vector holds; fewer logits than a block has threads.
+// Packed rows that begin anywhere; padded rows with a tail that no vector holds; fewer logits than
+// a block has threads.
 TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
@@ -40,8 +44,8 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
     const DeviceArray<E> logits(to_elements<E>(x));
     const DeviceArray<double> row_losses(size(text.rows())), loss(1);
     const float scale = 1.0F / 64;  // a power of two: the same in every type
-    cross_entropy<E>({logits.get(), vocabulary, row}, {ids.get(), text.batch, text.length}, scale, row_losses.get(),
-                     loss.get(), nullptr);
+    cross_entropy<E>({logits.get(), vocabulary, row}, {ids.get(), text.batch, text.length}, scale,
+                     row_losses.get(), loss.get(), nullptr);
     double expected_loss = 0;
     std::vector<double> expected(x.begin(), x.end());  // between the rows nothing changes
     for (std::int64_t r = 0; r < text.rows(); ++r) {
@@ -56,12 +60,14 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
     }
     // Most are far below 1, and none comes from terms that cancel.
     expect_close(host_floats(logits), expected, kElement<E>, 0);
-    EXPECT_NEAR(loss.host()[0], expected_loss, 1e-5 * expected_loss);  // from the same logits, in fp32 and double
+    EXPECT_NEAR(loss.host()[0], expected_loss,
+                1e-5 * expected_loss);  // from the same logits, in fp32 and double
   }
 }
 
-// 2700 rows, more than a block looks at between two meetings. Every token comes often, but three: one in the first row
-// and near the last; one far from the begin only, and before that where it is a target and no row; and one never.
+// 2700 rows, more than a block looks at between two meetings. Every token comes often, but three:
+// one in the first row and near the last; one far from the begin only, and before that where it is
+// a target and no row; and one never.
 TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
@@ -72,7 +78,8 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
   const StepOnDevice step(1);
   const DropoutMask mask = step.mask(0.2, DropoutSite::embedding);
   for (const std::int64_t h : {300, 64}) {
-    const auto token = random_held<E>(text.vocabulary * h, 13), position = random_held<E>(text.length * h, 14);
+    const auto token = random_held<E>(text.vocabulary * h, 13),
+               position = random_held<E>(text.length * h, 14);
     const auto dy = random_held<E>(text.rows() * h, 15);
     const DeviceArray<std::int32_t> ids(text.ids);
     const DeviceArray<E> token_in(to_elements<E>(token)), position_in(to_elements<E>(position)),
@@ -80,12 +87,14 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
     const DeviceFloats dtoken(token), dposition(position);
     const Tokens tokens{ids.get(), text.batch, text.length};
     embed<E>(tokens, token_in.get(), position_in.get(), h, step.on_device(mask), y.get(), nullptr);
-    embed_gradient<E>(tokens, dy_in.get(), h, step.on_device(mask), dtoken.get(), dposition.get(), nullptr);  // adds
+    embed_gradient<E>(tokens, dy_in.get(), h, step.on_device(mask), dtoken.get(), dposition.get(),
+                      nullptr);  // adds
     std::vector<double> y_expected, dtoken_expected(token.begin(), token.end()),
         dposition_expected(position.begin(), position.end());
     for (std::int64_t row = 0; row < text.rows(); ++row) {
       for (std::int64_t j = 0; j < h; ++j) {
-        const std::size_t t = size(text.ids[text.at(row)] * h + j), p = size(row % text.length * h + j);
+        const std::size_t t = size(text.ids[text.at(row)] * h + j),
+                          p = size(row % text.length * h + j);
         const double factor = mask.factor(static_cast<std::uint64_t>(row * h + j));
         y_expected.push_back((double{token[t]} + position[p]) * factor);
         dtoken_expected[t] += dy[size(row * h + j)] * factor;

@@ -1,5 +1,6 @@
-// Training on a GPU keeps the executor's promises: the same parameters to the last bit for every pipeline, and the
-// CPU's losses. SPDX-License-Identifier: Apache-2.0
+// Training on a GPU keeps the executor's promises: the same parameters to the last bit for every
+// pipeline, and the CPU's losses.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "exec/cuda/cuda_backend.hpp"
@@ -14,7 +15,8 @@ RunResult train(const TinyModel& model, const Plan& plan, BackendKind backend, i
   options.backend = backend;
   options.steps = steps;
   options.warmup_steps = 0;
-  return run(model.load(plan), options, {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, cuda_backends()}});
+  return run(model.load(plan), options,
+             {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, cuda_backends()}});
 }
 
 #ifdef WEIR_EMULATED_DEVICE  // where a step takes a second
@@ -27,9 +29,10 @@ const std::vector<const char*> kSchedules = {"gpipe", "1f1b", "zb-h1"};
 constexpr int kSteps = 3, kLosses = 20;
 #endif
 
-// The same bits for every partition, schedule and mode of re-materialisation. 20 tokens: a whole tile of our fused
-// attention's kernels and a ragged one.
-void expect_equal_for_every_pipeline(Dtype dtype, AttentionKind attention = AttentionKind::unfused) {
+// The same bits for every partition, schedule and mode of re-materialisation. 20 tokens: a whole
+// tile of our fused attention's kernels and a ragged one.
+void expect_equal_for_every_pipeline(Dtype dtype,
+                                     AttentionKind attention = AttentionKind::unfused) {
   const TinyModel model(true, 0.1, 32, 3, 20);
   const auto hash = [&](Plan plan) {
     plan.dtype = dtype;
@@ -43,7 +46,8 @@ void expect_equal_for_every_pipeline(Dtype dtype, AttentionKind attention = Atte
       for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute.mode = mode;
-        EXPECT_EQ(hash(plan), expected) << "K" << plan.pp << " " << schedule << " " << (mode == RecomputeMode::full);
+        EXPECT_EQ(hash(plan), expected)
+            << "K" << plan.pp << " " << schedule << " " << (mode == RecomputeMode::full);
       }
     }
   }
@@ -69,7 +73,8 @@ TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipelineWithFusedAttentionIn
   expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused);
 }
 
-// `tolerance` is relative to the CPU's loss in fp32, with unfused attention and dropout of its probabilities.
+// `tolerance` is relative to the CPU's loss in fp32, with unfused attention and dropout of its
+// probabilities.
 void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
                             AttentionKind attention = AttentionKind::unfused) {
   const TinyModel model(true, dropout, 32, 3, 20);
@@ -79,23 +84,25 @@ void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
   plan.attention = attention;
   const RunResult cuda = train(model, plan, BackendKind::cuda, kLosses);
   for (std::size_t step = 0; step < std::size_t{kLosses}; ++step) {
-    EXPECT_NEAR(cuda.steps[step].loss, cpu.steps[step].loss, tolerance * cpu.steps[step].loss) << "step " << step;
+    EXPECT_NEAR(cuda.steps[step].loss, cpu.steps[step].loss, tolerance * cpu.steps[step].loss)
+        << "step " << step;
   }
   EXPECT_EQ(cuda.peak_memory.size(), 2U);
 }
 
-// The same masks and batches; the sums differ in order. Each step adds about 1e-6 of difference to parameters that are
-// updated by 1e-3, and AdamW amplifies where a second moment is small: 1e-3 of the loss after 20 steps is asked.
+// The same masks and batches; the sums differ in order. Each step adds about 1e-6 of difference to
+// parameters that are updated by 1e-3, and AdamW amplifies where a second moment is small: 1e-3 of
+// the loss after 20 steps is asked.
 TEST(CudaTraining, LossesAreTheCpus) {
   WEIR_NEEDS_DEVICE();
   expect_the_cpus_losses(Dtype::fp32, 1e-3);
   expect_the_cpus_losses(Dtype::fp32, 1e-3, 0.0);  // residual adds are then the products'
 }
 
-// bf16 rounds each activation and working weight by up to 2^-9; a loss is a mean over 160 tokens of what some twenty
-// roundings on the way to a logit leave, each of its own sign: about 2^-9 * sqrt(20) = 9e-3 of a logit of size 1 for
-// one token, a twelfth of that for the mean. Gradients a percent off move the parameters a percent of what 20 steps do.
-// 2e-2 of the loss is asked.
+// bf16 rounds each activation and working weight by up to 2^-9; a loss is a mean over 160 tokens of
+// what some twenty roundings on the way to a logit leave, each of its own sign: about 2^-9 *
+// sqrt(20) = 9e-3 of a logit of size 1 for one token, a twelfth of that for the mean. Gradients a
+// percent off move the parameters a percent of what 20 steps do. 2e-2 of the loss is asked.
 TEST(CudaTraining, LossesInBf16AreTheCpusInFp32) {
   WEIR_NEEDS_BF16();
   expect_the_cpus_losses(Dtype::bf16, 2e-2);

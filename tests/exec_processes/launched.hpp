@@ -1,8 +1,9 @@
-// The process this test program runs as: K of them are started, by mpirun or by start.py, and all run the same tests in
-// step. The leader judges. SPDX-License-Identifier: Apache-2.0
+// The process this test program runs as: K of them are started, by mpirun or by start.py, and all
+// run the same tests in step. The leader judges.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "exec/process_run.hpp"
+#include "exec/processes/process_run.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {

@@ -1,18 +1,19 @@
-// Opens the wire before the tests and leaves it after them; only the leader reports. With FILE INDEX COUNT as arguments
-// the processes meet by the file, without by MPI. SPDX-License-Identifier: Apache-2.0
+// Opens the wire before the tests and leaves it after them; only the leader reports. With FILE
+// INDEX COUNT as arguments the processes meet by the file, without by MPI.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
-#include "exec/process_group.hpp"
+#include "exec/processes/process_group.hpp"
+#include "exec/processes/wire_transport.hpp"
 #include "exec/socket/rendezvous.hpp"
 #include "exec/socket/socket_wire.hpp"
-#include "exec/wire_transport.hpp"
 #include "tests/exec_processes/launched.hpp"
 #ifdef WEIR_HAS_MPI
-#include "exec/mpi/mpi_wire.hpp"
+#include "exec/processes/mpi/mpi_wire.hpp"
 #endif
 
 namespace weir {

@@ -1,19 +1,21 @@
-// One rank a process gives what one rank a thread gives, to the last bit. Every process runs these tests in step; the
-// leader, which has the whole result, also runs the plan by threads and compares.
+// One rank a process gives what one rank a thread gives, to the last bit. Every process runs these
+// tests in step; the leader, which has the whole result, also runs the plan by threads and
+// compares.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "costmodel/replay.hpp"
-#include "plan/error.hpp"
+#include "costmodel/fit/replay.hpp"
+#include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tests/exec_processes/launched.hpp"
 
 namespace weir {
 namespace {
 
-// The ways to cut the tiny model's five layers (embedding, 3 blocks, head) for K processes and v chunks.
+// The ways to cut the tiny model's five layers (embedding, 3 blocks, head) for K processes and v
+// chunks.
 std::vector<int> cut(int stages) {
   if (stages == 1) return {};
   if (stages == 2) return {2};
@@ -44,8 +46,9 @@ TEST(Processes, ParametersAreBitwiseThoseOfThreads) {
   const TinyModel model(true, 0.1, 32, 6);
   RunOptions options;
   options.steps = 2;
-  for (const Case& c : {Case{"gpipe"}, Case{"gpipe", 1, true}, Case{"1f1b"}, Case{"1f1b", 1, true, 1}, Case{"zb-h1"},
-                        Case{"zb-h1", 1, true}, Case{"interleaved-1f1b", 2, false, 0}, Case{"zb-v", 2, true, 0}}) {
+  for (const Case& c : {Case{"gpipe"}, Case{"gpipe", 1, true}, Case{"1f1b"},
+                        Case{"1f1b", 1, true, 1}, Case{"zb-h1"}, Case{"zb-h1", 1, true},
+                        Case{"interleaved-1f1b", 2, false, 0}, Case{"zb-v", 2, true, 0}}) {
     if (k == 1 && c.vpp > 1) continue;
     if (k == 3 && c.vpp > 1) continue;  // six stages have no cut here
     SCOPED_TRACE(std::string(c.schedule) + (c.recompute ? " recompute" : ""));
@@ -55,14 +58,16 @@ TEST(Processes, ParametersAreBitwiseThoseOfThreads) {
     const RunResult threads = run(loaded, options, cpu_only());
     EXPECT_EQ(here.parameters_sha256, threads.parameters_sha256);
     ASSERT_EQ(here.steps.size(), threads.steps.size());
-    for (std::size_t s = 0; s < here.steps.size(); ++s) EXPECT_EQ(here.steps[s].loss, threads.steps[s].loss);
+    for (std::size_t s = 0; s < here.steps.size(); ++s)
+      EXPECT_EQ(here.steps[s].loss, threads.steps[s].loss);
     EXPECT_EQ(here.peak_memory.size(), static_cast<std::size_t>(k));
     EXPECT_EQ(here.trace.spans.size(), threads.trace.spans.size());
   }
 }
 
-// The whole trace on the leader is a possible one: every dependency of the program holds between spans that different
-// processes measured, and the engine that replays durations and gaps gives the measured end again.
+// The whole trace on the leader is a possible one: every dependency of the program holds between
+// spans that different processes measured, and the engine that replays durations and gaps gives the
+// measured end again.
 TEST(Processes, TheTraceIsWholeAndCausal) {
   const int k = processes().count();
   const TinyModel model(true, 0.1, 256, 6);
@@ -79,7 +84,8 @@ TEST(Processes, TheTraceIsWholeAndCausal) {
     EXPECT_LE(later.end, result.trace.steps[step].end);
     for (const Dependency& before : program.predecessors(static_cast<OperationId>(id))) {
       const Span& earlier =
-          result.trace.spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
+          result.trace
+              .spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
       EXPECT_GE(later.lane == LaneKind::receive ? later.end : later.start, earlier.end)
           << to_string(later.action) << " after " << to_string(earlier.action);
     }
@@ -89,7 +95,8 @@ TEST(Processes, TheTraceIsWholeAndCausal) {
     for (const Span& span : result.trace.spans) {
       if (span.step == step) last = std::max(last, span.end.count());
     }
-    const auto timing = simulate(program, replay_costs(program, result.trace, step, ReplayGaps::keep));
+    const auto timing =
+        simulate(program, replay_costs(program, result.trace, step, ReplayGaps::keep));
     EXPECT_EQ(std::get<Timing>(timing).makespan.count(),
               last - result.trace.steps[static_cast<std::size_t>(step)].start.count());
   }
@@ -110,8 +117,9 @@ TEST(Processes, TimedWaitsRunInThePlannedOrder) {
   EXPECT_GE(result.step_time.count(), (12 + 2 * (k - 1)) * 100e-6);
 }
 
-// D replicas of K = count / D ranks: samples and masks are those of one pipeline with D times the micro-batches, only
-// sums are taken in another order. fp32 carries 7 digits; the losses of 4 steps agree to 5.
+// D replicas of K = count / D ranks: samples and masks are those of one pipeline with D times the
+// micro-batches, only sums are taken in another order. fp32 carries 7 digits; the losses of 4 steps
+// agree to 5.
 TEST(Processes, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   const int count = processes().count();
   if (count % 2 != 0) GTEST_SKIP() << "an odd number of processes";
@@ -132,7 +140,8 @@ TEST(Processes, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   plan.microbatches = 6;
   plan.dp = 1;
   const RunResult one = run(model.load(plan), options, cpu_only());
-  for (std::size_t s = 0; s < one.steps.size(); ++s) EXPECT_NEAR(first.steps[s].loss, one.steps[s].loss, 1e-5);
+  for (std::size_t s = 0; s < one.steps.size(); ++s)
+    EXPECT_NEAR(first.steps[s].loss, one.steps[s].loss, 1e-5);
   EXPECT_EQ(first.trace.ranks, count / 2);
 }
 

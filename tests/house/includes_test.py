@@ -22,7 +22,7 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "cupti": ("exec/cuda/",),
     "nvtx": ("exec/cuda/",),
     "nccl": ("exec/nccl/",),
-    "mpi.h": ("exec/mpi/",),
+    "mpi.h": ("exec/processes/mpi/",),
     "sys/socket.h": ("exec/socket/",),
     "netinet/": ("exec/socket/",),
     "Eigen/": ("costmodel/",),

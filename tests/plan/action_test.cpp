@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/action.hpp"
+#include "plan/words/action.hpp"
 
 #include <gtest/gtest.h>
 
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 namespace {
 
 TEST(Action, PrintsAndParsesInPyTorchsWords) {
-  for (const char* text :
-       {"2F0", "1I2", "0SEND_F3", "2R0", "10B127", "3W1", "1RECV_B0", "0REDUCE_GRAD", "4OPTIMIZER"}) {
+  for (const char* text : {"2F0", "1I2", "0SEND_F3", "2R0", "10B127", "3W1", "1RECV_B0",
+                           "0REDUCE_GRAD", "4OPTIMIZER"}) {
     const auto action = parse_action(text);
     ASSERT_TRUE(action) << text;
     EXPECT_EQ(to_string(*action), text);
@@ -18,10 +18,11 @@ TEST(Action, PrintsAndParsesInPyTorchsWords) {
   EXPECT_EQ(*parse_action("1I2"), (Action{Stage{1}, ActionKind::I, Microbatch{2}}));
 }
 
-// PyTorch's own pattern accepts a prefix; ours is a full match. 2147483648 is one above the largest index.
+// PyTorch's own pattern accepts a prefix; ours is a full match. 2147483648 is one above the largest
+// index.
 TEST(Action, RefusesEverythingElse) {
-  for (const char* text :
-       {"", "F0", "2F", "2F0x", " 2F0", "2f0", "2BW0", "2147483648F0", "-1F0", "0OPTIMIZER1", "0REDUCE"}) {
+  for (const char* text : {"", "F0", "2F", "2F0x", " 2F0", "2f0", "2BW0", "2147483648F0", "-1F0",
+                           "0OPTIMIZER1", "0REDUCE"}) {
     EXPECT_FALSE(parse_action(text)) << text;
   }
 }

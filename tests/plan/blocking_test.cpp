@@ -1,14 +1,14 @@
 // Blocking transfers: which schedules survive them, and the smallest example of one that does not.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/blocking.hpp"
+#include "plan/program/blocking.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/deadlock.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedule_csv.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
 
 namespace weir {
 namespace {
@@ -24,7 +24,8 @@ Program blocked(const char* name, int k, int m, TransferMode mode) {
   return blocked(std::get<Schedule>(make_schedule(name, {k, 1, m})), mode);
 }
 
-// All forwards, then all backwards: sends and receives never face each other, so GPipe needs no buffers at all.
+// All forwards, then all backwards: sends and receives never face each other, so GPipe needs no
+// buffers at all.
 TEST(Blocking, GpipeNeedsNoBuffers) {
   for (int k = 1; k <= 5; ++k) {
     for (int m = 1; m <= 7; ++m) {
@@ -34,9 +35,9 @@ TEST(Blocking, GpipeNeedsNoBuffers) {
   }
 }
 
-// K = 2, M = 2 under 1F1B: rank 0 runs 0F0, 0F1 and sends 0F1's output; rank 1 runs 1F0, 1B0 and sends 1B0's gradient.
-// Each waits for the other to receive. One micro-batch has nothing to cross. As an NCCL group the send and the receive
-// of each rank are posted together, and nothing waits.
+// K = 2, M = 2 under 1F1B: rank 0 runs 0F0, 0F1 and sends 0F1's output; rank 1 runs 1F0, 1B0 and
+// sends 1B0's gradient. Each waits for the other to receive. One micro-batch has nothing to cross.
+// As an NCCL group the send and the receive of each rank are posted together, and nothing waits.
 TEST(Blocking, OneForwardOneBackwardCrossesUnlessBatched) {
   EXPECT_FALSE(find_cycle(blocked("1f1b", 2, 1, TransferMode::rendezvous)));
   const Program crossed = blocked("1f1b", 2, 2, TransferMode::rendezvous);
@@ -52,7 +53,8 @@ TEST(Blocking, OneForwardOneBackwardCrossesUnlessBatched) {
   }
 }
 
-// A receiver that takes the second message first: buffers absorb it, a group does not, and one slot does not either.
+// A receiver that takes the second message first: buffers absorb it, a group does not, and one slot
+// does not either.
 TEST(Blocking, OrderOfReceivesMatters) {
   const Schedule swapped = parse_schedule_csv("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", "swapped.csv");
   EXPECT_TRUE(find_cycle(blocked(swapped, TransferMode::batched)));

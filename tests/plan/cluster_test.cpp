@@ -1,6 +1,6 @@
 // Cluster files there and back, and what nvidia-smi says of a node.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/cluster.hpp"
+#include "plan/job/cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include <filesystem>
 
-#include "plan/error.hpp"
 #include "plan/import/gpu_topology.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir {
@@ -19,8 +19,8 @@ namespace {
 using testing::HasSubstr;
 
 Cluster parsed(const std::string& text) {
-  const auto file =
-      std::filesystem::temp_directory_path() / ("weir-cluster-test-" + std::to_string(::getpid()) + ".json");
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("weir-cluster-test-" + std::to_string(::getpid()) + ".json");
   write_file_atomically(file, text);
   try {
     Cluster cluster = load_cluster(file);
@@ -34,7 +34,8 @@ Cluster parsed(const std::string& text) {
 
 // Every example has an origin for each constant, and its text reads back as the same text.
 TEST(Clusters, ExamplesReadBackAndSayWhereTheyAreFrom) {
-  const std::filesystem::path folder = std::filesystem::path(WEIR_SOURCE_DIR) / "tools" / "examples" / "clusters";
+  const std::filesystem::path folder =
+      std::filesystem::path(WEIR_SOURCE_DIR) / "tools" / "examples" / "clusters";
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const Cluster cluster = load_cluster(entry.path());
@@ -53,22 +54,25 @@ TEST(Clusters, RegimesOfSmallMessages) {
   const std::string head =
       R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB","memory_bandwidth":"1 TB/s"},
       "devices_per_node":2,"nodes":1,"origin":[],"intra":{"latency":"9 us","bandwidth":"300 GB/s","regimes":[)";
-  const Cluster cluster = parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"unlimited"},
+  const Cluster cluster =
+      parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"unlimited"},
                        {"up_to":"1 MiB","latency":"6 us","bandwidth":"50 GB/s"}]}})");
   EXPECT_EQ(cluster.intra.at(Bytes(8192)).bandwidth.count(), 0);
   EXPECT_EQ(cluster.intra.at(Bytes(8193)).bandwidth.count(), 50e9);
   EXPECT_EQ(cluster.intra.at(Bytes(1 << 21)).bandwidth.count(), 300e9);
   EXPECT_EQ(to_json(parsed(to_json(cluster))), to_json(cluster));
-  EXPECT_THAT(complaint([&] {
-                static_cast<void>(parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"1 GB/s"},
+  EXPECT_THAT(
+      complaint([&] {
+        static_cast<void>(parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"1 GB/s"},
                                                    {"up_to":"8 KiB","latency":"4 us","bandwidth":"1 GB/s"}]}})"));
-              }),
-              HasSubstr("intra.regimes[1].up_to: expected ascending sizes"));
+      }),
+      HasSubstr("intra.regimes[1].up_to: expected ascending sizes"));
 }
 
 // A DGX-1: hybrid cube mesh. Of the neighbours 0-1 ... 6-7 the worst is 3-4, one NVLink; 25 GB/s.
 constexpr const char* kCubeMesh =
-    "\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tmlx5_0\tCPU Affinity\tNUMA Affinity\x1b[0m\n"
+    "\t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tmlx5_0\tCPU Affinity\tNUMA "
+    "Affinity\x1b[0m\n"
     "GPU0\t X \tNV1\tNV1\tNV2\tNV2\tSYS\tSYS\tSYS\tPIX\t0-19,40-59\t0\n"
     "GPU1\tNV1\t X \tNV2\tNV1\tSYS\tNV2\tSYS\tSYS\tPIX\t0-19,40-59\t0\n"
     "GPU2\tNV1\tNV2\t X \tNV2\tSYS\tSYS\tNV1\tSYS\tPHB\t0-19,40-59\t0\n"
@@ -88,7 +92,8 @@ TEST(GpuTopology, NeighboursDecide) {
   EXPECT_EQ(topology.worst_neighbours().nvlinks, 1);
   Cluster cluster;
   cluster.device.name = "V100-SXM2-32GB";
-  EXPECT_THAT(apply_topology(topology, "topo.txt", cluster), HasSubstr("1 NVLinks between neighbours (topo.txt)"));
+  EXPECT_THAT(apply_topology(topology, "topo.txt", cluster),
+              HasSubstr("1 NVLinks between neighbours (topo.txt)"));
   EXPECT_EQ(cluster.devices_per_node, 8);
   EXPECT_EQ(cluster.intra.bandwidth.count(), 25e9);
   cluster.device.name = "abacus";
@@ -98,12 +103,14 @@ TEST(GpuTopology, NeighboursDecide) {
 
 TEST(GpuTopology, OverPcieTheLinkStaysAsItWas) {
   const GpuTopology topology = read_gpu_topology(
-      "        GPU0    GPU1    NIC0    CPU Affinity    GPU NUMA ID\nGPU0     X      NODE    SYS     0-19     N/A\n"
+      "        GPU0    GPU1    NIC0    CPU Affinity    GPU NUMA ID\nGPU0     X      NODE    SYS    "
+      " 0-19     N/A\n"
       "GPU1    NODE     X      SYS     0-19     N/A\nNIC0    SYS     SYS      X \n",
       "topo.txt");
   Cluster cluster;
   cluster.intra.bandwidth = BytesPerSecond(12e9);
-  EXPECT_THAT(apply_topology(topology, "topo.txt", cluster), HasSubstr("neighbours meet over NODE"));
+  EXPECT_THAT(apply_topology(topology, "topo.txt", cluster),
+              HasSubstr("neighbours meet over NODE"));
   EXPECT_EQ(cluster.intra.bandwidth.count(), 12e9);
   EXPECT_EQ(cluster.devices_per_node, 2);
 }
@@ -116,8 +123,10 @@ TEST(GpuTopology, RefusesInOneLine) {
   EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X NV2\n"), "topo.txt: 1 rows for 2 GPUs");
   EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X NV2\nGPU1 FAR X\n"),
             "topo.txt: GPU1: \"FAR\": expected X, NV and a number, PIX, PXB, PHB, NODE or SYS");
-  EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X NV2\nGPU1 NV2\n"), "topo.txt: GPU1: has fewer columns than the header");
-  EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X X\nGPU1 X X\n"), "topo.txt: GPU0: expected X just where a GPU meets itself");
+  EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X NV2\nGPU1 NV2\n"),
+            "topo.txt: GPU1: has fewer columns than the header");
+  EXPECT_EQ(line(" GPU0 GPU1\nGPU0 X X\nGPU1 X X\n"),
+            "topo.txt: GPU0: expected X just where a GPU meets itself");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Convolutional networks against published counts of parameters and layers, and by hand where they are small.
+// Convolutional networks against published counts of parameters and layers, and by hand where they
+// are small.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +7,10 @@
 #include <array>
 #include <cmath>
 
-#include "plan/cnn/network.hpp"
-#include "plan/cnn/read.hpp"
-#include "plan/error.hpp"
-#include "plan/layer_tensors.hpp"
+#include "plan/model/cnn/network.hpp"
+#include "plan/model/cnn/read.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir {
@@ -32,8 +33,8 @@ double gigaflops(const Model& model) {
   return total / 1e9;
 }
 
-// torchvision's model tables: 44,549,160 parameters and 7.80 GMAC for depth 101; 25,557,032 and 4.09 for 50; 60,192,808
-// and 11.51 for 152. torchgpipe cuts ResNet-101 into 370 layers.
+// torchvision's model tables: 44,549,160 parameters and 7.80 GMAC for depth 101; 25,557,032 and
+// 4.09 for 50; 60,192,808 and 11.51 for 152. torchgpipe cuts ResNet-101 into 370 layers.
 TEST(ResNet, HasItsPublishedParametersAndProducts) {
   const Model model = cnn::resnet(101, {}, 1000);
   EXPECT_EQ(parameter_count(model), 44'549'160);
@@ -45,9 +46,10 @@ TEST(ResNet, HasItsPublishedParametersAndProducts) {
   EXPECT_NEAR(gigaflops(cnn::resnet(152, {}, 1000)) / 2, 11.51, 0.005);
 }
 
-// conv1: 7 7 3 64 = 9408 weights, each used at 112 112 places, two FLOPs each; it keeps the image, 3 224 224.
-// The first bottleneck, on 64 x 56 x 56: its residual projects 64 to 256 channels, 64 256 + 2 256 parameters, and keeps
-// the skipped map, 64 56 56, and what its norm reads, 256 56 56. The second only adds.
+// conv1: 7 7 3 64 = 9408 weights, each used at 112 112 places, two FLOPs each; it keeps the image,
+// 3 224 224. The first bottleneck, on 64 x 56 x 56: its residual projects 64 to 256 channels, 64
+// 256 + 2 256 parameters, and keeps the skipped map, 64 56 56, and what its norm reads, 256 56 56.
+// The second only adds.
 TEST(ResNet, ABottleneckByHand) {
   const Model model = cnn::resnet(101, {}, 1000);
   const SizedShape& first = sized(model.layers[0]);
@@ -62,10 +64,12 @@ TEST(ResNet, ABottleneckByHand) {
   EXPECT_EQ(projected.kept, (64 + 256) * 56 * 56);
   EXPECT_EQ(sized(named(model, "layer1.1.residual")).parameters, 0);
   EXPECT_EQ(sized(named(model, "layer1.1.residual")).kept, 0);
-  EXPECT_EQ(sized(named(model, "layer2.0.conv2")).output, 128 * 28 * 28) << "the 3x3 convolution halves";
+  EXPECT_EQ(sized(named(model, "layer2.0.conv2")).output, 128 * 28 * 28)
+      << "the 3x3 convolution halves";
 }
 
-// Layers 0 to 3 are the stem; bottleneck i begins at 4 + 11 i with its identity, and adds nine layers later.
+// Layers 0 to 3 are the stem; bottleneck i begins at 4 + 11 i with its identity, and adds nine
+// layers later.
 TEST(ResNet, EveryBottleneckSkipsItsConvolutions) {
   const Model model = cnn::resnet(101, {}, 1000);
   ASSERT_EQ(model.skips.size(), 33U);
@@ -97,9 +101,10 @@ TEST(UNet, HasItsPublishedParameters) {
   EXPECT_EQ(cnn::unet({}, {3, 192}).layers.size(), 241U);
 }
 
-// Depth 1, one convolution a cell, 2 channels, an image of 3 x 4 x 4. Down: 3 to 2 channels on 4 x 4, 9 3 2 = 54
-// weights, stash, pooled to 2 x 2. Bottleneck: 2 to 2, 36. Up to 4 x 4, with the stash 4 channels, 4 to 1: 36. Segment
-// 1 to 1: 1. Layers: 4 + 2 (stash, pool) + 4 + 2 (up, concat) + 4 + 1; the skip goes from layer 4 to layer 11.
+// Depth 1, one convolution a cell, 2 channels, an image of 3 x 4 x 4. Down: 3 to 2 channels on 4 x
+// 4, 9 3 2 = 54 weights, stash, pooled to 2 x 2. Bottleneck: 2 to 2, 36. Up to 4 x 4, with the
+// stash 4 channels, 4 to 1: 36. Segment 1 to 1: 1. Layers: 4 + 2 (stash, pool) + 4 + 2 (up, concat)
+// + 4 + 1; the skip goes from layer 4 to layer 11.
 TEST(UNet, TheSmallestByHand) {
   const Model model = cnn::unet({.depth = 1, .convolutions = 1, .channels = 2}, {3, 4});
   ASSERT_EQ(model.layers.size(), 17U);
@@ -109,10 +114,12 @@ TEST(UNet, TheSmallestByHand) {
   EXPECT_EQ(model.skips[0].to, 11);
   EXPECT_EQ(kind_name(model.layers[11]), "concat");
   EXPECT_EQ(sized(model.layers[11]).output, 4 * 4 * 4);
-  EXPECT_EQ(sized(model.layers[6]).forward.count(), 2 * 36 * 4) << "the bottleneck's convolution on 2 x 2";
+  EXPECT_EQ(sized(model.layers[6]).forward.count(), 2 * 36 * 4)
+      << "the bottleneck's convolution on 2 x 2";
 }
 
-// GPipe's table 1 prints 82M, 318M, 542M, 1.05B and 1.8B; torchgpipe's, of its own network, one digit more.
+// GPipe's table 1 prints 82M, 318M, 542M, 1.05B and 1.8B; torchgpipe's, of its own network, one
+// digit more.
 TEST(AmoebaNetD, HasTheParametersOfGPipesTable) {
   constexpr std::array<Published, 5> kRows{{{18, 208, 24, 81.5, 0.05},
                                             {18, 416, 24, 319.0, 0.05},
@@ -126,10 +133,11 @@ TEST(AmoebaNetD, HasTheParametersOfGPipesTable) {
   }
 }
 
-// D = 8: the last cells have c = 8/4 2^4 = 32 channels on 7 x 7 and read two maps of 4 c. Weights: 4 c^2 for each of
-// those; three 1x1 convolutions, c^2 each; twice 1x1, 1x7, 7x1, 1x1 through c/4, c^2/2 + 14 c^2/16 each: 13.75 c^2 in
-// all. Gains and shifts: 2 c (2 + 3) + 2 (3.5 c) = 17 c. Kept, over 7 x 7: 5 c for each input, 2 c for each 1x1, 3.5 c
-// for each chain, and the two states that max poolings read: 25 c.
+// D = 8: the last cells have c = 8/4 2^4 = 32 channels on 7 x 7 and read two maps of 4 c. Weights:
+// 4 c^2 for each of those; three 1x1 convolutions, c^2 each; twice 1x1, 1x7, 7x1, 1x1 through c/4,
+// c^2/2 + 14 c^2/16 each: 13.75 c^2 in all. Gains and shifts: 2 c (2 + 3) + 2 (3.5 c) = 17 c. Kept,
+// over 7 x 7: 5 c for each input, 2 c for each 1x1, 3.5 c for each chain, and the two states that
+// max poolings read: 25 c.
 TEST(AmoebaNetD, ANormalCellByHand) {
   const Model model = cnn::amoebanet_d(18, 8, {}, 10);
   const SizedShape& cell = sized(named(model, "cell5.3"));
@@ -139,7 +147,8 @@ TEST(AmoebaNetD, ANormalCellByHand) {
   EXPECT_EQ(cell.output, 4 * 32 * 49);
 }
 
-// Each cell reads the layer before the last: from stem.reduction2 (layer 2) on, a skip from two layers back.
+// Each cell reads the layer before the last: from stem.reduction2 (layer 2) on, a skip from two
+// layers back.
 TEST(AmoebaNetD, EveryCellReadsTwoLayers) {
   const Model model = cnn::amoebanet_d(3, 8, {}, 10);
   ASSERT_EQ(model.skips.size(), 6U);
@@ -149,7 +158,8 @@ TEST(AmoebaNetD, EveryCellReadsTwoLayers) {
   }
 }
 
-// A convolution of 2 -> 4 channels on 2 x 2 in bf16: 16 numbers out, its input kept until W, which needs the gradient.
+// A convolution of 2 -> 4 channels on 2 x 2 in bf16: 16 numbers out, its input kept until W, which
+// needs the gradient.
 TEST(SizedLayers, TensorsFollowTheSizes) {
   cnn::Network network({2, 2, 2});
   network.convolution("conv", {.channels = 4});
@@ -171,15 +181,19 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(CnnFiles, RefusalsNameTheKey) {
-  const auto of = [](const std::string& keys) { return refusal(R"({"schema":"weir.cnn/1",)" + keys + "}"); };
-  EXPECT_THAT(of(R"("network":"vgg")"), HasSubstr("net.json: network: \"vgg\": expected amoebanet-d, resnet or unet"));
+  const auto of = [](const std::string& keys) {
+    return refusal(R"({"schema":"weir.cnn/1",)" + keys + "}");
+  };
+  EXPECT_THAT(of(R"("network":"vgg")"),
+              HasSubstr("net.json: network: \"vgg\": expected amoebanet-d, resnet or unet"));
   EXPECT_THAT(of(R"("network":"resnet","depth":34,"image":224,"classes":10)"),
               HasSubstr("net.json: depth: expected 50, 101 or 152"));
   EXPECT_THAT(of(R"("network":"amoebanet-d","cells":16,"filters":256,"image":224,"classes":10)"),
               HasSubstr("net.json: cells: expected a multiple of 3"));
   EXPECT_THAT(of(R"("network":"unet","depth":5,"convolutions":5,"channels":64,"image":200)"),
               HasSubstr("net.json: image: expected a multiple of 32"));
-  EXPECT_THAT(of(R"("network":"resnet","depth":50,"image":224)"), HasSubstr("net.json: classes: is missing"));
+  EXPECT_THAT(of(R"("network":"resnet","depth":50,"image":224)"),
+              HasSubstr("net.json: classes: is missing"));
   EXPECT_THAT(of(R"("network":"resnet","depth":50,"image":224,"classes":10,"cells":3)"),
               HasSubstr("net.json: cells: unknown key"));
 }

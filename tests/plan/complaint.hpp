@@ -1,9 +1,10 @@
-// What an action refuses its input with. SPDX-License-Identifier: Apache-2.0
+// What an action refuses its input with.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 

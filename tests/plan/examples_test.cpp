@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "plan/cluster.hpp"
-#include "plan/model_import.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/model/model_import.hpp"
 
 namespace weir {
 namespace {

@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/error.hpp"
 #include "plan/export/script.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
-#include "plan/layer_list.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/model/layer_list.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -55,7 +55,8 @@ Plan example() {
   plan.boundaries = {2, 5, 8};
   plan.schedule = "interleaved-1f1b";
   plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
-  plan.optimizer = {.learning_rate = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05};
+  plan.optimizer = {
+      .learning_rate = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05};
   plan.seed = 77;
   return plan;
 }
@@ -68,14 +69,16 @@ std::vector<std::string> names(const std::vector<Remark>& remarks) {
 
 Job back(const LoadedPlan& plan, const ExportedJob& job) {
   const std::string& text = job.files.front().text;
-  return job.files.front().name == "job.toml" ? read_torchtitan_job(text, "job.toml", {.model = &plan.model})
-                                              : read_megatron_job(text, "megatron.sh", {});
+  return job.files.front().name == "job.toml"
+             ? read_torchtitan_job(text, "job.toml", {.model = &plan.model})
+             : read_megatron_job(text, "megatron.sh", {});
 }
 
 TEST(MegatronExport, ReadsBackAsTheSamePlan) {
   const LoadedPlan plan = loaded(example(), llama_like(8));
   const ExportedJob job = export_megatron(plan, {});
-  EXPECT_THAT(job.files.front().text, HasSubstr("--pipeline-model-parallel-layout 'Et|t*3|t*3|tL'"));
+  EXPECT_THAT(job.files.front().text,
+              HasSubstr("--pipeline-model-parallel-layout 'Et|t*3|t*3|tL'"));
   EXPECT_THAT(job.files.front().text, HasSubstr("torchrun --nproc_per_node 8 --nnodes 2"));
   EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
   const Job read = back(plan, job);
@@ -137,12 +140,14 @@ TEST(MegatronExport, SaysWhatRunsInstead) {
   Plan p = example();
   p.schedule = "gpipe";
   p.vpp = 1;
-  p.boundaries = {10};  // the head alone on its stage: layers 0 embedding, 1-8 blocks, 9 norm, 10 head
+  p.boundaries = {
+      10};  // the head alone on its stage: layers 0 embedding, 1-8 blocks, 9 norm, 10 head
   p.recompute = {RecomputeMode::full, true, RecomputePlacement::early};
   p.slots = 5;
   const ExportedJob job = export_megatron(loaded(p, llama_like(8)), {});
   EXPECT_THAT(names(job.not_carried),
-              ElementsAre("boundaries", "schedule", "recompute_microbatches", "recompute_placement", "slots", "data"));
+              ElementsAre("boundaries", "schedule", "recompute_microbatches", "recompute_placement",
+                          "slots", "data"));
   EXPECT_THAT(job.files.front().text, HasSubstr("'Et*8|L'"));
 }
 
@@ -172,7 +177,8 @@ TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
   p.zero = 2;
   p.recompute = {RecomputeMode::selective};
   EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
-              ElementsAre("model", "sequence_parallel", "overlap_grad_reduce", "zero", "recompute", "data"));
+              ElementsAre("model", "sequence_parallel", "overlap_grad_reduce", "zero", "recompute",
+                          "data"));
   EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried),
               testing::IsSupersetOf({"zero", "recompute"}));
 }
@@ -190,7 +196,8 @@ TEST(TorchtitanExport, KnowsItsFlavours) {
   EXPECT_EQ(read_torchtitan_job(job.files.front().text, "job.toml", {}).plan, p);
 }
 
-// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on each of 4 replicas.
+// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
+// each of 4 replicas.
 TEST(TorchtitanExport, OneRankAccumulates) {
   Plan p = example();
   p.pp = p.vpp = 1;
@@ -255,7 +262,8 @@ TEST(Export, ATimedModelHasNoArguments) {
   const LoadedPlan plan = loaded(p, timed);
   EXPECT_THROW(static_cast<void>(export_megatron(plan, {})), InputError);
   EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
-  EXPECT_THAT(export_torch(plan, {}).files[0].text, HasSubstr("  0-3       conv, 0 parameters each"));
+  EXPECT_THAT(export_torch(plan, {}).files[0].text,
+              HasSubstr("  0-3       conv, 0 parameters each"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Families beyond the Llama-like decoders: parameters as published, to the last one; heads by the class named first;
-// refusals that name the key; and real configs, where they are.
+// Families beyond the Llama-like decoders: parameters as published, to the last one; heads by the
+// class named first; refusals that name the key; and real configs, where they are.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <map>
 
-#include "plan/error.hpp"
-#include "plan/hugging_face.hpp"
-#include "plan/layer_tensors.hpp"
-#include "plan/model_import.hpp"
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/hugging_face.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
@@ -20,29 +20,38 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path kModels = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models";
+const std::filesystem::path kModels =
+    std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models";
 
-Model parsed(const std::string& text) { return hugging_face_model(parse_json(text, "config.json"), "config.json"); }
+Model parsed(const std::string& text) {
+  return hugging_face_model(parse_json(text, "config.json"), "config.json");
+}
 
 std::string refusal(const std::string& text) {
   return complaint([&] { static_cast<void>(parsed(text)); });
 }
 
 // The config of `kBert` and so on with a few keys more.
-std::string with(const std::string& sizes, const std::string& more) { return "{" + sizes + more + "}"; }
+std::string with(const std::string& sizes, const std::string& more) {
+  return "{" + sizes + more + "}";
+}
 
-const std::string kBert = R"("model_type":"bert","hidden_size":768,"num_attention_heads":12,"num_hidden_layers":12,
+const std::string kBert =
+    R"("model_type":"bert","hidden_size":768,"num_attention_heads":12,"num_hidden_layers":12,
   "intermediate_size":3072,"max_position_embeddings":512,"vocab_size":30522)";
-const std::string kVit = R"("model_type":"vit","hidden_size":768,"num_attention_heads":12,"num_hidden_layers":12,
+const std::string kVit =
+    R"("model_type":"vit","hidden_size":768,"num_attention_heads":12,"num_hidden_layers":12,
   "intermediate_size":3072,"image_size":224,"patch_size":16)";
-const std::string kT5 = R"("model_type":"t5","d_model":512,"d_kv":64,"d_ff":1024,"num_heads":6,"num_layers":8,
+const std::string kT5 =
+    R"("model_type":"t5","d_model":512,"d_kv":64,"d_ff":1024,"num_heads":6,"num_layers":8,
   "vocab_size":32128)";
 const std::string kMixtral = R"("model_type":"mixtral","hidden_size":4096,"num_attention_heads":32,
   "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,"vocab_size":32000)";
 const std::string kNeox = R"("model_type":"gpt_neox","hidden_size":6144,"num_attention_heads":64,
   "num_hidden_layers":44,"intermediate_size":24576,"max_position_embeddings":2048,"vocab_size":50432)";
 
-// Mixtral-8x7B, block: 2 h^2 + 2 h 1024 + 8 (3 h 14336) + 8 h + 2 h = 1,451,270,144 with h = 4096; 32 of them and
+// Mixtral-8x7B, block: 2 h^2 + 2 h 1024 + 8 (3 h 14336) + 8 h + 2 h = 1,451,270,144 with h = 4096;
+// 32 of them and
 //   2 32000 h + h. Experts, visits and key-value heads are the class's defaults here.
 // GPT-NeoX-20B: 44 (12 h^2 + 13 h) + 2 50432 h + 2 h with h = 6144.
 // Pythia-160M: 12 (12 768^2 + 13 768) + 2 50304 768 + 2 768.
@@ -55,8 +64,9 @@ TEST(Families, DecodersHaveTheirParameters) {
 }
 
 // BERT-base: (30522 + 512 + 2) h + 2 h, 12 (12 h^2 + 13 h), and by class, with h = 768:
-//   bare: the pooler h^2 + h;  sequences: the pooler and 2 (h + 1), or as many classes as there are labels;
-//   masked LM: the transform h^2 + h + 2 h and a bias of 30522 beside the tied matrix;  tokens: 2 (h + 1) alone.
+//   bare: the pooler h^2 + h;  sequences: the pooler and 2 (h + 1), or as many classes as there are
+//   labels; masked LM: the transform h^2 + h + 2 h and a bias of 30522 beside the tied matrix;
+//   tokens: 2 (h + 1) alone.
 TEST(Families, BertCountsTheClassItsConfigNames) {
   const auto of = [](const std::string& name) {
     return parameter_count(parsed(with(kBert, R"(,"architectures":[")" + name + R"("])")));
@@ -68,35 +78,39 @@ TEST(Families, BertCountsTheClassItsConfigNames) {
   EXPECT_EQ(of("BertForMaskedLM"), 109'514'298);
   EXPECT_EQ(of("BertForSequenceClassification"), 109'482'240 + 1538);
   EXPECT_EQ(of("BertForTokenClassification"), blocks + 1538);
-  EXPECT_EQ(parameter_count(parsed(with(kBert, R"(,"architectures":["BertForSequenceClassification"],
+  EXPECT_EQ(
+      parameter_count(parsed(with(kBert, R"(,"architectures":["BertForSequenceClassification"],
             "id2label":{"0":"a","1":"b","2":"c"})"))),
-            109'482'240 + 3 * 769);
+      109'482'240 + 3 * 769);
 }
 
-// ViT-B/16 of 224 x 224: patches 768 (3 16^2) + 768, class token 768, 197 positions, 12 (12 h^2 + 13 h), norm 2 h:
-// 85,798,656; a 1000-way head adds 769,000, the bare model's pooler 590,592.
+// ViT-B/16 of 224 x 224: patches 768 (3 16^2) + 768, class token 768, 197 positions, 12 (12 h^2 +
+// 13 h), norm 2 h: 85,798,656; a 1000-way head adds 769,000, the bare model's pooler 590,592.
 TEST(Families, VitSeesPatches) {
   const Model model = load_model(kModels / "vit-b-16.json");
   EXPECT_EQ(parameter_count(model), 86'567'656);
   EXPECT_EQ(model.seq_length, 197);
   EXPECT_EQ(parameter_count(parsed(with(kVit, R"(,"architectures":["ViTModel"])"))), 86'389'248);
-  EXPECT_EQ(parameter_count(parsed(with(kVit, ""))), 85'798'656 + 2 * 769) << "two classes are the library's default";
+  EXPECT_EQ(parameter_count(parsed(with(kVit, ""))), 85'798'656 + 2 * 769)
+      << "two classes are the library's default";
 }
 
-// T5-base: 32128 h; encoder 12 (4 h^2 + 2 h 3072 + 2 h) + 32 12 + h; decoder 12 (8 h^2 + 2 h 3072 + 3 h) + 32 12 + h
-// with h = 768. T5 v1.1 small: heads of 6 x 64 = 384 in a width of 512, a gated MLP of three matrices, a head of its
-// own:
-//   2 32128 512 + 8 (4 512 384 + 3 512 1024 + 2 512) + 32 6 + 512 + 8 (8 512 384 + 3 512 1024 + 3 512) + 32 6 + 512.
+// T5-base: 32128 h; encoder 12 (4 h^2 + 2 h 3072 + 2 h) + 32 12 + h; decoder 12 (8 h^2 + 2 h 3072 +
+// 3 h) + 32 12 + h with h = 768. T5 v1.1 small: heads of 6 x 64 = 384 in a width of 512, a gated
+// MLP of three matrices, a head of its own:
+//   2 32128 512 + 8 (4 512 384 + 3 512 1024 + 2 512) + 32 6 + 512 + 8 (8 512 384 + 3 512 1024 + 3
+//   512) + 32 6 + 512.
 TEST(Families, T5HasTwoStacksAndOneTable) {
   EXPECT_EQ(parameter_count(load_model(kModels / "t5-base.json")), 222'903'552);
-  const Model small = parsed(with(kT5, R"(,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false)"));
+  const Model small =
+      parsed(with(kT5, R"(,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false)"));
   EXPECT_EQ(parameter_count(small), 76'961'152);
   EXPECT_EQ(small.seq_length, 512);
   EXPECT_EQ(small.max_positions, 0) << "relative positions have no end";
 }
 
-// Embedding 0, encoder 1 to 8, its norm 9, the decoder's embedding 10 and blocks 11 to 18: each reads the norm's
-// output.
+// Embedding 0, encoder 1 to 8, its norm 9, the decoder's embedding 10 and blocks 11 to 18: each
+// reads the norm's output.
 TEST(Families, T5sDecoderReadsTheEncoderBySkips) {
   const Model model = parsed(with(kT5, ""));
   ASSERT_EQ(model.skips.size(), 8U);
@@ -106,8 +120,8 @@ TEST(Families, T5sDecoderReadsTheEncoderBySkips) {
   }
 }
 
-// Four stages of 21 layers: the table is on the first (embedding), the third (the decoder's embedding, layer 10, is in
-// [10, 15)) and the last (head).
+// Four stages of 21 layers: the table is on the first (embedding), the third (the decoder's
+// embedding, layer 10, is in [10, 15)) and the last (head).
 TEST(Families, T5sTableIsExchangedByAllItsStages) {
   LoadedPlan loaded;
   loaded.model = parsed(with(kT5, ""));
@@ -123,15 +137,17 @@ TEST(Families, T5sTableIsExchangedByAllItsStages) {
 // What is counted is what is allocated (copies of a tied table apart).
 TEST(Families, TensorsHaveAsManyElementsAsAreCounted) {
   for (const std::string& text :
-       {with(kMixtral, ""), with(kNeox, ""), with(kBert, ""), with(kBert, R"(,"architectures":["BertForMaskedLM"])"),
-        with(kVit, ""), with(kT5, ""), with(kT5, R"(,"feed_forward_proj":"gated-silu")")}) {
+       {with(kMixtral, ""), with(kNeox, ""), with(kBert, ""),
+        with(kBert, R"(,"architectures":["BertForMaskedLM"])"), with(kVit, ""), with(kT5, ""),
+        with(kT5, R"(,"feed_forward_proj":"gated-silu")")}) {
     const Model model = parsed(text);
     for (const Layer& layer : model.layers) {
       const auto* head = std::get_if<HeadShape>(&layer.shape);
       const auto* embedding = std::get_if<EmbeddingShape>(&layer.shape);
       std::int64_t elements = 0;
       if (head != nullptr && head->tied) elements -= head->vocabulary * head->hidden;
-      if (embedding != nullptr && embedding->shared) elements -= embedding->vocabulary * embedding->hidden;
+      if (embedding != nullptr && embedding->shared)
+        elements -= embedding->vocabulary * embedding->hidden;
       for (const ParameterTensor& tensor : layer_tensors(layer, 16, Dtype::bf16).parameters) {
         elements += tensor.elements();
       }
@@ -141,22 +157,27 @@ TEST(Families, TensorsHaveAsManyElementsAsAreCounted) {
 }
 
 TEST(Families, RefusalsNameTheKey) {
-  EXPECT_THAT(
-      refusal(R"({"model_type":"deepseek_v3"})"),
-      HasSubstr("config.json: model_type: unknown family \"deepseek_v3\"; known: gpt2, llama, mistral, mixtral, "
-                "qwen2, opt, gpt_neox, bert, t5, vit"));
+  EXPECT_THAT(refusal(R"({"model_type":"deepseek_v3"})"),
+              HasSubstr("config.json: model_type: unknown family \"deepseek_v3\"; known: gpt2, "
+                        "llama, mistral, mixtral, "
+                        "qwen2, opt, gpt_neox, bert, t5, vit"));
   EXPECT_THAT(refusal(with(kBert, R"(,"architectures":["BertForPreTraining"])")),
               HasSubstr("config.json: architectures: \"BertForPreTraining\": expected BertModel"));
-  EXPECT_THAT(refusal(with(kBert, R"(,"position_embedding_type":"relative_key")")),
-              HasSubstr("config.json: position_embedding_type: \"relative_key\": expected absolute"));
-  EXPECT_THAT(refusal(with(kBert, R"(,"is_decoder":true)")), HasSubstr("config.json: is_decoder: expected false"));
+  EXPECT_THAT(
+      refusal(with(kBert, R"(,"position_embedding_type":"relative_key")")),
+      HasSubstr("config.json: position_embedding_type: \"relative_key\": expected absolute"));
+  EXPECT_THAT(refusal(with(kBert, R"(,"is_decoder":true)")),
+              HasSubstr("config.json: is_decoder: expected false"));
   EXPECT_THAT(refusal(with(kMixtral, R"(,"num_experts_per_tok":9)")),
               HasSubstr("config.json: num_experts_per_tok: exceeds num_local_experts = 8"));
   EXPECT_THAT(refusal(with(kT5, R"(,"feed_forward_proj":"gated-tanh")")),
               HasSubstr("config.json: feed_forward_proj: unknown activation \"tanh\""));
-  EXPECT_THAT(refusal(R"({"model_type":"vit","hidden_size":8,"num_attention_heads":2,"num_hidden_layers":1})"),
-              HasSubstr("config.json: image_size: is missing"));
-  EXPECT_THAT(refusal(R"({"model_type":"t5","d_model":8})"), HasSubstr("config.json: num_heads: is missing"));
+  EXPECT_THAT(
+      refusal(
+          R"({"model_type":"vit","hidden_size":8,"num_attention_heads":2,"num_hidden_layers":1})"),
+      HasSubstr("config.json: image_size: is missing"));
+  EXPECT_THAT(refusal(R"({"model_type":"t5","d_model":8})"),
+              HasSubstr("config.json: num_heads: is missing"));
 }
 
 // An explicit null is Mixtral's "as many as heads", not the class's default of 8.
@@ -165,8 +186,9 @@ TEST(Families, NullKeyValueHeadsAreAllHeads) {
   EXPECT_EQ(std::get<TransformerShape>(model.layers[1].shape).kv_heads, 32);
 }
 
-// Real files: known families are read with the parameters of what they name, all others are refused by name. The
-// Mixtral there was changed by its vendor to 32 key-value heads: 32 x 2 x 4096 x 3072 parameters more.
+// Real files: known families are read with the parameters of what they name, all others are refused
+// by name. The Mixtral there was changed by its vendor to 32 key-value heads: 32 x 2 x 4096 x 3072
+// parameters more.
 TEST(Families, RealConfigsAreReadOrRefusedByName) {
   const auto samples = sample_folder("hf-config");
   if (!samples) GTEST_SKIP() << "no sample files";

@@ -1,18 +1,19 @@
-// Other tools' jobs as plans: small files written here with the numbers worked out beside them, and the real ones where
-// they are. SPDX-License-Identifier: Apache-2.0
+// Other tools' jobs as plans: small files written here with the numbers worked out beside them, and
+// the real ones where they are.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "plan/error.hpp"
 #include "plan/import/arguments.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/megatron_layout.hpp"
 #include "plan/import/torchtitan.hpp"
-#include "plan/layer_list.hpp"
-#include "plan/model_import.hpp"
-#include "plan/text_file.hpp"
+#include "plan/model/layer_list.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir {
@@ -34,7 +35,8 @@ std::string names(const Job& job) {
 
 // Eight blocks of width 64, one micro-batch of one sequence: what every example below adds to.
 const std::string kSmall =
-    "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32\n"
+    "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+    "--max-position-embeddings 32\n"
     "--vocab-size 1000 --micro-batch-size 1 --global-batch-size 16\n";
 
 TEST(ShellCommands, WordsQuotesCommentsAndVariables) {
@@ -45,7 +47,8 @@ TEST(ShellCommands, WordsQuotesCommentsAndVariables) {
   ASSERT_EQ(commands.size(), 2U);
   EXPECT_THAT(commands[0], ElementsAre("run", "--x", "4", "--y", "two 4 words", "--z $A"));
   EXPECT_THAT(commands[1], ElementsAre("next", "5", "${C}"));
-  const auto here = shell_commands("cat <<'EOT' > ds.json\nit's --data\n  EOT\nrun --x 1 <<< 2\n", "job.sh");
+  const auto here =
+      shell_commands("cat <<'EOT' > ds.json\nit's --data\n  EOT\nrun --x 1 <<< 2\n", "job.sh");
   ASSERT_EQ(here.size(), 2U);
   EXPECT_THAT(here[0], ElementsAre("cat", ">", "ds.json"));
   EXPECT_THAT(here[1], ElementsAre("run", "--x", "1", "2"));
@@ -64,7 +67,8 @@ TEST(Arguments, TheLastCountsAndWhatNobodyReadIsKnown) {
             "job.args: --beyond: expected an integer from 0 to 5, found 7");
 }
 
-// Examples of Megatron-LM's own documentation: 16 ranks with 2 chunks, 61 blocks; and 4 ranks with 2 chunks, 14 blocks.
+// Examples of Megatron-LM's own documentation: 16 ranks with 2 chunks, 61 blocks; and 4 ranks with
+// 2 chunks, 14 blocks.
 TEST(MegatronLayout, ExpandsRepetitions) {
   const MegatronLayout deep = parse_layout("Et*3|(tt|)*29,m|L", "job", "layout");
   EXPECT_EQ(deep.blocks.size(), 32U);
@@ -72,33 +76,42 @@ TEST(MegatronLayout, ExpandsRepetitions) {
   EXPECT_EQ(deep.blocks[29], 2);
   EXPECT_EQ(deep.blocks[30], 0);
   EXPECT_EQ(deep.predictions, 1);
-  EXPECT_THAT(parse_layout("Ett|(tt|)*6L", "job", "layout").blocks, ElementsAre(2, 2, 2, 2, 2, 2, 2, 0));
+  EXPECT_THAT(parse_layout("Ett|(tt|)*6L", "job", "layout").blocks,
+              ElementsAre(2, 2, 2, 2, 2, 2, 2, 0));
   EXPECT_EQ(to_layout({3, 4, 2, 0}), "Et*3|t*4|tt|L");
   for (const char* bad : {"tt|L", "E|tL|t", "E((t))L", "Et*L", "ExL", "E(tL", "Et*99999999L"}) {
-    EXPECT_THAT(complaint([&] { static_cast<void>(parse_layout(bad, "job", "layout")); }), HasSubstr("job: layout: "))
+    EXPECT_THAT(complaint([&] { static_cast<void>(parse_layout(bad, "job", "layout")); }),
+                HasSubstr("job: layout: "))
         << bad;
   }
 }
 
-// 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at 3, 5, 7.
+// 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at
+// 3, 5, 7.
 TEST(MegatronJob, StagesOfChunks) {
   const std::string pipeline = kSmall + "--pipeline-model-parallel-size 2 ";
   const Plan plan = megatron(pipeline + "--num-layers-per-virtual-pipeline-stage 2").plan;
   EXPECT_EQ(plan.vpp, 2);
   EXPECT_EQ(plan.schedule, "interleaved-1f1b");
   EXPECT_THAT(plan.boundaries, ElementsAre(3, 5, 7));
-  EXPECT_EQ(megatron(pipeline + "--num-virtual-stages-per-pipeline-rank 2").plan.boundaries, plan.boundaries);
-  EXPECT_EQ(megatron(pipeline + "--pipeline-model-parallel-layout 'Ett|tt|tt|ttL'").plan.boundaries, plan.boundaries);
-  EXPECT_THAT(megatron(pipeline + "--decoder-first-pipeline-num-layers 3").plan.boundaries, ElementsAre(4));
+  EXPECT_EQ(megatron(pipeline + "--num-virtual-stages-per-pipeline-rank 2").plan.boundaries,
+            plan.boundaries);
+  EXPECT_EQ(megatron(pipeline + "--pipeline-model-parallel-layout 'Ett|tt|tt|ttL'").plan.boundaries,
+            plan.boundaries);
+  EXPECT_THAT(megatron(pipeline + "--decoder-first-pipeline-num-layers 3").plan.boundaries,
+              ElementsAre(4));
 }
 
-// Embedding and loss each stand for a block: (70 + 2) / 12 = 6, so the first stage has 5 blocks and the last too.
+// Embedding and loss each stand for a block: (70 + 2) / 12 = 6, so the first stage has 5 blocks and
+// the last too.
 TEST(MegatronJob, EmbeddingAndLossMayCountAsBlocks) {
   const std::string text =
-      "--num-layers 6 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --vocab-size 10 --micro-batch-size 1 "
+      "--num-layers 6 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --vocab-size 10 "
+      "--micro-batch-size 1 "
       "--global-batch-size 4 --pipeline-model-parallel-size 4 ";
-  for (const char* how : {"--pp-partition-method 'type:transformer|embedding'",
-                          "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"}) {
+  for (const char* how :
+       {"--pp-partition-method 'type:transformer|embedding'",
+        "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"}) {
     EXPECT_THAT(megatron(text + how).plan.boundaries, ElementsAre(2, 4, 6)) << how;
   }
   EXPECT_EQ(complaint([&] { static_cast<void>(megatron(text)); }),
@@ -112,8 +125,10 @@ TEST(MegatronJob, ALaunchScript) {
       "export GPUS_PER_NODE=8\n"
       "NODES=${NODES:-4}   # don't count these\n"
       "LAUNCH=(\n  --nproc_per_node $GPUS_PER_NODE\n  --nnodes $NODES\n)\n"
-      "MODEL_ARGS=\"--num-layers 8 --hidden-size 64 \\\n  --num-attention-heads 4 --seq-length 32\"\n"
-      "TRAIN_ARGS=(\n  --micro-batch-size 2 --global-batch-size 64\n  --bf16   # as trained\n  --lr 6.0e-5\n"
+      "MODEL_ARGS=\"--num-layers 8 --hidden-size 64 \\\n  --num-attention-heads 4 --seq-length "
+      "32\"\n"
+      "TRAIN_ARGS=(\n  --micro-batch-size 2 --global-batch-size 64\n  --bf16   # as trained\n  "
+      "--lr 6.0e-5\n"
       "  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4\n"
       "  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n)\n"
       "torchrun ${LAUNCH[@]} pretrain_gpt.py $MODEL_ARGS ${TRAIN_ARGS[@]} \\\n"
@@ -133,7 +148,8 @@ TEST(MegatronJob, ALaunchScript) {
 // Nodes that Slurm will know are not known here.
 TEST(MegatronJob, DevicesOnlyWhereTheFileCountsThem) {
   const auto dp = [](const std::string& launcher) {
-    return read_megatron_job("torchrun " + launcher + " pretrain_gpt.py " + kSmall, "job.sh", {}).plan.dp;
+    return read_megatron_job("torchrun " + launcher + " pretrain_gpt.py " + kSmall, "job.sh", {})
+        .plan.dp;
   };
   EXPECT_EQ(dp("--nproc_per_node 4 --nnodes 2"), 8);
   EXPECT_EQ(dp("--nproc_per_node 4"), 4);
@@ -141,20 +157,23 @@ TEST(MegatronJob, DevicesOnlyWhereTheFileCountsThem) {
 }
 
 TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
-  const Job job = megatron(kSmall +
-                           "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
-                           "hybrid --save-interval 10 --zero-stage 0 --overlap-param-gather --cp-comm-type p2p");
+  const Job job = megatron(
+      kSmall +
+      "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
+      "hybrid --save-interval 10 --zero-stage 0 --overlap-param-gather --cp-comm-type p2p");
   EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-param-gather ");
 }
 
-// One replica has nobody to share with, and Megatron drops sequence parallelism without tensor parallelism.
+// One replica has nobody to share with, and Megatron drops sequence parallelism without tensor
+// parallelism.
 TEST(MegatronJob, WhatDevicesShareIsInThePlan) {
   const auto plan = [](const std::string& more, int dp) {
     const Job job = megatron(kSmall + "--bf16 " + more, {.dp = dp});
     EXPECT_EQ(names(job), "") << more;
     return job.plan;
   };
-  const std::string all = "--tensor-model-parallel-size 2 --sequence-parallel --overlap-grad-reduce ";
+  const std::string all =
+      "--tensor-model-parallel-size 2 --sequence-parallel --overlap-grad-reduce ";
   EXPECT_EQ(plan(all, 1).split(), (Split{2, 1, true}));
   EXPECT_FALSE(plan(all, 1).overlap_grad_reduce);
   EXPECT_TRUE(plan(all, 4).overlap_grad_reduce);
@@ -168,13 +187,16 @@ TEST(MegatronJob, WhatDevicesShareIsInThePlan) {
   const std::string fsdp = "--use-distributed-optimizer --use-megatron-fsdp ";
   EXPECT_EQ(plan(fsdp, 4).zero, 0);
   EXPECT_EQ(plan(fsdp + "--data-parallel-sharding-strategy optim_grads_params", 4).zero, 3);
-  EXPECT_EQ(complaint([&] { static_cast<void>(megatron(kSmall + fsdp + "--data-parallel-sharding-strategy all")); }),
-            "job.args: --data-parallel-sharding-strategy: expected no_shard, optim, optim_grads or optim_grads_params");
+  EXPECT_EQ(complaint([&] {
+              static_cast<void>(megatron(kSmall + fsdp + "--data-parallel-sharding-strategy all"));
+            }),
+            "job.args: --data-parallel-sharding-strategy: expected no_shard, optim, optim_grads or "
+            "optim_grads_params");
 }
 
 TEST(MegatronJob, SelectiveIsTheAttentionCore) {
-  for (const char* words :
-       {"--recompute-activations", "--recompute-granularity selective --recompute-modules core_attn"}) {
+  for (const char* words : {"--recompute-activations",
+                            "--recompute-granularity selective --recompute-modules core_attn"}) {
     const Job job = megatron(kSmall + words);
     EXPECT_EQ(job.plan.recompute, (Recompute{RecomputeMode::selective})) << words;
     EXPECT_EQ(names(job), "") << words;
@@ -192,7 +214,9 @@ TEST(MegatronJob, Fp16SumsInFp16UnlessToldOtherwise) {
 
 // flash and fused differ in the library, not in what is kept; auto is Megatron's to decide.
 TEST(MegatronJob, FusedAttentionIsCarried) {
-  const auto attention = [](const std::string& more) { return megatron(kSmall + more).plan.attention; };
+  const auto attention = [](const std::string& more) {
+    return megatron(kSmall + more).plan.attention;
+  };
   EXPECT_EQ(attention(""), AttentionKind::unfused);
   EXPECT_EQ(attention("--attention-backend unfused"), AttentionKind::unfused);
   EXPECT_EQ(attention("--use-flash-attn"), AttentionKind::fused);
@@ -204,8 +228,9 @@ TEST(MegatronJob, FusedAttentionIsCarried) {
 }
 
 TEST(MegatronJob, SupposedIsSaid) {
-  const Job job = megatron("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --micro-batch-size 1",
-                           JobOptions{});
+  const Job job = megatron(
+      "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 4 --micro-batch-size 1",
+      JobOptions{});
   EXPECT_EQ(names(job), "vocab-size data parallelism global-batch-size ");
 }
 
@@ -213,25 +238,30 @@ TEST(MegatronJob, RefusesInOneLine) {
   const auto line = [](const std::string& more) {
     return complaint([&] { static_cast<void>(megatron(kSmall + more)); });
   };
-  EXPECT_EQ(line("--num-layers many"), "job.args: --num-layers: expected an integer from 1 to 100000, found many");
-  EXPECT_EQ(line("--global-batch-size 15 --micro-batch-size 2"),
-            "job.args: --global-batch-size: 15 is no multiple of micro-batch-size 2 times 1 replicas");
+  EXPECT_EQ(line("--num-layers many"),
+            "job.args: --num-layers: expected an integer from 1 to 100000, found many");
+  EXPECT_EQ(
+      line("--global-batch-size 15 --micro-batch-size 2"),
+      "job.args: --global-batch-size: 15 is no multiple of micro-batch-size 2 times 1 replicas");
   EXPECT_EQ(line("--expert-model-parallel-size 4"),
             "job.args: --expert-model-parallel-size: expert parallelism is not modelled");
   EXPECT_EQ(line("--bf16 --fp16"), "job.args: --bf16: contradicts --fp16");
   EXPECT_EQ(line("--optimizer muon"), "job.args: --optimizer: muon: expected adam or sgd");
   EXPECT_EQ(complaint([] { static_cast<void>(megatron("# nothing\n")); }),
             "job.args: holds no arguments, expected --num-layers and its like");
-  EXPECT_EQ(complaint([] { static_cast<void>(megatron("--num-layers 4")); }), "job.args: --hidden-size: is missing");
+  EXPECT_EQ(complaint([] { static_cast<void>(megatron("--num-layers 4")); }),
+            "job.args: --hidden-size: is missing");
 }
 
-// A layer list says everything a decoder of arguments can be: written and read, it is written the same again.
+// A layer list says everything a decoder of arguments can be: written and read, it is written the
+// same again.
 TEST(LayerList, KeepsEveryShape) {
-  const Job job =
-      megatron(kSmall +
-               "--swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias --num-query-groups 2 "
-               "--group-query-attention --position-embedding-type rope --kv-channels 32 "
-               "--untie-embeddings-and-output-weights --embed-layernorm --num-experts 4 --norm-epsilon 1e-6");
+  const Job job = megatron(
+      kSmall +
+      "--swiglu --normalization RMSNorm --disable-bias-linear --add-qkv-bias --num-query-groups 2 "
+      "--group-query-attention --position-embedding-type rope --kv-channels 32 "
+      "--untie-embeddings-and-output-weights --embed-layernorm --num-experts 4 --norm-epsilon "
+      "1e-6");
   const std::string text = to_layer_list(job.model);
   const auto file = std::filesystem::temp_directory_path() / "weir-layer-list-test.json";
   write_file_atomically(file, text);
@@ -251,7 +281,8 @@ Job titan(const std::string& text, const JobOptions& options = {.dp = 1}) {
   return read_torchtitan_job(text, "job.toml", options);
 }
 
-// Llama 3 8B: 32 blocks, embedding and head count as one each: 34 = 9 + 9 + 8 + 8 stages, less one at either end.
+// Llama 3 8B: 32 blocks, embedding and head count as one each: 34 = 9 + 9 + 8 + 8 stages, less one
+// at either end.
 TEST(TorchtitanJob, DealsBlocksAsItsTrainerDoes) {
   const Job job = titan(
       "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 8\nseq_len = 4096\n"
@@ -269,37 +300,45 @@ TEST(TorchtitanJob, DealsBlocksAsItsTrainerDoes) {
 
 TEST(TorchtitanJob, ModulesOfEachStage) {
   const std::string head =
-      "[model]\nflavor = '8B'\n[training]\nseq_len = 128\n[activation_checkpoint]\nmode = 'none'\n[parallelism]\n"
+      "[model]\nflavor = '8B'\n[training]\nseq_len = 128\n[activation_checkpoint]\nmode = "
+      "'none'\n[parallelism]\n"
       "pipeline_parallel_degree = 2\n";
   std::string modules = "module_fqns_per_model_part = [['tok_embeddings'";
-  for (int l = 0; l < 32; ++l) modules += (l == 20 ? "],\n  ['layers." : ", 'layers.") + std::to_string(l) + "'";
+  for (int l = 0; l < 32; ++l)
+    modules += (l == 20 ? "],\n  ['layers." : ", 'layers.") + std::to_string(l) + "'";
   EXPECT_THAT(titan(head + modules + ", 'norm', 'output']]\n").plan.boundaries, ElementsAre(21));
-  EXPECT_EQ(
-      complaint([&] { static_cast<void>(titan(head + modules + ", 'output']]\n")); }),
-      "job.toml: parallelism.module_fqns_per_model_part: stage 1: \"output\" is out of order or no module of this "
-      "model");
-  EXPECT_THAT(titan(head + "pipeline_parallel_split_points = ['layers.20']\n").plan.boundaries, ElementsAre(21));
-  EXPECT_THAT(titan(head + "pipeline_parallel_schedule = 'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 9\n")
+  EXPECT_EQ(complaint([&] { static_cast<void>(titan(head + modules + ", 'output']]\n")); }),
+            "job.toml: parallelism.module_fqns_per_model_part: stage 1: \"output\" is out of order "
+            "or no module of this "
+            "model");
+  EXPECT_THAT(titan(head + "pipeline_parallel_split_points = ['layers.20']\n").plan.boundaries,
+              ElementsAre(21));
+  EXPECT_THAT(titan(head + "pipeline_parallel_schedule = "
+                           "'Interleaved1F1B'\npipeline_parallel_layers_per_stage = 9\n")
                   .plan.boundaries,
               ElementsAre(9, 18, 26));
 }
 
 TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
   const Job job = titan(
-      "[job]\ndescription = 'x'\n[model]\nflavor = '8B'\nconverters = ['float8']\n[compile]\nenable = true\n"
-      "[training]\nglobal_batch_size = 32\nlocal_batch_size = 8\n[parallelism]\npipeline_parallel_degree = 2\n"
+      "[job]\ndescription = 'x'\n[model]\nflavor = '8B'\nconverters = "
+      "['float8']\n[compile]\nenable = true\n"
+      "[training]\nglobal_batch_size = 32\nlocal_batch_size = "
+      "8\n[parallelism]\npipeline_parallel_degree = 2\n"
       "enable_async_tensor_parallel = false\n[metrics]\nlog_freq = 1\n",
       {});
   EXPECT_EQ(names(job),
-            "data parallelism training.global_batch_size activation_checkpoint.mode compile.enable model.converters ");
+            "data parallelism training.global_batch_size activation_checkpoint.mode compile.enable "
+            "model.converters ");
 }
 
-// FSDP as ZeRO's stages, among dp and cp; a pipeline reduces once a step. Tensor parallelism is always with sequence
-// parallelism there.
+// FSDP as ZeRO's stages, among dp and cp; a pipeline reduces once a step. Tensor parallelism is
+// always with sequence parallelism there.
 TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
   const auto read = [](const std::string& parallelism) {
     return titan(
-        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 4\n[activation_checkpoint]\nmode = 'none'\n"
+        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 4\n[activation_checkpoint]\nmode = "
+        "'none'\n"
         "[parallelism]\n" +
             parallelism,
         {});
@@ -309,7 +348,8 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
     EXPECT_EQ(names(job), "") << parallelism;
     return job.plan.zero;
   };
-  const std::string eight = "data_parallel_shard_degree = 8\n", pipeline = eight + "pipeline_parallel_degree = 2\n";
+  const std::string eight = "data_parallel_shard_degree = 8\n",
+                    pipeline = eight + "pipeline_parallel_degree = 2\n";
   const std::string always = "fsdp_reshard_after_forward = 'always'\n",
                     never = "fsdp_reshard_after_forward = 'never'\n";
   EXPECT_EQ(zero(eight), 3);
@@ -320,7 +360,8 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
   EXPECT_EQ(zero("data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 8\n"), 0);
   EXPECT_EQ(zero("data_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n"), 3);
   EXPECT_EQ(names(read(pipeline + always)), "parallelism.fsdp_reshard_after_forward ");
-  EXPECT_EQ(names(read(eight + "data_parallel_replicate_degree = 2\n")), "parallelism.data_parallel_replicate_degree ");
+  EXPECT_EQ(names(read(eight + "data_parallel_replicate_degree = 2\n")),
+            "parallelism.data_parallel_replicate_degree ");
   const Plan plan = read(eight + "tensor_parallel_degree = 4\n").plan;
   EXPECT_EQ(plan.split(), (Split{4, 1, true}));
   EXPECT_TRUE(plan.overlap_grad_reduce);
@@ -329,10 +370,13 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
 
 TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
   const auto read = [](const std::string& checkpoint) {
-    return titan("[model]\nflavor = '8B'\n[training]\nseq_len = 8\n[activation_checkpoint]\nmode = 'selective'\n" +
-                 checkpoint);
+    return titan(
+        "[model]\nflavor = '8B'\n[training]\nseq_len = 8\n[activation_checkpoint]\nmode = "
+        "'selective'\n" +
+        checkpoint);
   };
-  EXPECT_EQ(read("selective_ac_option = '1'\n").plan.recompute.mode, RecomputeMode::full);  // every layer
+  EXPECT_EQ(read("selective_ac_option = '1'\n").plan.recompute.mode,
+            RecomputeMode::full);  // every layer
   EXPECT_EQ(names(read("selective_ac_option = '1'\n")), "");
   EXPECT_EQ(read("selective_ac_option = '2'\n").plan.recompute.mode, RecomputeMode::none);
   EXPECT_EQ(names(read("selective_ac_option = '2'\n")), "activation_checkpoint.mode ");
@@ -340,21 +384,27 @@ TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
 }
 
 TEST(TorchtitanJob, FormatsOfGradientsAndStateAreListed) {
-  EXPECT_EQ(names(titan("[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n"
-                        "[optimizer]\nimplementation = 'foreach'\n[training]\nmax_norm = 1.0\ndtype = 'bfloat16'\n"
-                        "mixed_precision_reduce = 'bfloat16'\n")),
-            "training.mixed_precision_reduce training.dtype optimizer.implementation training.max_norm ");
+  EXPECT_EQ(
+      names(titan("[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n"
+                  "[optimizer]\nimplementation = 'foreach'\n[training]\nmax_norm = 1.0\ndtype = "
+                  "'bfloat16'\n"
+                  "mixed_precision_reduce = 'bfloat16'\n")),
+      "training.mixed_precision_reduce training.dtype optimizer.implementation training.max_norm ");
 }
 
 TEST(TorchtitanJob, RefusesInOneLine) {
-  const auto line = [](const std::string& text) { return complaint([&] { static_cast<void>(titan(text)); }); };
+  const auto line = [](const std::string& text) {
+    return complaint([&] { static_cast<void>(titan(text)); });
+  };
   EXPECT_THAT(line("[training\n"), HasSubstr("job.toml: line 1: no valid TOML: "));
   EXPECT_EQ(line("x = 1\n"), "job.toml: parallelism: is missing: expected a torchtitan job");
   EXPECT_EQ(line("[model]\nflavor = '9B'\n[training]\nseq_len = 8\n"),
-            "job.toml: model.flavor: the sizes of llama3 9B are not known here: give its model with --model");
+            "job.toml: model.flavor: the sizes of llama3 9B are not known here: give its model "
+            "with --model");
   EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\nseq_len = '8'\n"),
             "job.toml: training.seq_len: expected an integer from 1 to 16777216");
-  EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\n[parallelism]\npipeline_parallel_schedule = 'Spiral'\n"),
+  EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\n[parallelism]\npipeline_parallel_schedule = "
+                 "'Spiral'\n"),
             "job.toml: parallelism.pipeline_parallel_schedule: Spiral: unknown schedule");
 }
 
@@ -364,10 +414,12 @@ TEST(MegatronSamples, AreRead) {
       std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples" / "megatron-args";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no sample files beside the checkout";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const Job job = read_megatron_job(read_text_file(entry.path()), entry.path().filename().string(), {});
+    const Job job =
+        read_megatron_job(read_text_file(entry.path()), entry.path().filename().string(), {});
     EXPECT_FALSE(job.remarks.empty()) << entry.path();
     for (const Remark& remark : job.remarks) {
-      EXPECT_THAT(remark.text, testing::Not(HasSubstr("not in the plan"))) << entry.path() << ", " << remark.name;
+      EXPECT_THAT(remark.text, testing::Not(HasSubstr("not in the plan")))
+          << entry.path() << ", " << remark.name;
     }
     if (entry.path().stem() == "llama3_8b_h100_fp8") {
       EXPECT_EQ(job.plan.zero, job.plan.dp > 1 ? 1 : 0);

@@ -1,4 +1,5 @@
-// Models and plans from files: exact counts, the same bytes again, and one clear line for everything that is wrong.
+// Models and plans from files: exact counts, the same bytes again, and one clear line for
+// everything that is wrong.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,22 +10,25 @@
 #include <fstream>
 #include <functional>
 
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
-#include "plan/plan.hpp"
-#include "plan/sha256.hpp"
-#include "plan/text_file.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
-const std::filesystem::path kModels = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models";
+const std::filesystem::path kModels =
+    std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models";
 
 class Files : public testing::Test {
  protected:
-  Files() : folder_(std::filesystem::temp_directory_path() / ("weir-model-test-" + std::to_string(::getpid()))) {
+  Files()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-model-test-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
   }
   ~Files() override { std::filesystem::remove_all(folder_); }
@@ -35,7 +39,8 @@ class Files : public testing::Test {
   std::filesystem::path folder_;
 };
 
-const char* const kTiny = R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":2,"vocab_size":16,"n_positions":4})";
+const char* const kTiny =
+    R"({"model_type":"gpt2","n_embd":8,"n_head":2,"n_layer":2,"vocab_size":16,"n_positions":4})";
 
 // 50257*768 + 1024*768 + 12*(12*768^2 + 13*768) + 2*768 = 124,439,808; the tied head adds nothing.
 TEST(Model, GPT2SmallHasItsPublishedParameters) {
@@ -59,9 +64,10 @@ TEST_F(Files, UnknownHuggingFaceKeysAreIgnoredAndCounted) {
 }
 
 TEST_F(Files, LayerTablesNeedNoKnowledgeOfTheLayers) {
-  const Model model = load_model(write("layers.csv",
-                                       "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
-                                       "stem,conv,100,1.5,1,0.5,4096,1024,1\nbody,conv,200,2,2,2,8192,1024,3\n"));
+  const Model model =
+      load_model(write("layers.csv",
+                       "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+                       "stem,conv,100,1.5,1,0.5,4096,1024,1\nbody,conv,200,2,2,2,8192,1024,3\n"));
   ASSERT_EQ(model.layers.size(), 4U);
   EXPECT_EQ(model.layers[3].name, "body.2");
   EXPECT_EQ(kind_name(model.layers[0]), "conv");
@@ -91,25 +97,29 @@ TEST_F(Files, BadModelsGetOneLineWithFileAndKey) {
       {replaced("gpt2", "bloom"), "bad.json: model_type: unknown family \"bloom\""},
       {replaced("\"n_embd\":8", "\"n_embd\":\"8\""), "bad.json: n_embd: expected an integer"},
       {replaced("\"n_embd\":8", "\"n_embd\":-8"), "bad.json: n_embd: expected an integer from 1"},
-      {replaced("\"n_embd\":8", "\"n_embd\":99999999999999999999"), "bad.json: n_embd: expected an integer"},
-      {replaced("\"n_layer\":2", "\"n_layer\":1000000000"), "bad.json: n_layer: expected an integer from 1 to 100000"},
+      {replaced("\"n_embd\":8", "\"n_embd\":99999999999999999999"),
+       "bad.json: n_embd: expected an integer"},
+      {replaced("\"n_layer\":2", "\"n_layer\":1000000000"),
+       "bad.json: n_layer: expected an integer from 1 to 100000"},
       {replaced("\"n_head\":2", "\"n_head\":3"), "bad.json: n_head: does not divide n_embd"},
-      {replaced("\"n_head\":2", "\"n_head\":2,\"n_head\":2"), "bad.json: n_head: the key is there twice"},
+      {replaced("\"n_head\":2", "\"n_head\":2,\"n_head\":2"),
+       "bad.json: n_head: the key is there twice"},
       {std::string(kTiny).substr(0, 40), "bad.json: no valid JSON"},
       {std::string(5000, '[') + std::string(5000, ']'), "bad.json: JSON nested deeper than 64"},
       {"[1, 2]", "bad.json: expected an object"},
       {"", "bad.json: no valid JSON"},
   };
   for (const auto& [text, expected] : cases) {
-    const std::string line =
-        complaint([&, &content = text] { static_cast<void>(load_model(write("bad.json", content))); });
+    const std::string line = complaint(
+        [&, &content = text] { static_cast<void>(load_model(write("bad.json", content))); });
     EXPECT_THAT(line, HasSubstr(expected)) << text.substr(0, 80);
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
   }
 }
 
 TEST_F(Files, UnreadableFilesSayWhy) {
-  EXPECT_THAT(complaint([&] { static_cast<void>(load_model(folder_ / "none.json")); }), HasSubstr("no such file"));
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_model(folder_ / "none.json")); }),
+              HasSubstr("no such file"));
   EXPECT_THAT(complaint([&] { static_cast<void>(load_model(folder_)); }), HasSubstr("is a folder"));
 }
 
@@ -135,7 +145,8 @@ TEST_F(Plans, LoadingAndSavingGivesTheSameBytes) {
   EXPECT_EQ(to_json(parse_plan(bytes, "plan.json")), bytes);
 }
 
-// The key came after weir.plan/1: a file without it keeps its bytes and means unfused, which is not said aloud.
+// The key came after weir.plan/1: a file without it keeps its bytes and means unfused, which is not
+// said aloud.
 TEST_F(Plans, AttentionStandsWhereItIsFused) {
   const std::string before = to_json(plan_);
   EXPECT_THAT(before, testing::Not(HasSubstr("attention")));
@@ -173,16 +184,23 @@ TEST_F(Plans, BadPlansGetOneLineWithFileAndKey) {
     save_plan(plan, folder_ / "plan.json");
     return complaint([&] { static_cast<void>(load_plan(folder_ / "plan.json")); });
   };
-  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {0}; }), HasSubstr("boundaries: 0: expected strictly increasing"));
-  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {5}; }), HasSubstr("boundaries: 5: expected strictly increasing"));
-  EXPECT_THAT(changed([](Plan& p) { p.pp = 3, p.boundaries = {3, 2}; }), HasSubstr("boundaries: 2: expected"));
+  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {0}; }),
+              HasSubstr("boundaries: 0: expected strictly increasing"));
+  EXPECT_THAT(changed([](Plan& p) { p.boundaries = {5}; }),
+              HasSubstr("boundaries: 5: expected strictly increasing"));
+  EXPECT_THAT(changed([](Plan& p) {
+                p.pp = 3, p.boundaries = {3, 2};
+              }),
+              HasSubstr("boundaries: 2: expected"));
   EXPECT_THAT(changed([](Plan& p) { p.pp = 3; }), HasSubstr("boundaries: expected K*v-1 = 2"));
   EXPECT_THAT(changed([](Plan& p) {
                 p.pp = 6, p.boundaries = {1, 2, 3, 4, 5};
               }),
               HasSubstr("pp: 6 stages for 5 layers"));
-  EXPECT_THAT(changed([](Plan& p) { p.seq_length = 5; }), HasSubstr("seq_length: 5 is above the model's 4 positions"));
-  EXPECT_THAT(changed([](Plan& p) { p.schedule = "zigzag"; }), HasSubstr("schedule: unknown schedule \"zigzag\""));
+  EXPECT_THAT(changed([](Plan& p) { p.seq_length = 5; }),
+              HasSubstr("seq_length: 5 is above the model's 4 positions"));
+  EXPECT_THAT(changed([](Plan& p) { p.schedule = "zigzag"; }),
+              HasSubstr("schedule: unknown schedule \"zigzag\""));
   std::string text = to_json(plan_);
   text.replace(text.find("\"slots\""), 7, "\"slotz\"");
   EXPECT_THAT(complaint([&] { static_cast<void>(parse_plan(text, "p.json")); }),
@@ -203,24 +221,28 @@ TEST_F(Plans, AFullDiskLeavesTheEarlierFileUntouched) {
   getrlimit(RLIMIT_FSIZE, &old);
   const rlimit small{16, old.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string line = complaint([&] { write_file_atomically(file, std::string(10'000, 'x')); });
+  const std::string line =
+      complaint([&] { write_file_atomically(file, std::string(10'000, 'x')); });
   setrlimit(RLIMIT_FSIZE, &old);
   EXPECT_THAT(line, HasSubstr("plan.json: cannot be written"));
   EXPECT_EQ(read_text_file(file), before);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "a temporary file was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2)
+      << "a temporary file was left";
 }
 
 TEST(Sha256, KnownAnswer) {  // FIPS 180-4 example: "abc"
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-// Sizes and skips by hand: a convolution and its sum, three layers later by count, with 10 bytes of its own.
+// Sizes and skips by hand: a convolution and its sum, three layers later by count, with 10 bytes of
+// its own.
 TEST_F(Files, LayerListsHaveSizedLayersAndSkips) {
   const std::string layers = R"({"schema":"weir.layers/1","layers":[
     {"name":"conv","kind":"sized","label":"conv","parameters":9,"flops_forward":72,"input":4,"keeps_input":true,"output":4},
     {"name":"relu","kind":"sized","count":2,"output":4},
     {"name":"add","kind":"sized","kept":3,"output":4}])";
-  const Model model = load_model(write("net.json", layers + R"(,"skips":[{"from":0,"to":3,"bytes":10}]})"));
+  const Model model =
+      load_model(write("net.json", layers + R"(,"skips":[{"from":0,"to":3,"bytes":10}]})"));
   ASSERT_EQ(model.layers.size(), 4U);
   EXPECT_EQ(kind_name(model.layers[0]), "conv");
   EXPECT_EQ(kind_name(model.layers[1]), "sized");
@@ -228,9 +250,11 @@ TEST_F(Files, LayerListsHaveSizedLayersAndSkips) {
   ASSERT_EQ(model.skips.size(), 1U);
   EXPECT_EQ(model.skips[0].to, 3);
   EXPECT_EQ(model.skips[0].bytes->count(), 10);
-  EXPECT_THAT(
-      complaint([&] { static_cast<void>(load_model(write("bad.json", layers + R"(,"skips":[{"from":0,"to":1}]})"))); }),
-      HasSubstr("bad.json: skips[0].to: expected a layer after 1"));
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(
+                    load_model(write("bad.json", layers + R"(,"skips":[{"from":0,"to":1}]})")));
+              }),
+              HasSubstr("bad.json: skips[0].to: expected a layer after 1"));
 }
 
 TEST(HuggingFaceSamples, LoadOrAreRefusedClearly) {

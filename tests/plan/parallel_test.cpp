@@ -1,18 +1,20 @@
-// Parallel degrees in a plan: its file, what cannot be divided, and what one device then holds of a layer.
+// Parallel degrees in a plan: its file, what cannot be divided, and what one device then holds of a
+// layer.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plan/error.hpp"
-#include "plan/layer_tensors.hpp"
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
 
-// The keys stand between dp and boundaries, and only where they say something: a file of before keeps its bytes.
+// The keys stand between dp and boundaries, and only where they say something: a file of before
+// keeps its bytes.
 TEST(Parallel, PlanFilesKeepTheirBytes) {
   Plan plan;
   const std::string before = to_json(plan);
@@ -43,10 +45,12 @@ TEST(Parallel, ADefaultSaidAloudIsRefused) {
     }
     return std::string();
   };
-  EXPECT_EQ(complaint("\"zero\": 2", "\"zero\": 0"), "p.json: zero: expected an integer from 1 to 3");
+  EXPECT_EQ(complaint("\"zero\": 2", "\"zero\": 0"),
+            "p.json: zero: expected an integer from 1 to 3");
   EXPECT_EQ(complaint("\"zero\": 2", "\"sequence_parallel\": false"),
             "p.json: sequence_parallel: expected true (left out where it is false)");
-  EXPECT_EQ(complaint("\"none\"", "\"some\""), "p.json: recompute: expected none, selective or full");
+  EXPECT_EQ(complaint("\"none\"", "\"some\""),
+            "p.json: recompute: expected none, selective or full");
 }
 
 Model small() {
@@ -70,9 +74,11 @@ TEST(Parallel, WhatCannotBeDividedIsNamed) {
   EXPECT_EQ(misfit({3, 1, false}), "tp: 3 does not divide the 4 heads of b");
   EXPECT_EQ(misfit({4, 1, false}), "tp: 4 does not divide the 2 key-value heads of b");
   EXPECT_EQ(misfit({1, 4, false}), "cp: 4 does not divide the 6 tokens of a sample");
-  EXPECT_EQ(misfit({2, 2, true}), "sequence_parallel: tp = 2 does not divide the 3 tokens of a device");
+  EXPECT_EQ(misfit({2, 2, true}),
+            "sequence_parallel: tp = 2 does not divide the 3 tokens of a device");
   EXPECT_EQ(misfit({1, 1, true}),
-            "sequence_parallel: expected tp above 1: it divides tokens among the tensor-parallel devices");
+            "sequence_parallel: expected tp above 1: it divides tokens among the tensor-parallel "
+            "devices");
   Model timed;
   timed.layers = {{"t", TimedShape{}, "conv"}};
   EXPECT_EQ(cannot_split(timed, 0, {2, 1, false})->reason,
@@ -90,8 +96,8 @@ std::int64_t saved(const LayerTensors& tensors) {
   return sum;
 }
 
-// tp = 2: qkv 4 + 2 x 2 columns of 8 (16 -> 8 rows of 8 and as many biases), output 8 x 4 + 8, up 6 x 8 + 6, down
-// 8 x 6 + 8, two norms of 16; the vocabulary's 10 rows become 5.
+// tp = 2: qkv 4 + 2 x 2 columns of 8 (16 -> 8 rows of 8 and as many biases), output 8 x 4 + 8, up 6
+// x 8 + 6, down 8 x 6 + 8, two norms of 16; the vocabulary's 10 rows become 5.
 TEST(Parallel, ParametersOfOneDevice) {
   const Model model = small();
   const auto of = [&](std::size_t layer, int tp) {
@@ -103,7 +109,8 @@ TEST(Parallel, ParametersOfOneDevice) {
   EXPECT_EQ(of(2, 4), 3 * 8);  // padded to 12
 }
 
-// Statistics of fused attention, 4 heads x 6 rows x 4 bytes = 96 for the probabilities' 288: split by heads and tokens.
+// Statistics of fused attention, 4 heads x 6 rows x 4 bytes = 96 for the probabilities' 288: split
+// by heads and tokens.
 TEST(Parallel, StatisticsOfOneDevice) {
   Layer block = small().layers[1];
   std::get<TransformerShape>(block.shape).attention = AttentionKind::fused;
@@ -115,9 +122,10 @@ TEST(Parallel, StatisticsOfOneDevice) {
   EXPECT_EQ(statistics({1, 2, false}), 4 * 3 * 4);
 }
 
-// bf16, s = 6. Whole: a token row 6 8 2 = 96 (normed, mlp.input, mlp.normed), statistics 48 twice, qkv 6 16 2 = 192,
-// probabilities 4 36 2 = 288, context 96, up and activated 144 each. tp = 2 halves all but rows and statistics;
-// sequence parallelism these too; cp = 2 halves everything, and its 3 tokens attend to all 6.
+// bf16, s = 6. Whole: a token row 6 8 2 = 96 (normed, mlp.input, mlp.normed), statistics 48 twice,
+// qkv 6 16 2 = 192, probabilities 4 36 2 = 288, context 96, up and activated 144 each. tp = 2
+// halves all but rows and statistics; sequence parallelism these too; cp = 2 halves everything, and
+// its 3 tokens attend to all 6.
 TEST(Parallel, ActivationsOfOneDevice) {
   const Layer block = small().layers[1];
   const auto of = [&](const Split& split) { return layer_tensors(block, 6, Dtype::bf16, split); };

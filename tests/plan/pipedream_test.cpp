@@ -1,5 +1,5 @@
-// PipeDream graphs: cuts at articulation points and at narrow places, by hand on small graphs; refusals that name the
-// line; and PipeDream's own profiles, where they are.
+// PipeDream graphs: cuts at articulation points and at narrow places, by hand on small graphs;
+// refusals that name the line; and PipeDream's own profiles, where they are.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
-#include "plan/pipedream_graph.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/model/pipedream_graph.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
@@ -20,9 +20,11 @@ namespace {
 using testing::HasSubstr;
 
 // A node of the given kind: 1 ms forward and 2 ms backward unless said otherwise.
-std::string node(int number, const std::string& what, int bytes, int parameters = 0, double forward_ms = 1) {
+std::string node(int number, const std::string& what, int bytes, int parameters = 0,
+                 double forward_ms = 1) {
   return fmt::format(
-      "node{} -- {} -- forward_compute_time={:.3f}, backward_compute_time={:.3f}, activation_size={}.0, "
+      "node{} -- {} -- forward_compute_time={:.3f}, backward_compute_time={:.3f}, "
+      "activation_size={}.0, "
       "parameter_size={}.000\n",
       number, what, forward_ms, 2 * forward_ms, bytes, parameters);
 }
@@ -38,22 +40,25 @@ std::vector<std::string> names(const Model& model) {
   return result;
 }
 
-//   1 input > 2 > 3 > 4 > 6 > 7       The input is data; 2, 6 and 7 stand alone, and 3 to 5 lie between the
-//   articulation
-//                 \___ 5 __/          points 2 and 6: one layer, for it takes less than a sixteenth of the time.
+//   1 input > 2 > 3 > 4 > 6 > 7       The input is data; 2, 6 and 7 stand alone, and 3 to 5 lie
+//   between the articulation
+//                 \___ 5 __/          points 2 and 6: one layer, for it takes less than a sixteenth
+//                 of the time.
 // Lines may come in any order. Node 4 rewrites node 3's memory.
 TEST(Pipedream, CutsAtArticulationPoints) {
   const std::string text = node(7, "Linear(4)", 7, 0, 97) + node(1, "Input0", 1000, 0, 500) +
                            node(2, "Conv2d(3, 4)", 20, 40) + node(3, "BatchNorm2d(4)", 30, 8) +
-                           node(4, "ReLU(inplace)", 30) + node(6, "Add", 60) + node(5, "Conv2d(4, 4)", 50, 16) +
-                           edge(1, 2) + edge(2, 3) + edge(3, 4) + edge(4, 6) + edge(2, 5) + edge(5, 6) + edge(6, 7);
+                           node(4, "ReLU(inplace)", 30) + node(6, "Add", 60) +
+                           node(5, "Conv2d(4, 4)", 50, 16) + edge(1, 2) + edge(2, 3) + edge(3, 4) +
+                           edge(4, 6) + edge(2, 5) + edge(5, 6) + edge(6, 7);
   const Model model = parsed(text);
   EXPECT_THAT(names(model), testing::ElementsAre("node2", "node3-6", "node7"));
   EXPECT_TRUE(model.skips.empty());
   EXPECT_EQ(kind_name(model.layers[0]), "Conv2d");
   EXPECT_EQ(timed(model, 0).boundary, Bytes(20)) << "once, though two read it";
   EXPECT_DOUBLE_EQ(timed(model, 1).forward.count(), 4e-3);
-  EXPECT_DOUBLE_EQ(timed(model, 1).backward_input.count(), 6e-3) << "1 + 2 + 1 + 2 ms: halved where parameters are";
+  EXPECT_DOUBLE_EQ(timed(model, 1).backward_input.count(), 6e-3)
+      << "1 + 2 + 1 + 2 ms: halved where parameters are";
   EXPECT_DOUBLE_EQ(timed(model, 1).backward_weight.count(), 2e-3);
   EXPECT_EQ(timed(model, 1).parameters, 6);
   EXPECT_EQ(timed(model, 1).activation, Bytes(30 + 50 + 60)) << "not node 4's";
@@ -61,14 +66,16 @@ TEST(Pipedream, CutsAtArticulationPoints) {
   EXPECT_EQ(timed(model, 2).boundary, Bytes(0));
 }
 
-// All nodes take as long: 3 to 6 are 12 of 18 ms, and two tensors cross at each place inside. Node 2's
-// output is read by node 5, two layers on; node 4's by node 6, two layers on.
+// All nodes take as long: 3 to 6 are 12 of 18 ms, and two tensors cross at each place inside. Node
+// 2's output is read by node 5, two layers on; node 4's by node 6, two layers on.
 TEST(Pipedream, CutsALongPieceWhereFewestTensorsCross) {
-  const std::string text = node(2, "Conv2d", 20) + node(3, "BatchNorm2d", 30) + node(4, "ReLU", 40) +
-                           node(5, "Conv2d", 50) + node(6, "Add", 60) + node(7, "Linear", 7) + edge(2, 3) + edge(3, 4) +
-                           edge(4, 6) + edge(2, 5) + edge(5, 6) + edge(6, 7);
+  const std::string text = node(2, "Conv2d", 20) + node(3, "BatchNorm2d", 30) +
+                           node(4, "ReLU", 40) + node(5, "Conv2d", 50) + node(6, "Add", 60) +
+                           node(7, "Linear", 7) + edge(2, 3) + edge(3, 4) + edge(4, 6) +
+                           edge(2, 5) + edge(5, 6) + edge(6, 7);
   const Model model = parsed(text);
-  EXPECT_THAT(names(model), testing::ElementsAre("node2", "node3", "node4", "node5", "node6", "node7"));
+  EXPECT_THAT(names(model),
+              testing::ElementsAre("node2", "node3", "node4", "node5", "node6", "node7"));
   ASSERT_EQ(model.skips.size(), 2U);
   EXPECT_EQ(model.skips[0].from, 0);
   EXPECT_EQ(model.skips[0].to, 3);
@@ -81,7 +88,8 @@ TEST(Pipedream, CutsALongPieceWhereFewestTensorsCross) {
 // An LSTM gives three tensors; stage_id is PipeDream's own partition, which is not ours.
 TEST(Pipedream, ReadsListsAndStages) {
   const Model model = parsed(
-      "node1 -- LSTM(8, 8) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=[64.0; 8.0; 8.0], "
+      "node1 -- LSTM(8, 8) -- forward_compute_time=1.0, backward_compute_time=2.0, "
+      "activation_size=[64.0; 8.0; 8.0], "
       "parameter_size=0.000 -- stage_id=0\r\n" +
       node(2, "__getitem__(0)", 64) + edge(1, 2));
   EXPECT_EQ(timed(model, 0).boundary, Bytes(80));
@@ -96,13 +104,16 @@ TEST(Pipedream, RefusalsNameTheLine) {
   EXPECT_THAT(refusal(""), HasSubstr("graph.txt: expected at least one node"));
   EXPECT_THAT(refusal("hello\n"), HasSubstr("graph.txt: line 1: expected \"node\""));
   EXPECT_THAT(refusal(good + edge(1, 3)), HasSubstr("graph.txt: line 3: there is no node3"));
-  EXPECT_THAT(refusal(good + node(2, "ReLU", 8)), HasSubstr("graph.txt: line 3: node2 is there twice"));
-  EXPECT_THAT(refusal(good + edge(1, 2) + edge(2, 1)), HasSubstr("graph.txt: node1: lies on a cycle"));
+  EXPECT_THAT(refusal(good + node(2, "ReLU", 8)),
+              HasSubstr("graph.txt: line 3: node2 is there twice"));
+  EXPECT_THAT(refusal(good + edge(1, 2) + edge(2, 1)),
+              HasSubstr("graph.txt: node1: lies on a cycle"));
   EXPECT_THAT(refusal("node1 -- ReLU -- forward_compute_time=-1, backward_compute_time=0"),
               HasSubstr("line 1: forward_compute_time: expected a number of at least 0"));
   EXPECT_THAT(refusal("node1 -- ReLU -- forward_compute_time=1.0\n"),
               HasSubstr("line 1: expected \", backward_compute_time=\""));
-  EXPECT_THAT(refusal(good + "\tnode1 -- node2 -- node3\n"), HasSubstr("line 3: \" -- node3\": expected the end"));
+  EXPECT_THAT(refusal(good + "\tnode1 -- node2 -- node3\n"),
+              HasSubstr("line 3: \" -- node3\": expected the end"));
 }
 
 struct Profile {
@@ -111,8 +122,9 @@ struct Profile {
   std::int64_t parameters;
 };
 
-// Totals without the inputs' loading times. VGG-16 and ResNet-50 have their known parameters, their buffers included
-// where the profiler counted them. No layer of more than one operator takes over a sixteenth.
+// Totals without the inputs' loading times. VGG-16 and ResNet-50 have their known parameters, their
+// buffers included where the profiler counted them. No layer of more than one operator takes over a
+// sixteenth.
 TEST(Pipedream, ItsOwnProfilesAreRead) {
   const auto folder = sample_folder("profiles/pipedream");
   if (!folder) GTEST_SKIP() << "no sample files";

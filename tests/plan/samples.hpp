@@ -1,5 +1,6 @@
-// Where the real files of other tools are: the folder that WEIR_SAMPLES names, or shared/samples beside the checkout.
-// Tests skip where there is neither. SPDX-License-Identifier: Apache-2.0
+// Where the real files of other tools are: the folder that WEIR_SAMPLES names, or shared/samples
+// beside the checkout. Tests skip where there is neither.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdlib>
@@ -11,8 +12,10 @@ namespace weir {
 
 inline std::optional<std::filesystem::path> sample_folder(const std::string& name) {
   const char* named = std::getenv("WEIR_SAMPLES");
-  const std::filesystem::path beside = std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples";
-  const std::filesystem::path folder = (named != nullptr ? std::filesystem::path(named) : beside) / name;
+  const std::filesystem::path beside =
+      std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples";
+  const std::filesystem::path folder =
+      (named != nullptr ? std::filesystem::path(named) : beside) / name;
   if (!std::filesystem::exists(folder)) return std::nullopt;
   return folder;
 }

@@ -1,19 +1,19 @@
 // Generators as readable grids, the judge with its picture, CSV both ways, lowering and its proof.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/schedule.hpp"
+#include "plan/schedule/schedule.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "plan/deadlock.hpp"
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedule_csv.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/text_file.hpp"
-#include "plan/validate.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/schedule/validate.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -42,8 +42,8 @@ TEST(OneForwardOneBackward, AcceptsFewerMicrobatchesThanRanks) {
   EXPECT_EQ(to_csv(make("1f1b", 3, 1, 1)), "0F0,0B0\n1F0,1B0\n2F0,2B0\n");
 }
 
-// Every schedule, every shape it accepts: judged right, lowered without a cycle at the fewest slots (and not at fewer),
-// and the same again after a trip through either kind of CSV.
+// Every schedule, every shape it accepts: judged right, lowered without a cycle at the fewest slots
+// (and not at fewer), and the same again after a trip through either kind of CSV.
 TEST(EveryGenerator, IsValidCannotDeadlockAndSurvivesCsv) {
   int made_count = 0;
   for (const Generator& generator : generators()) {
@@ -55,7 +55,8 @@ TEST(EveryGenerator, IsValidCannotDeadlockAndSurvivesCsv) {
           ++made_count;
           const Schedule& schedule = std::get<Schedule>(made);
           const auto fault = validate(schedule);
-          ASSERT_FALSE(fault) << generator.name << " K" << k << " v" << v << " M" << m << ": " << fault->reason << "\n"
+          ASSERT_FALSE(fault) << generator.name << " K" << k << " v" << v << " M" << m << ": "
+                              << fault->reason << "\n"
                               << fault->picture;
           LoweringOptions options;
           options.slots = fewest_slots(schedule, 1);
@@ -96,7 +97,8 @@ TEST(Validate, MarksTheCulprit) {
 TEST(Validate, FindsWhatIsMissingTwiceMisplacedAndOutOfOrder) {
   Schedule schedule = make("gpipe", 2, 1, 2);
   schedule.order[0].pop_back();
-  EXPECT_THAT(validate(schedule)->reason, HasSubstr("stage 0 has no B (or I and W) of micro-batch 1"));
+  EXPECT_THAT(validate(schedule)->reason,
+              HasSubstr("stage 0 has no B (or I and W) of micro-batch 1"));
   schedule = make("gpipe", 2, 1, 2);
   schedule.order[0].push_back(schedule.order[0][0]);
   EXPECT_THAT(validate(schedule)->reason, HasSubstr("0F0 a second time"));
@@ -111,7 +113,8 @@ TEST(Validate, FindsWhatIsMissingTwiceMisplacedAndOutOfOrder) {
   EXPECT_FALSE(validate(schedule, reordered));
 }
 
-// Rank 0 wants micro-batch 1's gradient before it has sent micro-batch 1 forward ... which needs rank 1 first: crossed.
+// Rank 0 wants micro-batch 1's gradient before it has sent micro-batch 1 forward ... which needs
+// rank 1 first: crossed.
 TEST(Validate, RefusesACrossedScheduleNamingWhoWaits) {
   const Schedule crossed = parse_schedule_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", "crossed.csv");
   const auto fault = validate(crossed);
@@ -119,8 +122,8 @@ TEST(Validate, RefusesACrossedScheduleNamingWhoWaits) {
   EXPECT_THAT(fault->reason, HasSubstr("deadlock: 0B0 waits for the gradient of stage 1"));
 }
 
-// With one slot rank 1 cannot take 0F1's message before 1F0 has ended; 1f1b never needs it to. A schedule that sends
-// two messages to a rank that consumes the second first needs two slots.
+// With one slot rank 1 cannot take 0F1's message before 1F0 has ended; 1f1b never needs it to. A
+// schedule that sends two messages to a rank that consumes the second first needs two slots.
 TEST(FindCycle, ProvesSlotsSufficientOrNamesTheCycle) {
   const Schedule needs_two = parse_schedule_csv("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", "two.csv");
   ASSERT_FALSE(validate(needs_two));
@@ -129,7 +132,8 @@ TEST(FindCycle, ProvesSlotsSufficientOrNamesTheCycle) {
   const Program program = lower(needs_two, one);
   const auto cycle = find_cycle(program);
   ASSERT_TRUE(cycle);
-  EXPECT_THAT(describe_cycle(program, *cycle), HasSubstr("waits for the receive slot freed by 1F0"));
+  EXPECT_THAT(describe_cycle(program, *cycle),
+              HasSubstr("waits for the receive slot freed by 1F0"));
   LoweringOptions two;
   EXPECT_FALSE(find_cycle(lower(needs_two, two)));
 }
@@ -181,7 +185,8 @@ TEST(Lower, TiedStagesReduceBeforeTheyUpdate) {
   options.tied = {{Stage{0}, Stage{1}}};
   const Program program = lower(make("gpipe", 2, 1, 1), options);
   int reductions = 0;
-  for (const Operation& operation : program.operations) reductions += operation.action.kind == ActionKind::REDUCE_GRAD;
+  for (const Operation& operation : program.operations)
+    reductions += operation.action.kind == ActionKind::REDUCE_GRAD;
   EXPECT_EQ(reductions, 2);
   EXPECT_FALSE(find_cycle(program));
 }
@@ -192,7 +197,8 @@ TEST(ScheduleCsv, TranslatesTheOldDialectAndRefusesAmbiguity) {
   EXPECT_EQ(to_csv(old), "0F0,0B0\n");
   const Schedule split = parse_schedule_csv("0F0,0B0,0W0\n", "split.csv");
   EXPECT_EQ(to_csv(split), "0F0,0I0,0W0\n");
-  EXPECT_THROW(static_cast<void>(parse_schedule_csv("0F0,0I0,0W0,0F1,0BW1\n", "both.csv")), InputError);
+  EXPECT_THROW(static_cast<void>(parse_schedule_csv("0F0,0I0,0W0,0F1,0BW1\n", "both.csv")),
+               InputError);
   try {
     static_cast<void>(parse_schedule_csv("0F0,0F0garbage\n", "bad.csv"));
     FAIL();
@@ -207,7 +213,8 @@ TEST(ScheduleCsv, ReadsPyTorchsOwnFiles) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no sample files beside the checkout";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".csv") continue;
-    const Schedule schedule = parse_schedule_csv(read_text_file(entry.path()), entry.path().filename().string());
+    const Schedule schedule =
+        parse_schedule_csv(read_text_file(entry.path()), entry.path().filename().string());
     EXPECT_GE(schedule.shape.ranks, 2) << entry.path();
     ValidationOptions options;
     options.allow_reordered = true;

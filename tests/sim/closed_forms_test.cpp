@@ -1,5 +1,5 @@
-// The simulator against closed forms, in integers with ==. Legend: F and B times of a stage, c latency of a crossing,
-// K ranks, M micro-batches. Seeds are fixed and printed with a failure.
+// The simulator against closed forms, in integers with ==. Legend: F and B times of a stage, c
+// latency of a crossing, K ranks, M micro-batches. Seeds are fixed and printed with a failure.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <numeric>
 #include <random>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"
@@ -61,8 +61,12 @@ Outcome simulate(const Case& c) {
 }
 
 std::int64_t makespan(const Case& c) { return simulate(c).timing.makespan.count(); }
-std::int64_t sum(const std::vector<std::int64_t>& v) { return std::accumulate(v.begin(), v.end(), std::int64_t{0}); }
-std::int64_t most(const std::vector<std::int64_t>& v) { return *std::max_element(v.begin(), v.end()); }
+std::int64_t sum(const std::vector<std::int64_t>& v) {
+  return std::accumulate(v.begin(), v.end(), std::int64_t{0});
+}
+std::int64_t most(const std::vector<std::int64_t>& v) {
+  return *std::max_element(v.begin(), v.end());
+}
 
 int peak_in_flight(const Outcome& out, std::int32_t rank) {
   int now = 0, peak = 0;
@@ -105,11 +109,14 @@ TEST(ClosedForm, EqualStagesTakeTheFamousTime) {
     for (int k = 1; k <= 8; ++k) {
       for (int m = 1; m <= 24; ++m) {
         const auto n = static_cast<std::size_t>(k);
-        const Outcome out = simulate({schedule, m, std::vector<std::int64_t>(n, 7), std::vector<std::int64_t>(n, 13)});
-        ASSERT_EQ(out.timing.makespan.count(), (m + k - 1) * 20) << schedule << " K" << k << " M" << m;
+        const Outcome out = simulate(
+            {schedule, m, std::vector<std::int64_t>(n, 7), std::vector<std::int64_t>(n, 13)});
+        ASSERT_EQ(out.timing.makespan.count(), (m + k - 1) * 20)
+            << schedule << " K" << k << " M" << m;
         ASSERT_NEAR(out.metrics.bubble_fraction, (k - 1.0) / (m + k - 1.0), 1e-12);
         for (int rank = 0; rank < k; ++rank) {  // G 7: GPipe M; 1F1B min(M, K - k)
-          ASSERT_EQ(peak_in_flight(out, rank), schedule == std::string("gpipe") ? m : std::min(m, k - rank));
+          ASSERT_EQ(peak_in_flight(out, rank),
+                    schedule == std::string("gpipe") ? m : std::min(m, k - rank));
         }
       }
     }
@@ -120,7 +127,8 @@ TEST(ClosedForm, EqualStagesTakeTheFamousTime) {
 TEST(ClosedForm, HeterogeneousGpipe) {
   for_cases(400, [](Case c, auto) {
     const auto crossings = static_cast<std::int64_t>(c.f.size()) - 1;
-    ASSERT_EQ(makespan(c), sum(c.f) + sum(c.b) + (c.m - 1) * (most(c.f) + most(c.b)) + 2 * crossings * c.c);
+    ASSERT_EQ(makespan(c),
+              sum(c.f) + sum(c.b) + (c.m - 1) * (most(c.f) + most(c.b)) + 2 * crossings * c.c);
   });
 }
 
@@ -131,7 +139,8 @@ TEST(ClosedForm, OneMicrobatchAndOneRank) {
       c.schedule = schedule;
       Case one = c;
       one.m = 1;
-      ASSERT_EQ(makespan(one), sum(c.f) + sum(c.b) + 2 * (static_cast<std::int64_t>(c.f.size()) - 1) * c.c);
+      ASSERT_EQ(makespan(one),
+                sum(c.f) + sum(c.b) + 2 * (static_cast<std::int64_t>(c.f.size()) - 1) * c.c);
       Case alone = c;
       alone.f.resize(1);
       alone.b.resize(1);
@@ -142,8 +151,9 @@ TEST(ClosedForm, OneMicrobatchAndOneRank) {
   });
 }
 
-// Theory G 10-12: busy time is the work whatever the order; busy and idle fill K makespans; every edge's start is at or
-// after its producer's end plus c; the time integral of in-flight micro-batches is the sum of their residences.
+// Theory G 10-12: busy time is the work whatever the order; busy and idle fill K makespans; every
+// edge's start is at or after its producer's end plus c; the time integral of in-flight
+// micro-batches is the sum of their residences.
 TEST(Conservation, WorkIdleCausalityAndLittlesLaw) {
   for_cases(300, [](Case c, auto pick) {
     c.schedule = pick(0, 1) == 0 ? "gpipe" : "1f1b";
@@ -157,7 +167,9 @@ TEST(Conservation, WorkIdleCausalityAndLittlesLaw) {
       total += metrics.busy + metrics.idle.total();
     }
     ASSERT_EQ(total, out.timing.makespan * static_cast<std::int64_t>(c.f.size()));
-    const auto end = [&](OperationId id) { return out.timing.end_ns[static_cast<std::size_t>(id)]; };
+    const auto end = [&](OperationId id) {
+      return out.timing.end_ns[static_cast<std::size_t>(id)];
+    };
     for (std::size_t i = 0; i < out.program.operations.size(); ++i) {
       const auto id = static_cast<OperationId>(i);
       const bool receive = out.program.lane_of(id).kind == LaneKind::receive;
@@ -173,7 +185,8 @@ TEST(Conservation, WorkIdleCausalityAndLittlesLaw) {
       std::vector<std::pair<std::int64_t, int>> changes;
       std::int64_t residences = 0;
       for (const Span& span : out.trace.spans) {
-        if (span.lane != LaneKind::compute || span.rank.value != static_cast<std::int32_t>(rank)) continue;
+        if (span.lane != LaneKind::compute || span.rank.value != static_cast<std::int32_t>(rank))
+          continue;
         const bool forward = span.action.kind == ActionKind::F;
         changes.emplace_back(forward ? span.start.count() : span.end.count(), forward ? 1 : -1);
         residences += forward ? -span.start.count() : span.end.count();
@@ -205,14 +218,16 @@ TEST(Metamorphic, Homogeneity) {
   });
 }
 
-// One operation longer by d lengthens the step by 0 to d; and the step is convex in its durations. Theory G 17, 18.
+// One operation longer by d lengthens the step by 0 to d; and the step is convex in its durations.
+// Theory G 17, 18.
 TEST(Metamorphic, MonotoneLipschitzAndConvex) {
   for_cases(150, [](Case c, auto pick) {
     c.schedule = pick(0, 1) == 0 ? "gpipe" : "1f1b";
     c.slots = static_cast<std::int32_t>(pick(0, 3));
     const Outcome before = simulate(c);
     OperationCosts longer = before.costs, middle = before.costs;
-    const auto which = static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(longer.duration_ns.size()) - 1));
+    const auto which =
+        static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(longer.duration_ns.size()) - 1));
     const std::int64_t more = 2 * pick(1, 20);
     longer.duration_ns[which] += more;
     middle.duration_ns[which] += more / 2;
@@ -226,8 +241,9 @@ TEST(Metamorphic, MonotoneLipschitzAndConvex) {
   });
 }
 
-// Two half steps are never faster than a whole one, and more micro-batches never shorten it. For GPipe throughput does
-// not fall with M. Theory G 21 (1F1B's may, once c > 0: K = 2, F = 8, B = 2, c = 3 is the known case).
+// Two half steps are never faster than a whole one, and more micro-batches never shorten it. For
+// GPipe throughput does not fall with M. Theory G 21 (1F1B's may, once c > 0: K = 2, F = 8, B = 2,
+// c = 3 is the known case).
 TEST(Metamorphic, SubAdditivityAndThroughput) {
   for_cases(150, [](Case c, auto pick) {
     c.schedule = pick(0, 1) == 0 ? "gpipe" : "1f1b";
@@ -243,7 +259,8 @@ TEST(Metamorphic, SubAdditivityAndThroughput) {
   EXPECT_EQ(makespan({"1f1b", 11, {8, 8}, {2, 2}, 3}), 156);
 }
 
-// Fused re-materialisation is a backward longer by F; early is never later. Golden: K = 4, M = 8, F = 1, B = 2.
+// Fused re-materialisation is a backward longer by F; early is never later. Golden: K = 4, M = 8, F
+// = 1, B = 2.
 TEST(Recompute, EarlyIsNeverLaterThanFused) {
   const Case golden{"gpipe", 8, {1, 1, 1, 1}, {2, 2, 2, 2}, 0, 0, true, RecomputePlacement::early};
   EXPECT_EQ(makespan(golden), 41);
@@ -281,7 +298,8 @@ TEST(Slots, MoreNeverHurtAndTheBoundHolds) {
   });
 }
 
-// The bound is reached by 1F1B with equal stages: (M + K - 1)(F + B) = head + all work + tail of the last rank.
+// The bound is reached by 1F1B with equal stages: (M + K - 1)(F + B) = head + all work + tail of
+// the last rank.
 TEST(Bound, IsTightForEqualStages) {
   const Outcome out = simulate({"1f1b", 8, {5, 5, 5, 5}, {9, 9, 9, 9}});
   EXPECT_EQ(step_lower_bound(out.program, out.costs), out.timing.makespan);
@@ -305,7 +323,8 @@ TEST(Engine, StuckSaysWhoWaitsForWhat) {
   for (std::size_t i = 1; i < program.dependency_first.size(); ++i) ++program.dependency_first[i];
   const auto result = weir::simulate(program, out.costs);
   ASSERT_TRUE(std::holds_alternative<Stuck>(result));
-  EXPECT_NE(std::get<Stuck>(result).report.find("0F0 (rank 0) waits for 0B1 (rank 0)"), std::string::npos)
+  EXPECT_NE(std::get<Stuck>(result).report.find("0F0 (rank 0) waits for 0B1 (rank 0)"),
+            std::string::npos)
       << std::get<Stuck>(result).report;
 }
 

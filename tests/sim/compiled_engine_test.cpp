@@ -1,5 +1,6 @@
-// The compiled engine against the event engine: the same integers, whatever the schedule, the costs and the slots.
-// Seeds are fixed and printed with a failure. SPDX-License-Identifier: Apache-2.0
+// The compiled engine against the event engine: the same integers, whatever the schedule, the costs
+// and the slots. Seeds are fixed and printed with a failure.
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_engine.hpp"
 
 #include <gtest/gtest.h>
@@ -7,10 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "plan/blocking.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedule_csv.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/blocking.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -29,14 +30,16 @@ class Random {
     const MessageCost message{draw(), draw()};
     StageCost same{draw(), draw(), draw(), draw(), draw(), draw(), draw()};
     for (std::size_t s = 0; s < stages; ++s) {
-      table.stages.push_back(equal ? same : StageCost{draw(), draw(), draw(), draw(), draw(), draw(), draw()});
+      table.stages.push_back(
+          equal ? same : StageCost{draw(), draw(), draw(), draw(), draw(), draw(), draw()});
       table.forward_messages.push_back(equal ? message : MessageCost{draw(), draw()});
       table.backward_messages.push_back(equal ? message : MessageCost{draw(), draw()});
     }
     if (pick(0, 2) == 0) table.host_overhead = draw();
     return table;
   }
-  // Any schedule that exists, lowered somehow; nullopt where this draw does not exist or would deadlock.
+  // Any schedule that exists, lowered somehow; nullopt where this draw does not exist or would
+  // deadlock.
   std::optional<Program> program(const Generator& generator) {
     const int k = pick(1, 7), v = pick(1, 3), m = pick(1, 40);
     const auto made = make_schedule(generator.name, {k, v, m});
@@ -46,14 +49,16 @@ class Random {
     options.slots = pick(0, 2) == 0 ? 0 : fewest_slots(schedule, pick(1, 4));
     options.optimizer = pick(0, 1) == 1;
     if (pick(0, 1) == 1) {
-      for (int s = 0; s < schedule.shape.total_stages(); ++s) options.recompute.push_back(pick(0, 1) == 1);
+      for (int s = 0; s < schedule.shape.total_stages(); ++s)
+        options.recompute.push_back(pick(0, 1) == 1);
       options.keep_last_microbatch = pick(0, 1) == 1;
       if (pick(0, 1) == 1) options.placement = RecomputePlacement::fused;
     }
     if (schedule.shape.stages > 1 && pick(0, 3) == 0)
       options.tied.push_back({Stage{0}, Stage{schedule.shape.stages - 1}});
     const Program program = lower(schedule, options);
-    return options.slots == 0 ? block_transfers(program, static_cast<TransferMode>(pick(0, 2))) : program;
+    return options.slots == 0 ? block_transfers(program, static_cast<TransferMode>(pick(0, 2)))
+                              : program;
   }
 
  private:
@@ -64,7 +69,8 @@ std::int64_t by_events(const Program& program, const CostTable& table) {
   return std::get<Timing>(simulate(program, expand(program, table))).makespan.count();
 }
 
-// 700 draws of each schedule, two cost tables each, alone and in a batch of five, jumping and walking.
+// 700 draws of each schedule, two cost tables each, alone and in a batch of five, jumping and
+// walking.
 TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
   Random random;
   int cases = 0, jumps = 0;
@@ -74,8 +80,10 @@ TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
       const auto program = random.program(generator);
       if (!program) continue;
       const auto compiled = compile(*program);
-      if (std::holds_alternative<Stuck>(simulate(*program, expand(*program, random.table(program->shape, true))))) {
-        ASSERT_TRUE(std::holds_alternative<NotCompiled>(compiled)) << generator.name;  // blocked transfers that cross
+      if (std::holds_alternative<Stuck>(
+              simulate(*program, expand(*program, random.table(program->shape, true))))) {
+        ASSERT_TRUE(std::holds_alternative<NotCompiled>(compiled))
+            << generator.name;  // blocked transfers that cross
         continue;
       }
       ASSERT_TRUE(std::holds_alternative<CompiledProgram>(compiled)) << generator.name;
@@ -90,9 +98,11 @@ TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
         expected.push_back(Nanoseconds(by_events(*program, tables.back())));
       }
       for (int t = 0; t < 2; ++t, ++cases) {
-        ASSERT_EQ(jump.makespan(tables[static_cast<std::size_t>(t)]), expected[static_cast<std::size_t>(t)])
+        ASSERT_EQ(jump.makespan(tables[static_cast<std::size_t>(t)]),
+                  expected[static_cast<std::size_t>(t)])
             << generator.name << ", seed " << kSeed << ", case " << cases;
-        ASSERT_EQ(walk.makespan(tables[static_cast<std::size_t>(t)]), expected[static_cast<std::size_t>(t)])
+        ASSERT_EQ(walk.makespan(tables[static_cast<std::size_t>(t)]),
+                  expected[static_cast<std::size_t>(t)])
             << generator.name << ", seed " << kSeed << ", case " << cases;
       }
       std::vector<Nanoseconds> batch(tables.size());
@@ -108,8 +118,8 @@ TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
   RecordProperty("cases", cases);
 }
 
-// Equal stages, 1F1B: the steady state repeats from the first round on, so M = 100,000 costs little more than M = 100.
-// (M + K - 1)(F + B).
+// Equal stages, 1F1B: the steady state repeats from the first round on, so M = 100,000 costs little
+// more than M = 100. (M + K - 1)(F + B).
 TEST(CompiledEngine, JumpsOverManyRounds) {
   const Schedule schedule = std::get<Schedule>(make_schedule("1f1b", {4, 1, 20'000}));
   LoweringOptions options;
@@ -139,9 +149,12 @@ TEST(CompiledEngine, IsSmall) {
   for (const Generator& generator : generators()) {
     const auto made = make_schedule(generator.name, {8, generator.default_chunks, 64});
     ASSERT_TRUE(std::holds_alternative<Schedule>(made)) << generator.name;
-    const Program program = lower(std::get<Schedule>(made), {.slots = fewest_slots(std::get<Schedule>(made), 2)});
+    const Program program =
+        lower(std::get<Schedule>(made), {.slots = fewest_slots(std::get<Schedule>(made), 2)});
     const auto code = std::get<CompiledProgram>(compile(program));
-    EXPECT_LE(static_cast<double>(code.bytes()) / static_cast<double>(program.operations.size()), 24) << generator.name;
+    EXPECT_LE(static_cast<double>(code.bytes()) / static_cast<double>(program.operations.size()),
+              24)
+        << generator.name;
   }
 }
 

@@ -1,4 +1,5 @@
-// What a forecast claims, and what it will not: bases, intervals, blocking transfers, ranks without a device.
+// What a forecast claims, and what it will not: bases, intervals, blocking transfers, ranks without
+// a device.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/forecast.hpp"
 
@@ -7,8 +8,8 @@
 
 #include <cmath>
 
-#include "plan/error.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -21,9 +22,11 @@ LoadedPlan chain(int k, int m, const char* schedule = "1f1b") {
   LoadedPlan loaded;
   loaded.model.family = "timed";
   for (int layer = 0; layer < 4; ++layer) {
-    loaded.model.layers.push_back(
-        {"l", TimedShape{.forward = Seconds(1e-3), .backward_input = Seconds(1e-3), .backward_weight = Seconds(1e-3)},
-         "x"});
+    loaded.model.layers.push_back({"l",
+                                   TimedShape{.forward = Seconds(1e-3),
+                                              .backward_input = Seconds(1e-3),
+                                              .backward_weight = Seconds(1e-3)},
+                                   "x"});
   }
   loaded.plan.pp = k;
   loaded.plan.microbatches = m;
@@ -49,7 +52,8 @@ Cluster two_cores() {
   return cluster;
 }
 
-// Two stages of 2 ms F and 4 ms B: (4 + 1) * 6 = 30 ms, and e^(+-0.05) of it, 2.5 times the model's spread of 0.02.
+// Two stages of 2 ms F and 4 ms B: (4 + 1) * 6 = 30 ms, and e^(+-0.05) of it, 2.5 times the model's
+// spread of 0.02.
 TEST(Forecast, AnIntervalInsideWhatWasRun) {
   const Forecast f = forecast(chain(2, 4), calibrated(), two_cores()).forecast;
   EXPECT_DOUBLE_EQ(f.step_time.count(), 0.030);
@@ -59,9 +63,10 @@ TEST(Forecast, AnIntervalInsideWhatWasRun) {
   EXPECT_EQ(f.peak_in_flight, (std::vector<std::int32_t>{2, 1}));
 }
 
-// One stage, one micro-batch: F of 4 ms and B of 8 ms. F takes between 1 and 3 times as long, so steps lie evenly
-// between 12 and 20 ms. Nine tenths of the medians of five lie between 12 + 8 * 0.1893 = 13.51 and 18.49 ms: a jitter
-// of log(18.49 / 13.51) / 2 = 0.157, and the interval is 2.5 sqrt(0.02^2 + 0.157^2) = 0.395 to either side.
+// One stage, one micro-batch: F of 4 ms and B of 8 ms. F takes between 1 and 3 times as long, so
+// steps lie evenly between 12 and 20 ms. Nine tenths of the medians of five lie between 12 + 8 *
+// 0.1893 = 13.51 and 18.49 ms: a jitter of log(18.49 / 13.51) / 2 = 0.157, and the interval is 2.5
+// sqrt(0.02^2 + 0.157^2) = 0.395 to either side.
 TEST(Forecast, JitterWidensTheInterval) {
   Costs costs = calibrated();
   costs.jitter[ActionKind::F] = {1, 3};
@@ -72,14 +77,17 @@ TEST(Forecast, JitterWidensTheInterval) {
   const Forecast g = forecast(one, costs, two_cores()).forecast;
   EXPECT_NEAR(g.jitter_spread, std::log(18.49 / 13.51) / 2, 0.03);
   ASSERT_TRUE(g.interval);
-  EXPECT_NEAR(std::log(g.interval->high / g.step_time), 2.5 * std::hypot(0.02, g.jitter_spread), 1e-12);
-  EXPECT_NEAR(std::log(g.step_time / g.interval->low), 2.5 * std::hypot(0.02, g.jitter_spread), 1e-12);
+  EXPECT_NEAR(std::log(g.interval->high / g.step_time), 2.5 * std::hypot(0.02, g.jitter_spread),
+              1e-12);
+  EXPECT_NEAR(std::log(g.step_time / g.interval->low), 2.5 * std::hypot(0.02, g.jitter_spread),
+              1e-12);
 }
 
 TEST(Forecast, NoneOutsideAndItSaysWhatToRun) {
   const Forecast many = forecast(chain(2, 16), calibrated(), two_cores()).forecast;
   EXPECT_FALSE(many.interval);
-  EXPECT_THAT(many.warnings, Contains(HasSubstr("no interval: M = 16 was never run here, only 4 to 8")));
+  EXPECT_THAT(many.warnings,
+              Contains(HasSubstr("no interval: M = 16 was never run here, only 4 to 8")));
   const Forecast other = forecast(chain(2, 4, "gpipe"), calibrated(), two_cores()).forecast;
   EXPECT_FALSE(other.interval);
   EXPECT_THAT(other.warnings, Contains(HasSubstr("schedule gpipe")));
@@ -88,8 +96,8 @@ TEST(Forecast, NoneOutsideAndItSaysWhatToRun) {
   EXPECT_FALSE(forecast(chain(2, 4), builtin, two_cores()).forecast.interval);
 }
 
-// Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8 micro-batches * 3 ms, on two
-// cores is 48 ms at least, where four would take (8 + 3) * 3 = 33.
+// Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8
+// micro-batches * 3 ms, on two cores is 48 ms at least, where four would take (8 + 3) * 3 = 33.
 TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
   const Forecast f = forecast(chain(4, 8), calibrated(), two_cores()).forecast;
   EXPECT_EQ(f.basis, Basis::oversubscribed);
@@ -100,24 +108,29 @@ TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
   EXPECT_DOUBLE_EQ(forecast(chain(4, 8), builtin, two_cores()).forecast.step_time.count(), 0.033);
 }
 
-// 1F1B crosses by rendezvous and does not in NCCL groups, where a rank waits for both of its messages.
+// 1F1B crosses by rendezvous and does not in NCCL groups, where a rank waits for both of its
+// messages.
 TEST(Forecast, BlockingTransfersWaitOrDeadlock) {
   Costs costs = calibrated();
   costs.link = {Seconds(1e-3), BytesPerSecond(1e9)};
   const Seconds buffered = forecast(chain(2, 8), costs, two_cores()).forecast.step_time;
   const Seconds batched =
-      forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::batched}).forecast.step_time;
+      forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::batched})
+          .forecast.step_time;
   EXPECT_GE(batched, buffered);
-  EXPECT_THROW(static_cast<void>(forecast(chain(2, 8), costs, two_cores(), {.transfers = TransferMode::rendezvous})),
+  EXPECT_THROW(static_cast<void>(forecast(chain(2, 8), costs, two_cores(),
+                                          {.transfers = TransferMode::rendezvous})),
                NoFeasiblePlan);
 }
 
-// F = I = W = 2 ms, K = 2, M = 8. 1F1B's first rank starts first and ends last, so that steps cannot overlap: 54 ms
-// either way. ZB-H2's ranks are all busy from their first action to their last: a step then takes M (F + I + W) = 48
-// ms.
+// F = I = W = 2 ms, K = 2, M = 8. 1F1B's first rank starts first and ends last, so that steps
+// cannot overlap: 54 ms either way. ZB-H2's ranks are all busy from their first action to their
+// last: a step then takes M (F + I + W) = 48 ms.
 TEST(Forecast, StepsWithoutABarrierOverlapWhereTheScheduleLetsThem) {
   const auto both = [](const char* schedule) {
-    const Forecast f = forecast(chain(2, 8, schedule), calibrated(), two_cores(), {.without_barrier = true}).forecast;
+    const Forecast f =
+        forecast(chain(2, 8, schedule), calibrated(), two_cores(), {.without_barrier = true})
+            .forecast;
     return std::pair(f.step_time.count(), f.without_barrier.value().count());
   };
   EXPECT_EQ(both("1f1b"), std::pair(0.054, 0.054));

@@ -1,5 +1,6 @@
-// Invariants that hold for whole families of schedules (theory G): steady periods, memory against round trips, time
-// reversal, refinement, and peaks in flight to the last unit. Seeds are fixed and printed with a failure.
+// Invariants that hold for whole families of schedules (theory G): steady periods, memory against
+// round trips, time reversal, refinement, and peaks in flight to the last unit. Seeds are fixed and
+// printed with a failure.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -7,10 +8,10 @@
 #include <numeric>
 #include <random>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/validate.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/validate.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -25,8 +26,10 @@ CostTable table_of(const Stages& s) {
   CostTable table;
   for (std::size_t i = 0; i < s.f.size(); ++i) {
     const std::int64_t w = s.b[i] / 3;
-    table.stages.push_back(
-        {.f = Nanoseconds(s.f[i]), .i = Nanoseconds(s.b[i] - w), .w = Nanoseconds(w), .b = Nanoseconds(s.b[i])});
+    table.stages.push_back({.f = Nanoseconds(s.f[i]),
+                            .i = Nanoseconds(s.b[i] - w),
+                            .w = Nanoseconds(w),
+                            .b = Nanoseconds(s.b[i])});
   }
   table.forward_messages.assign(s.f.size(), {Nanoseconds(0), Nanoseconds(s.c)});
   table.backward_messages = table.forward_messages;
@@ -40,7 +43,9 @@ std::int64_t makespan(const Schedule& schedule, const Stages& stages) {
   const Program program = lower(schedule, options);
   return std::get<Timing>(simulate(program, expand(program, table_of(stages)))).makespan.count();
 }
-Schedule made(const char* name, int k, int v, int m) { return std::get<Schedule>(make_schedule(name, {k, v, m})); }
+Schedule made(const char* name, int k, int v, int m) {
+  return std::get<Schedule>(make_schedule(name, {k, v, m}));
+}
 
 class Random {
  public:
@@ -76,7 +81,8 @@ std::int64_t steady(const Stages& s, int warmup_per_rank, std::int64_t horizon) 
   return most;
 }
 
-// A long run and one longer by 420 = lcm(1..7) micro-batches differ by 420 periods, for 1F1B and its eager kin.
+// A long run and one longer by 420 = lcm(1..7) micro-batches differ by 420 periods, for 1F1B and
+// its eager kin.
 TEST(SteadyPeriod, IsTheMaximumCycleRatio) {
   Random random;
   constexpr int kLong = 300, kHorizon = 420;
@@ -99,15 +105,18 @@ TEST(SteadyPeriod, IsTheMaximumCycleRatio) {
   }
 }
 
-// Equal stages: 1F1B pays F + B + 2c (K-1)/K for a micro-batch, eager 1F1B hides 2c <= F + B. Theory 0.3.
+// Equal stages: 1F1B pays F + B + 2c (K-1)/K for a micro-batch, eager 1F1B hides 2c <= F + B.
+// Theory 0.3.
 TEST(SteadyPeriod, LatencyIsPaidOrHidden) {
   const Stages s{{6, 6, 6, 6}, {12, 12, 12, 12}, 2};
-  EXPECT_EQ(makespan(made("1f1b", 4, 1, 200), s) - makespan(made("1f1b", 4, 1, 100), s), 100 * 18 + 100 * 3);
-  EXPECT_EQ(makespan(made("1f1b-eager", 4, 1, 200), s) - makespan(made("1f1b-eager", 4, 1, 100), s), 100 * 18);
+  EXPECT_EQ(makespan(made("1f1b", 4, 1, 200), s) - makespan(made("1f1b", 4, 1, 100), s),
+            100 * 18 + 100 * 3);
+  EXPECT_EQ(makespan(made("1f1b-eager", 4, 1, 200), s) - makespan(made("1f1b-eager", 4, 1, 100), s),
+            100 * 18);
 }
 
-// Each rank's list backwards, forwards for backwards and the last micro-batch for the first: the same time. Theory
-// G 19.
+// Each rank's list backwards, forwards for backwards and the last micro-batch for the first: the
+// same time. Theory G 19.
 TEST(TimeReversal, KeepsTheMakespan) {
   Random random;
   for (int trial = 0; trial < 200; ++trial) {
@@ -123,12 +132,13 @@ TEST(TimeReversal, KeepsTheMakespan) {
       }
     }
     ASSERT_FALSE(validate(reversed)) << name << ", seed 29, trial " << trial;
-    ASSERT_EQ(makespan(reversed, {s.b, s.f, s.c}), makespan(schedule, s)) << name << ", seed 29, trial " << trial;
+    ASSERT_EQ(makespan(reversed, {s.b, s.f, s.c}), makespan(schedule, s))
+        << name << ", seed 29, trial " << trial;
   }
 }
 
-// B cut into I and W in a row: the gradient leaves earlier and nothing else changes, so nothing ends later. Theory
-// G 20.
+// B cut into I and W in a row: the gradient leaves earlier and nothing else changes, so nothing
+// ends later. Theory G 20.
 TEST(Refinement, SplittingTheBackwardInPlaceNeverHurts) {
   Random random;
   for (int trial = 0; trial < 200; ++trial) {
@@ -153,8 +163,8 @@ TEST(Refinement, SplittingTheBackwardInPlaceNeverHurts) {
   }
 }
 
-// Peaks in flight, in chunks: V-Min 2 floor((K+4)/3), V-Half 2 floor((K+2)/2), DualPipeV 2K+1 on every rank, DualPipe
-// K+1, eager 1F1B min(M, 2(K-k)-1). Theory G 7.
+// Peaks in flight, in chunks: V-Min 2 floor((K+4)/3), V-Half 2 floor((K+2)/2), DualPipeV 2K+1 on
+// every rank, DualPipe K+1, eager 1F1B min(M, 2(K-k)-1). Theory G 7.
 TEST(Peaks, AreExact) {
   const auto most = [](const Schedule& schedule) {
     const auto peaks = peak_in_flight(schedule);
@@ -164,9 +174,11 @@ TEST(Peaks, AreExact) {
     const int m = 4 * k;
     EXPECT_EQ(most(made("v-min", k, 2, m)), 2 * ((k + 4) / 3)) << k;
     EXPECT_EQ(most(made("v-half", k, 2, m)), 2 * ((k + 2) / 2)) << k;
-    for (const std::int32_t peak : peak_in_flight(made("dualpipev", k, 2, m))) EXPECT_EQ(peak, 2 * k + 1) << k;
+    for (const std::int32_t peak : peak_in_flight(made("dualpipev", k, 2, m)))
+      EXPECT_EQ(peak, 2 * k + 1) << k;
     if (k % 2 == 0) {
-      for (const std::int32_t peak : peak_in_flight(made("dualpipe", k, 1, m))) EXPECT_EQ(peak, k + 1) << k;
+      for (const std::int32_t peak : peak_in_flight(made("dualpipe", k, 1, m)))
+        EXPECT_EQ(peak, k + 1) << k;
     }
     const auto eager = peak_in_flight(made("1f1b-eager", k, 1, m));
     for (int rank = 0; rank < k; ++rank)
@@ -174,14 +186,18 @@ TEST(Peaks, AreExact) {
   }
 }
 
-// DualPipe on K ranks with M micro-batches is DualPipeV on K/2 with M/2, run from both ends. Theory G 6.
+// DualPipe on K ranks with M micro-batches is DualPipeV on K/2 with M/2, run from both ends. Theory
+// G 6.
 TEST(DualPipe, IsTwoMirroredDualPipeVs) {
   for (int r = 1; r <= 5; ++r) {
     for (int m = 2 * r; m <= 4 * r + 3; ++m) {
       const auto stages = static_cast<std::size_t>(2 * r);
-      const Stages one{std::vector<std::int64_t>(stages, 5), std::vector<std::int64_t>(stages, 12), 0};
-      const Stages two{std::vector<std::int64_t>(2 * stages, 5), std::vector<std::int64_t>(2 * stages, 12), 0};
-      EXPECT_EQ(makespan(made("dualpipe", 2 * r, 1, 2 * m), two), makespan(made("dualpipev", r, 2, m), one))
+      const Stages one{std::vector<std::int64_t>(stages, 5), std::vector<std::int64_t>(stages, 12),
+                       0};
+      const Stages two{std::vector<std::int64_t>(2 * stages, 5),
+                       std::vector<std::int64_t>(2 * stages, 12), 0};
+      EXPECT_EQ(makespan(made("dualpipe", 2 * r, 1, 2 * m), two),
+                makespan(made("dualpipev", r, 2, m), one))
           << "R " << r << " M " << m;
     }
   }

@@ -1,12 +1,13 @@
-// Jitter, barriers and what a forecast says of them. SPDX-License-Identifier: Apache-2.0
+// Jitter, barriers and what a forecast says of them.
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/jitter.hpp"
 
 #include <gtest/gtest.h>
 #include <tbb/global_control.h>
 
-#include "plan/lower.hpp"
-#include "plan/repeat.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/program/repeat.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -19,9 +20,11 @@ Program lowered(const char* name, int k, int m, bool optimizer = false, std::int
   return lower(std::get<Schedule>(make_schedule(name, {k, 1, m})), options);
 }
 
-OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t b, std::int64_t w = 0) {
+OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t b,
+                           std::int64_t w = 0) {
   CostTable table;
-  StageCost cost{.f = Nanoseconds(f), .i = Nanoseconds(b - w), .w = Nanoseconds(w), .b = Nanoseconds(b)};
+  StageCost cost{
+      .f = Nanoseconds(f), .i = Nanoseconds(b - w), .w = Nanoseconds(w), .b = Nanoseconds(b)};
   cost.optimizer = Nanoseconds(f);
   table.stages.assign(static_cast<std::size_t>(program.shape.stages), cost);
   table.forward_messages.assign(table.stages.size(), {});
@@ -29,8 +32,9 @@ OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t 
   return expand(program, table);
 }
 
-// Factors of 1 alone: every sample is the time itself. Factors evenly over 0.9 to 1.1, one rank: the sum of 2 M draws
-// has mean M (F + B); with eight ranks, each waiting for its neighbours, the mean is above (M + K - 1)(F + B) (Jensen).
+// Factors of 1 alone: every sample is the time itself. Factors evenly over 0.9 to 1.1, one rank:
+// the sum of 2 M draws has mean M (F + B); with eight ranks, each waiting for its neighbours, the
+// mean is above (M + K - 1)(F + B) (Jensen).
 TEST(Jitter, MeansAreAboveTheTimeOfMeans) {
   const Program eight = lowered("1f1b", 8, 32);
   const OperationCosts costs = equal_costs(eight, 1'000'000, 2'000'000);
@@ -41,8 +45,10 @@ TEST(Jitter, MeansAreAboveTheTimeOfMeans) {
 
   const Jitter even{{ActionKind::F, {0.9, 1.1}}, {ActionKind::B, {0.9, 1.1}}};
   const Program one = lowered("1f1b", 1, 32);
-  const StepDistribution alone = step_distribution(one, equal_costs(one, 1'000'000, 2'000'000), {}, even, {400, 1});
-  // Standard deviation of one step: sqrt(32 (1 + 4) / 3) * 0.1 ms = 0.73 ms; of the mean of 400: 0.036 ms.
+  const StepDistribution alone =
+      step_distribution(one, equal_costs(one, 1'000'000, 2'000'000), {}, even, {400, 1});
+  // Standard deviation of one step: sqrt(32 (1 + 4) / 3) * 0.1 ms = 0.73 ms; of the mean of 400:
+  // 0.036 ms.
   EXPECT_NEAR(alone.mean.count(), 96e-3, 4 * 0.036e-3);
   const StepDistribution together = step_distribution(eight, costs, {}, even, {400, 1});
   EXPECT_GT(together.mean.count(), 1.01 * (32 + 7) * 3e-3);
@@ -62,8 +68,8 @@ TEST(Jitter, TheSeedDecidesAndThreadsDoNot) {
   EXPECT_NE(step_distribution(program, costs, {}, even, {100, 8}), first);
 }
 
-// ZB-H2 at F = I = W = 1: its span has no bubble, and steps that overlap have none either: 3 M a step, where a barrier
-// costs (K - 1) F more (theory 0.2).
+// ZB-H2 at F = I = W = 1: its span has no bubble, and steps that overlap have none either: 3 M a
+// step, where a barrier costs (K - 1) F more (theory 0.2).
 TEST(Repeat, WithoutABarrierZeroBubbleIsZero) {
   const int k = 4, m = 12;
   const Program program = lowered("zb-h2", k, m);
@@ -75,7 +81,8 @@ TEST(Repeat, WithoutABarrierZeroBubbleIsZero) {
   EXPECT_EQ(makespan(9) - makespan(8), 3 * m);
 }
 
-// Slots are handed on: with one slot and steps in a row no edge ever holds two messages, and one step alone is itself.
+// Slots are handed on: with one slot and steps in a row no edge ever holds two messages, and one
+// step alone is itself.
 TEST(Repeat, SlotsBindAcrossSteps) {
   const Program program = lowered("1f1b", 3, 4, true, 1);
   const Program once = repeat(program, 1);

@@ -8,19 +8,21 @@
 #include <limits>
 #include <random>
 
-#include "costmodel/stage_memory.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "costmodel/memory/stage_memory.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "sim/search/balance.hpp"
 
 namespace weir {
 namespace {
 
-std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, const std::vector<int>& boundaries) {
+std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times,
+                                      const std::vector<int>& boundaries) {
   std::int64_t slowest = 0, sum = 0;
   double squares = 0;
   std::size_t next = 0;
   for (std::size_t l = 0; l <= times.size(); ++l) {
-    const bool cut = l == times.size() || (next < boundaries.size() && boundaries[next] == static_cast<int>(l));
+    const bool cut =
+        l == times.size() || (next < boundaries.size() && boundaries[next] == static_cast<int>(l));
     if (cut && l > 0) {
       slowest = std::max(slowest, sum);
       squares += static_cast<double>(sum) * static_cast<double>(sum);
@@ -33,8 +35,8 @@ std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, co
 }
 
 // The same with boundaries that take time.
-std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, const std::vector<int>& boundaries,
-                                      const CutTimes& cuts) {
+std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times,
+                                      const std::vector<int>& boundaries, const CutTimes& cuts) {
   auto [slowest, squares] = value(times, boundaries);
   for (std::size_t s = 0; s < boundaries.size(); ++s) {
     const std::int64_t cut = cuts[s][static_cast<std::size_t>(boundaries[s])];
@@ -45,7 +47,8 @@ std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times, co
 }
 
 // All ways to cut, by recursion.
-void all_cuts(int layers, int stages, int from, std::vector<int>& cut, std::vector<std::vector<int>>& all) {
+void all_cuts(int layers, int stages, int from, std::vector<int>& cut,
+              std::vector<std::vector<int>>& all) {
   if (stages == 1) {
     all.push_back(cut);
     return;
@@ -81,8 +84,9 @@ TEST(Partition, EqualsBruteForce) {
   }
 }
 
-// Five layers of 3 in two stages: 9 is the slowest stage with 2 or 3 layers in the first. A cut before layer 2 that
-// takes 10 limits the pipeline more than that; one of 13 at both places more than a stage of four layers, 12.
+// Five layers of 3 in two stages: 9 is the slowest stage with 2 or 3 layers in the first. A cut
+// before layer 2 that takes 10 limits the pipeline more than that; one of 13 at both places more
+// than a stage of four layers, 12.
 TEST(Partition, AvoidsACutThatTakesLongerThanAStage) {
   const std::vector<std::int64_t> times{3, 3, 3, 3, 3};
   EXPECT_EQ(best_boundaries(times, 2, {{0, 1, 1, 1, 1}}), (std::vector<int>{2}));
@@ -92,7 +96,9 @@ TEST(Partition, AvoidsACutThatTakesLongerThanAStage) {
 
 TEST(Partition, WithCutsEqualsBruteForce) {
   std::mt19937_64 random(8);
-  const auto pick = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random); };
+  const auto pick = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(0, most)(random);
+  };
   for (int trial = 0; trial < 300; ++trial) {
     std::vector<std::int64_t> times(static_cast<std::size_t>(1 + pick(7)));
     for (auto& time : times) time = pick(20);
@@ -107,7 +113,8 @@ TEST(Partition, WithCutsEqualsBruteForce) {
     all_cuts(layers, stages, 1, cut, all);
     std::pair best{std::numeric_limits<std::int64_t>::max(), 0.0};
     for (const auto& candidate : all) best = std::min(best, value(times, candidate, cuts));
-    EXPECT_EQ(value(times, best_boundaries(times, stages, cuts), cuts), best) << "seed 8, trial " << trial;
+    EXPECT_EQ(value(times, best_boundaries(times, stages, cuts), cuts), best)
+        << "seed 8, trial " << trial;
   }
 }
 
@@ -119,7 +126,9 @@ struct Tensor {
 
 // Layers that say their times and bytes, with skips of whole outputs and of tensors of their own.
 Model with_skips(std::mt19937_64& random, std::vector<Tensor>& tensors) {
-  const auto pick = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
+  const auto pick = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
   Model model;
   const int layers = pick(4, 8);
   for (int l = 0; l < layers; ++l) {
@@ -137,7 +146,9 @@ Model with_skips(std::mt19937_64& random, std::vector<Tensor>& tensors) {
     } else {
       const Bytes bytes(64 * pick(1, 3));
       model.skips.push_back({from, to, bytes});
-      tensors.push_back({from + 1, to, bytes.count()});  // up to its maker's own boundary it is part of the output
+      tensors.push_back(
+          {from + 1, to,
+           bytes.count()});  // up to its maker's own boundary it is part of the output
     }
   }
   return model;
@@ -145,7 +156,8 @@ Model with_skips(std::mt19937_64& random, std::vector<Tensor>& tensors) {
 
 std::int64_t crossing(const std::vector<Tensor>& tensors, int boundary) {
   std::int64_t bytes = 0;
-  for (const Tensor& t : tensors) bytes += t.made < boundary && boundary <= t.last_read ? t.bytes : 0;
+  for (const Tensor& t : tensors)
+    bytes += t.made < boundary && boundary <= t.last_read ? t.bytes : 0;
   return bytes;
 }
 
@@ -155,15 +167,17 @@ void expect_carried(const LoadedPlan& loaded, const Costs& costs, const Cluster&
   const CostTable table = cost_table(loaded, costs, cluster).table;
   for (std::int32_t s = 1; s < loaded.plan.pp; ++s) {
     const auto at = static_cast<std::size_t>(s);
-    const std::int64_t bytes = crossing(tensors, loaded.plan.boundaries[at - 1]) * loaded.plan.micro_batch_size;
+    const std::int64_t bytes =
+        crossing(tensors, loaded.plan.boundaries[at - 1]) * loaded.plan.micro_batch_size;
     EXPECT_EQ(table.forward_messages[at - 1].occupancy.count(), bytes);
     EXPECT_EQ(table.backward_messages[at].occupancy.count(), bytes);
     EXPECT_EQ(StageMemory(loaded, Stage{s}, Allocator::arena).input_bytes(), bytes);
   }
 }
 
-// Each tensor pays at every boundary between its maker and its last reader: in the messages of every partition, in the
-// receive slots of its stages, and so in which partition is the best. F and B of 2 samples: 4 times the forward.
+// Each tensor pays at every boundary between its maker and its last reader: in the messages of
+// every partition, in the receive slots of its stages, and so in which partition is the best. F and
+// B of 2 samples: 4 times the forward.
 TEST(Partition, EveryTensorThatCrossesIsWeighed) {
   std::mt19937_64 random(9);
   Cluster cluster;
@@ -193,7 +207,8 @@ TEST(Partition, EveryTensorThatCrossesIsWeighed) {
     for (const auto& candidate : all) {
       best = std::min(best, value(times, candidate, cuts));
       plan.boundaries = candidate;
-      expect_carried({plan, model, std::get<Schedule>(make_schedule("gpipe", {3, 1, 4}))}, costs, cluster, tensors);
+      expect_carried({plan, model, std::get<Schedule>(make_schedule("gpipe", {3, 1, 4}))}, costs,
+                     cluster, tensors);
     }
     EXPECT_EQ(value(times, balanced_boundaries(model, plan, costs, cluster), cuts), best);
   }

@@ -1,16 +1,16 @@
-// The published schedules under the simulator: closed forms, peaks, and the bubbles of the Zero Bubble paper.
-// Legend: f, i, w times of a rank's F, I, W for one micro-batch; B = I then W; K ranks, M micro-batches, v chunks a
-// rank. SPDX-License-Identifier: Apache-2.0
-#include "plan/schedules/schedules.hpp"
-
+// The published schedules under the simulator: closed forms, peaks, and the bubbles of the Zero
+// Bubble paper. Legend: f, i, w times of a rank's F, I, W for one micro-batch; B = I then W; K
+// ranks, M micro-batches, v chunks a rank.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "costmodel/cost_table.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/orders.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/generators/orders.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"
@@ -64,8 +64,8 @@ int peak(const Outcome& out, int rank) {
   return most;
 }
 
-// M v (f + b) + (K - 1)(f + b), and min(M v, 2 (K - k - 1) + (v - 1) K + 1) chunks in flight; M a multiple of K.
-// Theory G 3, 7 (Narayanan et al., SC 2021).
+// M v (f + b) + (K - 1)(f + b), and min(M v, 2 (K - k - 1) + (v - 1) K + 1) chunks in flight; M a
+// multiple of K. Theory G 3, 7 (Narayanan et al., SC 2021).
 TEST(Interleaved, ClosedFormAndPeak) {
   for (int k = 1; k <= 6; ++k) {
     for (int v = 1; v <= 4; ++v) {
@@ -84,7 +84,8 @@ TEST(LoopedBfs, ClosedForm) {
   for (int k = 1; k <= 6; ++k) {
     for (int v = 1; v <= 4; ++v) {
       for (int m = 1; m <= 14; ++m) {
-        ASSERT_EQ(simulate("looped-bfs", k, v, m, {3, 2, 2}).makespan, (std::max(m, k) * (v - 1) + m + k - 1) * 7);
+        ASSERT_EQ(simulate("looped-bfs", k, v, m, {3, 2, 2}).makespan,
+                  (std::max(m, k) * (v - 1) + m + k - 1) * 7);
       }
     }
   }
@@ -97,14 +98,16 @@ TEST(Seq1F1B, ClosedFormAndPeak) {
       for (int m = 1; m <= 12; ++m) {
         const Outcome out = simulate("seq1f1b", k, n, m, {3, 2, 2});
         ASSERT_EQ(out.makespan, (m * n + k - 1) * 7) << "K" << k << " n" << n << " M" << m;
-        for (int rank = 0; rank < k; ++rank) ASSERT_EQ(peak(out, rank), std::min(m * n, k - rank - 1 + n));
+        for (int rank = 0; rank < k; ++rank)
+          ASSERT_EQ(peak(out, rank), std::min(m * n, k - rank - 1 + n));
       }
     }
   }
 }
 
-// W <= min(F, I): H1 takes M(f+i+w) + (K-1)(f+i-w) for M >= K; H2 M(f+i+w) + (K-1)(f + max(0, i-2w)) and, by span,
-// M(f+i+w) + (K-1) max(0, f+i-2w), for M >= 2K-1. Peaks K and 2K-1. Theory G 5, 7.
+// W <= min(F, I): H1 takes M(f+i+w) + (K-1)(f+i-w) for M >= K; H2 M(f+i+w) + (K-1)(f + max(0,
+// i-2w)) and, by span, M(f+i+w) + (K-1) max(0, f+i-2w), for M >= 2K-1. Peaks K and 2K-1. Theory G
+// 5, 7.
 TEST(ZeroBubble, ClosedFormsAndPeaks) {
   const Times cases[] = {{3, 3, 3}, {5, 4, 2}, {4, 6, 1}, {7, 7, 5}, {2, 5, 2}};
   for (const Times& t : cases) {
@@ -115,7 +118,8 @@ TEST(ZeroBubble, ClosedFormsAndPeaks) {
         ASSERT_EQ(h1.makespan, work + (k - 1) * (t.f + t.i - t.w)) << "K" << k << " M" << m;
         const Outcome h2 = simulate("zb-h2", k, 1, m, t);
         ASSERT_EQ(h2.makespan, work + (k - 1) * (t.f + std::max<std::int64_t>(0, t.i - 2 * t.w)));
-        ASSERT_EQ(h2.metrics.span.count(), work + (k - 1) * std::max<std::int64_t>(0, t.f + t.i - 2 * t.w));
+        ASSERT_EQ(h2.metrics.span.count(),
+                  work + (k - 1) * std::max<std::int64_t>(0, t.f + t.i - 2 * t.w));
         for (int rank = 0; rank < k; ++rank) ASSERT_LE(peak(h1, rank), k);
         ASSERT_EQ(peak(h2, 0), std::min(m, 2 * k - 1));
       }
@@ -123,8 +127,8 @@ TEST(ZeroBubble, ClosedFormsAndPeaks) {
   }
 }
 
-// Zero Bubble (Qi et al., ICLR 2024): times of its Table 9 give the bubble rates of its Table 5, by span, to the four
-// decimals printed.
+// Zero Bubble (Qi et al., ICLR 2024): times of its Table 9 give the bubble rates of its Table 5, by
+// span, to the four decimals printed.
 TEST(ZeroBubble, Table5FromTable9) {
   struct Row {
     int m;
@@ -148,27 +152,35 @@ TEST(ZeroBubble, Table5FromTable9) {
   }
 }
 
-// The same table's 1F1B-I, one layer a chunk: a strict simulation gives .1090 and .0827 where the paper prints .1055
-// and .0808. The paper's figure is short by p T_comm: its own accounting leaves the crossings of one round out.
+// The same table's 1F1B-I, one layer a chunk: a strict simulation gives .1090 and .0827 where the
+// paper prints .1055 and .0808. The paper's figure is short by p T_comm: its own accounting leaves
+// the crossings of one round out.
 TEST(ZeroBubble, InterleavedIsStrictWhereThePaperLeavesCommunicationOut) {
-  const auto ns = [](double ms, int v) { return static_cast<std::int64_t>(std::llround(ms * 1e6 / v)); };
-  const auto check = [&](int v, double f, double i, double w, double c, double strict, double printed) {
-    const Outcome out = simulate("interleaved-1f1b", 8, v, 24, {ns(f, v), ns(i, v), ns(w, v), ns(c, 1)});
+  const auto ns = [](double ms, int v) {
+    return static_cast<std::int64_t>(std::llround(ms * 1e6 / v));
+  };
+  const auto check = [&](int v, double f, double i, double w, double c, double strict,
+                         double printed) {
+    const Outcome out =
+        simulate("interleaved-1f1b", 8, v, 24, {ns(f, v), ns(i, v), ns(w, v), ns(c, 1)});
     EXPECT_NEAR(out.metrics.bubble_fraction_span, strict, 5e-5);
-    const double without = static_cast<double>(out.metrics.span.count()) - 8.0 * static_cast<double>(ns(c, 1));
+    const double without =
+        static_cast<double>(out.metrics.span.count()) - 8.0 * static_cast<double>(ns(c, 1));
     EXPECT_NEAR(1 - out.metrics.ideal.count() * 1e9 / without, printed, 5e-5);
   };
   check(3, 18.522, 18.086, 9.337, 0.601, .1090, .1055);
   check(4, 29.718, 29.444, 19.927, 0.527, .0827, .0808);
 }
 
-// Every schedule: at or above the lower bound, its work conserved, its idle parts summing, the same twice.
+// Every schedule: at or above the lower bound, its work conserved, its idle parts summing, the same
+// twice.
 TEST(EveryGenerator, KeepsTheInvariants) {
   int cases = 0;
   for (const Generator& generator : generators()) {
     for (int k = 2; k <= 8; k += 2) {
       for (int m = k; m <= 4 * k; m += k) {
-        if (std::holds_alternative<std::string>(make_schedule(generator.name, {k, generator.default_chunks, m})))
+        if (std::holds_alternative<std::string>(
+                make_schedule(generator.name, {k, generator.default_chunks, m})))
           continue;
         const Times t{5, 4, 3, 1};
         const std::string name(generator.name);
@@ -206,8 +218,9 @@ TEST(VShape, TradesMemoryForTime) {
   EXPECT_LT(half.makespan, 2 * 3 * (32 + 7));  // 1F1B
 }
 
-// What is legitimately not monotone under greedy dispatch (theory G, a and b: Graham's anomalies); the goldens show it,
-// and nothing here asserts otherwise. K = 2, no communication; a rank holds at most `cap` micro-batches.
+// What is legitimately not monotone under greedy dispatch (theory G, a and b: Graham's anomalies);
+// the goldens show it, and nothing here asserts otherwise. K = 2, no communication; a rank holds at
+// most `cap` micro-batches.
 std::int64_t greedy(int m, std::vector<ListRule::Times> stages, int cap) {
   ListRule rule;
   rule.stages = std::move(stages);

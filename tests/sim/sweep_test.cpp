@@ -1,4 +1,5 @@
-// The search against brute force: what it ranks first, what it leaves out, and what it marks as a trade-off.
+// The search against brute force: what it ranks first, what it leaves out, and what it marks as a
+// trade-off.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/sweep.hpp"
 
@@ -9,9 +10,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "plan/model_import.hpp"
-#include "plan/sha256.hpp"
-#include "plan/text_file.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
 #include "sim/search/refine.hpp"
@@ -19,7 +20,8 @@
 namespace weir {
 namespace {
 
-// Six layers of unequal times (F, I, W of 1..3 ms) and activations, from a table: the costs are the table's own.
+// Six layers of unequal times (F, I, W of 1..3 ms) and activations, from a table: the costs are the
+// table's own.
 constexpr const char* kLayers =
     "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
     "a,table,1000,1,1,1,4000,512,2\n"
@@ -28,7 +30,9 @@ constexpr const char* kLayers =
 
 class Sweep : public testing::Test {
  protected:
-  Sweep() : folder_(std::filesystem::temp_directory_path() / ("weir-sweep-" + std::to_string(::getpid()))) {
+  Sweep()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-sweep-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
     write_file_atomically(folder_ / "layers.csv", kLayers);
     request_.folder = folder_;
@@ -53,22 +57,24 @@ class Sweep : public testing::Test {
   Costs costs_;
 };
 
-// 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2 * (4 * 3 - 1) = 88.
+// 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2
+// * (4 * 3 - 1) = 88.
 TEST_F(Sweep, WalksEveryCombinationAndRanksTheFastestFirst) {
   const SweepResult result = search();
   EXPECT_EQ(result.candidates, 88);
   EXPECT_EQ(result.feasible, 88);
   std::vector<std::string> refused;
   Seconds best{1e9};
-  for (const Plan& plan : candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
+  for (const Plan& plan :
+       candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
     best = std::min(best, forecast(resolve(plan, folder_), costs_, cluster_).forecast.step_time);
   }
   EXPECT_LE(result.plans.front().forecast.step_time, best);  // before its boundaries were refined
   for (const Ranked& ranked : result.plans) EXPECT_GE(ranked.gap, -1e-12) << to_json(ranked.plan);
 }
 
-// All partitions of six layers: the refined one is never slower than the even one it started from, and of the 4 stages'
-// ten partitions it finds the shortest step here.
+// All partitions of six layers: the refined one is never slower than the even one it started from,
+// and of the 4 stages' ten partitions it finds the shortest step here.
 TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
   const Model model = load_model(folder_ / "layers.csv");
   int better = 0;
@@ -100,19 +106,23 @@ TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
   RecordProperty("better", better);
 }
 
-// A candidate fits if the even partition it came from does; it is refined as far as that still fits.
+// A candidate fits if the even partition it came from does; it is refined as far as that still
+// fits.
 TEST_F(Sweep, AMemoryLimitKeepsExactlyThePlansThatFit) {
   std::vector<std::string> refused;
   std::vector<Bytes> peaks;
-  for (const Plan& plan : candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
+  for (const Plan& plan :
+       candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
     peaks.push_back(forecast(resolve(plan, folder_), costs_, cluster_).forecast.peak_memory());
   }
   std::sort(peaks.begin(), peaks.end());
   request_.memory_limit = peaks[peaks.size() / 2];
   const SweepResult limited = search();
-  EXPECT_EQ(limited.feasible, std::upper_bound(peaks.begin(), peaks.end(), *request_.memory_limit) - peaks.begin());
+  EXPECT_EQ(limited.feasible,
+            std::upper_bound(peaks.begin(), peaks.end(), *request_.memory_limit) - peaks.begin());
   EXPECT_LT(limited.feasible, limited.candidates);
-  for (const Ranked& ranked : limited.plans) EXPECT_LE(ranked.forecast.peak_memory(), *request_.memory_limit);
+  for (const Ranked& ranked : limited.plans)
+    EXPECT_LE(ranked.forecast.peak_memory(), *request_.memory_limit);
 
   request_.memory_limit = peaks.front() - Bytes(1);
   const SweepResult none = search();
@@ -120,10 +130,11 @@ TEST_F(Sweep, AMemoryLimitKeepsExactlyThePlansThatFit) {
   EXPECT_EQ(none.smallest_misfit->forecast.peak_memory(), peaks.front());
 }
 
-// By definition, each pair compared: off the front there is a plan no worse in time and memory; on it there is none
-// better in one and no worse in the other.
+// By definition, each pair compared: off the front there is a plan no worse in time and memory; on
+// it there is none better in one and no worse in the other.
 TEST_F(Sweep, TheParetoFrontIsWhatItsDefinitionSays) {
-  request_.schedules = {"gpipe"};  // where re-materialisation trades time for memory: 1f1b wins both here
+  request_.schedules = {
+      "gpipe"};  // where re-materialisation trades time for memory: 1f1b wins both here
   const SweepResult result = search();
   int front = 0;
   for (const Ranked& a : result.plans) {
@@ -146,12 +157,14 @@ TEST_F(Sweep, TheParetoFrontIsWhatItsDefinitionSays) {
 TEST_F(Sweep, SaysOnceWhyCombinationsWereLeftOut) {
   request_.pp = {2, 7};
   request_.microbatches = {3, 4};
-  EXPECT_THAT(search().refused, testing::UnorderedElementsAre("K*v = 7 is above the 6 layers",
-                                                              "M = 3 does not divide the mini-batch of 8"));
+  EXPECT_THAT(search().refused,
+              testing::UnorderedElementsAre("K*v = 7 is above the 6 layers",
+                                            "M = 3 does not divide the mini-batch of 8"));
 }
 
-// dp 1 with M 1, 2, 4, 8 and dp 2 with M 1, 2, 4, over K 1, 2, 4 within 4 devices (K = 4 has one replica), two
-// schedules: 2 (3 x 4 + 2 x 3). Replicas of K = 1 and M = 4 do half of the work each, and then reduce.
+// dp 1 with M 1, 2, 4, 8 and dp 2 with M 1, 2, 4, over K 1, 2, 4 within 4 devices (K = 4 has one
+// replica), two schedules: 2 (3 x 4 + 2 x 3). Replicas of K = 1 and M = 4 do half of the work each,
+// and then reduce.
 TEST_F(Sweep, ReplicasShareTheMiniBatch) {
   request_.pp = {1, 2, 4};
   request_.dp = {1, 2};
@@ -163,7 +176,8 @@ TEST_F(Sweep, ReplicasShareTheMiniBatch) {
   const auto time = [&](int dp, int microbatches) {
     for (const Ranked& r : result.plans) {
       const Plan& p = r.plan;
-      if (p.pp == 1 && p.dp == dp && p.microbatches == microbatches) return r.forecast.step_time.count();
+      if (p.pp == 1 && p.dp == dp && p.microbatches == microbatches)
+        return r.forecast.step_time.count();
     }
     return 0.0;
   };
@@ -171,9 +185,9 @@ TEST_F(Sweep, ReplicasShareTheMiniBatch) {
   EXPECT_NEAR(time(2, 4), time(1, 8) / 2 + reduction, 1e-8);
 }
 
-// The eleventh-best plan, or the next whose last boundary can move, its partition and slots kept: as many go before it
-// as are faster, or as fast and smaller. With its last boundary moved it is none of the candidates, and takes the place
-// its own time gives it.
+// The eleventh-best plan, or the next whose last boundary can move, its partition and slots kept:
+// as many go before it as are faster, or as fast and smaller. With its last boundary moved it is
+// none of the candidates, and takes the place its own time gives it.
 TEST_F(Sweep, TheBaselineTakesItsPlace) {
   const SweepResult alone = search();
   const auto movable = [](const Ranked& r) {
@@ -192,12 +206,16 @@ TEST_F(Sweep, TheBaselineTakesItsPlace) {
     int before = 0;
     for (const Ranked& r : result.plans) {
       const Seconds step = r.forecast.step_time;
-      before += step < own.step_time || (step == own.step_time && r.forecast.peak_memory() < own.peak_memory()) ? 1 : 0;
+      before += step < own.step_time ||
+                        (step == own.step_time && r.forecast.peak_memory() < own.peak_memory())
+                    ? 1
+                    : 0;
     }
     EXPECT_EQ(baseline.place, before + 1);
     EXPECT_EQ(result.candidates, alone.candidates);  // it is beside them, not one of them
   }
-  request_.memory_limit = forecast(*request_.baseline, costs_, cluster_).forecast.peak_memory() - Bytes(1);
+  request_.memory_limit =
+      forecast(*request_.baseline, costs_, cluster_).forecast.peak_memory() - Bytes(1);
   EXPECT_EQ(search().baseline->place, std::nullopt);
 }
 
@@ -218,11 +236,13 @@ TEST_F(Sweep, OnlyTheSameJobIsABaseline) {
   other.layers.front().name = "another name";
   EXPECT_EQ(why(plan, other), "");
   other.layers[5].shape = other.layers[4].shape;
-  EXPECT_EQ(why(plan, other), "model: is not layers.csv: its " + other.layers[5].name + " differs from the sweep's");
+  EXPECT_EQ(why(plan, other),
+            "model: is not layers.csv: its " + other.layers[5].name + " differs from the sweep's");
   other.layers.pop_back();
   EXPECT_EQ(why(plan, other), "model: is not layers.csv: 5 layers, the sweep's model has 6");
   plan.microbatches = 4;
-  EXPECT_EQ(why(plan, model), "microbatches: b M D = 1 4 1 makes a mini-batch of 4; the sweep's is 8");
+  EXPECT_EQ(why(plan, model),
+            "microbatches: b M D = 1 4 1 makes a mini-batch of 4; the sweep's is 8");
   plan.dp = 2;
   EXPECT_EQ(why(plan, model), "");
   request_.devices = 1;

@@ -15,9 +15,9 @@ Outcome outcome(double predicted, std::vector<double> times, std::int64_t predic
   return o;
 }
 
-// Medians 10, 20, 30 and 40 s, forecast 11, 19, 30 and 28: errors 10, -5, 0 and -30 %. Their sizes sorted are 0, 5, 10,
-// 30: median 7.5, nearest rank of 95 % the 4th. Of the six pairs only (30, 40) is forecast the wrong way round: tau =
-// (5 - 1) / 6. The plan forecast fastest is the fastest.
+// Medians 10, 20, 30 and 40 s, forecast 11, 19, 30 and 28: errors 10, -5, 0 and -30 %. Their sizes
+// sorted are 0, 5, 10, 30: median 7.5, nearest rank of 95 % the 4th. Of the six pairs only (30, 40)
+// is forecast the wrong way round: tau = (5 - 1) / 6. The plan forecast fastest is the fastest.
 TEST(Accuracy, OfFourPlans) {
   const std::vector<Outcome> outcomes{outcome(11, {10, 9, 11}), outcome(19, {20, 20, 20}),
                                       outcome(30, {31, 30, 29}, 97), outcome(28, {40, 40, 41})};
@@ -30,8 +30,8 @@ TEST(Accuracy, OfFourPlans) {
   EXPECT_EQ(a.with_interval, 0);
 }
 
-// Medians 10 and 11 s, each with an interquartile range of 1: the pair is within its noise and counts for nothing. The
-// forecast prefers the slower one: regret 10 %.
+// Medians 10 and 11 s, each with an interquartile range of 1: the pair is within its noise and
+// counts for nothing. The forecast prefers the slower one: regret 10 %.
 TEST(Accuracy, NoisyPairsDoNotRankAndRegretIsInMeasuredTime) {
   const Accuracy a = accuracy({outcome(10, {10, 9, 11, 10}), outcome(9, {11, 10, 12, 11})});
   EXPECT_EQ(a.tau, 1);

@@ -22,21 +22,27 @@ struct CommandResult {
 
 class InFolder : public testing::Test {
  protected:
-  InFolder() : folder_(std::filesystem::temp_directory_path() / ("weir-command-" + std::to_string(::getpid()))) {
+  InFolder()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-command-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
   }
   ~InFolder() override { std::filesystem::remove_all(folder_); }
-  void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
   std::string read(const std::string& name) {
     std::ifstream in(folder_ / name);
     return {std::istreambuf_iterator<char>(in), {}};
   }
   CommandResult weir(const std::string& arguments) const {
-    const std::string line = "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
+    const std::string line =
+        "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
     FILE* pipe = ::popen(line.c_str(), "r");
     std::string out;
     std::array<char, 4096> buffer{};
-    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+      out.append(buffer.data(), n);
     const int status = ::pclose(pipe);
     return {WEXITSTATUS(status), out};
   }

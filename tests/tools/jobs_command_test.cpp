@@ -16,8 +16,10 @@ class JobsCommand : public InFolder {
  protected:
   JobsCommand() {
     write("job.args",
-          "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16\n"
-          "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 --global-batch-size 16 "
+          "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+          "--max-position-embeddings 16\n"
+          "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "
+          "--global-batch-size 16 "
           "--overlap-param-gather\n"
           "--pipeline-model-parallel-size 2 --lr 1e-4 --warp-drive 9\n");
   }
@@ -26,36 +28,48 @@ class JobsCommand : public InFolder {
 TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   const CommandResult made = weir("plan --from megatron job.args --dp 2 -o out/plan.json");
   ASSERT_EQ(made.code, 0) << made.out;
-  EXPECT_THAT(made.out, HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
+  EXPECT_THAT(
+      made.out,
+      HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
   EXPECT_THAT(made.out, HasSubstr("weir: job.args: overlap-param-gather: "));
   EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
   EXPECT_EQ(weir("simulate out/plan.json").code, 0);
 }
 
-// The job's own model file is the sweep's model; what the options leave open is the job's: 16 samples a step.
+// The job's own model file is the sweep's model; what the options leave open is the job's: 16
+// samples a step.
 TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
   ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
-  const std::string sweep = "sweep plan.model.json -K 1,2 --dp 1,2 --schedule 1f1b --baseline plan.json";
+  const std::string sweep =
+      "sweep plan.model.json -K 1,2 --dp 1,2 --schedule 1f1b --baseline plan.json";
   const CommandResult text = weir(sweep + " --top 1");
   ASSERT_EQ(text.code, 0) << text.out;
   EXPECT_THAT(text.out, HasSubstr(" (baseline)\nbaseline plan.json: place "));
   const auto json = nlohmann::json::parse(weir("--json " + sweep).out);
   const auto& baseline = json["baseline"];
   EXPECT_EQ(baseline["plan"]["boundaries"], nlohmann::json({3}));
-  const auto step = [](const nlohmann::json& row) { return row["forecast"]["step_time_s"].get<double>(); };
+  const auto step = [](const nlohmann::json& row) {
+    return row["forecast"]["step_time_s"].get<double>();
+  };
   EXPECT_DOUBLE_EQ(baseline["ratio_to_best"], step(baseline) / step(json["plans"][0]));
   EXPECT_GE(baseline["ratio_to_best"], 1);
   EXPECT_GE(baseline["place"], 1);
   for (const auto& row : json["plans"]) {
     const auto& p = row["plan"];
-    EXPECT_EQ(p["microbatches"].get<int>() * p["micro_batch_size"].get<int>() * p["dp"].get<int>(), 16);
+    EXPECT_EQ(p["microbatches"].get<int>() * p["micro_batch_size"].get<int>() * p["dp"].get<int>(),
+              16);
   }
   const CommandResult other = weir(sweep + " --global-batch-size 8");
   EXPECT_EQ(other.code, 3);
-  EXPECT_EQ(other.out, "weir: plan.json: microbatches: b M D = 2 4 2 makes a mini-batch of 16; the sweep's is 8\n");
-  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":16})");
-  EXPECT_THAT(weir("sweep tiny.json -K 1 --baseline plan.json").out,
-              HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
+  EXPECT_EQ(
+      other.out,
+      "weir: plan.json: microbatches: b M D = 2 4 2 makes a mini-batch of 16; the sweep's is 8\n");
+  write(
+      "tiny.json",
+      R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":16})");
+  EXPECT_THAT(
+      weir("sweep tiny.json -K 1 --baseline plan.json").out,
+      HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
 TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
@@ -68,20 +82,25 @@ TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
   EXPECT_EQ(weir("plan --from megatron none.args -o plan.json").code, 3);
 }
 
-// A schedule file for another K: the plan is refused, and the model of an earlier one stays as it was.
+// A schedule file for another K: the plan is refused, and the model of an earlier one stays as it
+// was.
 TEST_F(JobsCommand, ARefusedJobLeavesEarlierFilesUntouched) {
   ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
   const std::string plan = read("plan.json"), model = read("plan.model.json");
   write("one.csv", "0F0,0B0\n");
   write("job.toml",
-        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 1\n[parallelism]\npipeline_parallel_degree = 2\n"
-        "pipeline_parallel_schedule = 'PipelineScheduleSingle'\npipeline_parallel_schedule_csv = 'one.csv'\n");
+        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = "
+        "1\n[parallelism]\npipeline_parallel_degree = 2\n"
+        "pipeline_parallel_schedule = 'PipelineScheduleSingle'\npipeline_parallel_schedule_csv = "
+        "'one.csv'\n");
   const CommandResult refused = weir("plan --from torchtitan job.toml -o plan.json");
   EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.out, HasSubstr("one.csv: is for K = 1, 1 stages and M = 1; the plan says 2, 2 and 1\n"));
+  EXPECT_THAT(refused.out,
+              HasSubstr("one.csv: is for K = 1, 1 stages and M = 1; the plan says 2, 2 and 1\n"));
   EXPECT_EQ(read("plan.json"), plan);
   EXPECT_EQ(read("plan.model.json"), model);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 5) << "a draft was left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 5)
+      << "a draft was left";
 }
 
 // Out and in again gives the same plan; only the note and the model's name say where it came from.
@@ -91,7 +110,9 @@ TEST_F(JobsCommand, ExportsReadBack) {
   ASSERT_EQ(out.code, 0) << out.out;
   EXPECT_THAT(out.out, HasSubstr("there/megatron.sh\n\nlaunch, in there:\n  sh megatron.sh "));
   EXPECT_THAT(out.out, HasSubstr("\nnot carried:\n  data: "));
-  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' -o again.json").code,
+  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' "
+                 "-o again.json")
+                .code,
             0);
   std::string again = read("again.json"), plan = read("plan.json");
   const auto without_model = [](std::string& text) {  // its file and hash follow the name
@@ -109,12 +130,16 @@ TEST_F(JobsCommand, ExportedScriptsArePython) {
     const std::string folder = std::string("out-") + to;
     ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
     const std::string file = (folder_ / folder / "pipeline.py").string();
-    EXPECT_EQ(std::system(("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"").c_str()), 0)
+    EXPECT_EQ(
+        std::system(
+            ("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"").c_str()),
+        0)
         << to;
   }
   const CommandResult json = weir("--json export plan.json --to torchtitan -o titan");
   EXPECT_THAT(json.out, HasSubstr("\"schema\": \"weir.export/1\""));
-  EXPECT_THAT(read("titan/job.toml"), HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
+  EXPECT_THAT(read("titan/job.toml"),
+              HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
   EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
   EXPECT_EQ(weir("export none.json --to torch").code, 3);
 }

@@ -1,4 +1,5 @@
-// `weir calibrate --plan PLAN TRACE...` as users meet it, on PyTorch profiler files of a run that never was.
+// `weir calibrate --plan PLAN TRACE...` as users meet it, on PyTorch profiler files of a run that
+// never was.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
 #include "tests/tools/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
@@ -19,9 +20,11 @@ using Json = nlohmann::json;
 class KinetoCommand : public InFolder {
  protected:
   KinetoCommand() {
-    // Two stages of two layers: F 2 ms, I and W 2 ms each, where the run will take 0.1 ms and 0.2 ms for all of B.
+    // Two stages of two layers: F 2 ms, I and W 2 ms each, where the run will take 0.1 ms and 0.2
+    // ms for all of B.
     write_plain(folder_ / "chain.csv",
-                "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,1,1,1,64,64,4\n");
+                "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,"
+                "1,1,1,64,64,4\n");
     EXPECT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule 1f1b -o plan.json").code, 0);
     run_.program = lower(load_plan(folder_ / "plan.json"));
     run_.steps = 3;
@@ -35,10 +38,11 @@ class KinetoCommand : public InFolder {
 
 TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   const std::string cluster = WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";
-  const auto [code, out] =
-      weir("calibrate 1.json.gz 0.json.gz --plan plan.json --cluster " + cluster + " --save-trace out/measured.json");
+  const auto [code, out] = weir("calibrate 1.json.gz 0.json.gz --plan plan.json --cluster " +
+                                cluster + " --save-trace out/measured.json");
   ASSERT_EQ(code, 0) << out;
-  EXPECT_THAT(out, HasSubstr("rank 1: 1.json.gz (global rank 1), actions named, clock moved by -8 s"));
+  EXPECT_THAT(out,
+              HasSubstr("rank 1: 1.json.gz (global rank 1), actions named, clock moved by -8 s"));
   EXPECT_THAT(out, HasSubstr("3 steps"));
   std::ifstream in(folder_ / "costs.json");
   const Json costs = Json::parse(in);
@@ -46,14 +50,17 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   EXPECT_NEAR(costs["correction"]["f"].get<double>(), 0.105 / 2, 0.004);  // 100 to 110 us of 2 ms
   EXPECT_NEAR(costs["correction"]["b"].get<double>(), 0.205 / 4, 0.004);
   // 64 bytes in 20 us, of which the cluster file gives 10 to latency.
-  EXPECT_NEAR(costs["link"]["latency_s"].get<double>() + 64 / costs["link"]["bandwidth_bytes_per_s"].get<double>(),
+  EXPECT_NEAR(costs["link"]["latency_s"].get<double>() +
+                  64 / costs["link"]["bandwidth_bytes_per_s"].get<double>(),
               20e-6, 1e-9);
   // The saved trace is one of ours, and the plan comes with it.
   ASSERT_EQ(weir("simulate plan.json --costs costs.json -o out").code, 0);
   const auto compared = weir("--json compare out/predicted.json out/measured.json");
   ASSERT_EQ(compared.code, 0) << compared.out;
   EXPECT_EQ(Json::parse(compared.out)["schema"], "weir.comparison/1");
-  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json --save-trace here.json").code,
+  EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json "
+                 "--save-trace here.json")
+                .code,
             0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "here.json"));
   EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").code, 0);

@@ -1,4 +1,5 @@
-// Parallel degrees as users meet them: options, contradictions, what is refused, and a search over them.
+// Parallel degrees as users meet them: options, contradictions, what is refused, and a search over
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,26 +19,33 @@ using Json = nlohmann::json;
 class ParallelCommand : public InFolder {
  protected:
   ParallelCommand() {
-    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":8})");
+    write(
+        "tiny.json",
+        R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":8})");
   }
-  std::string cluster_ = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";  // 64 devices
+  std::string cluster_ =
+      " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";  // 64 devices
 };
 
 TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
-  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 1 -o plan.json").code, 0);
+  ASSERT_EQ(
+      weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 1 -o plan.json").code,
+      0);
   EXPECT_EQ(weir("run plan.json").code, 5);
-  EXPECT_EQ(weir("run plan.json").out, "weir: the plan has tp = 2; that can be forecast, not run\n");
+  EXPECT_EQ(weir("run plan.json").out,
+            "weir: the plan has tp = 2; that can be forecast, not run\n");
   const CommandResult forecast = weir("--json simulate plan.json" + cluster_);
   ASSERT_EQ(forecast.code, 0) << forecast.out;
   EXPECT_EQ(Json::parse(forecast.out)["ranks"].size(), 2U);  // one device of each rank's four
-  EXPECT_NE(weir("simulate plan.json --tp 4" + cluster_).out, weir("simulate plan.json" + cluster_).out);
+  EXPECT_NE(weir("simulate plan.json --tp 4" + cluster_).out,
+            weir("simulate plan.json" + cluster_).out);
   EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s dp2 zero1 M4 b1"));
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective -o plan.json").code, 0);
   EXPECT_EQ(weir("run plan.json").code, 5);
 }
 
-// Built-in costs have no interval: beside each forecast stands how far they were off, or that nothing can tell. Costs
-// that were measured have no such sentence.
+// Built-in costs have no interval: beside each forecast stands how far they were off, or that
+// nothing can tell. Costs that were measured have no such sentence.
 TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
   const std::string a100 = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json";
@@ -46,12 +54,16 @@ TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
   EXPECT_GT(known["numbers"], 50);
   EXPECT_LE(known["median_abs_error"], known["worst_abs_error"]);
   EXPECT_THAT(weir("simulate plan.json" + a100).out,
-              HasSubstr("\nbuilt-in costs of A100-SXM4-80GB: " + std::to_string(known["numbers"].get<int>())));
-  const std::string sweep = "sweep tiny.json -K 1,2 --global-batch-size 4 --report out/report.html" + cluster_;
-  const std::string unknown = "built-in costs of H100-SXM5-80GB: no published figure was forecast by them";
+              HasSubstr("\nbuilt-in costs of A100-SXM4-80GB: " +
+                        std::to_string(known["numbers"].get<int>())));
+  const std::string sweep =
+      "sweep tiny.json -K 1,2 --global-batch-size 4 --report out/report.html" + cluster_;
+  const std::string unknown =
+      "built-in costs of H100-SXM5-80GB: no published figure was forecast by them";
   EXPECT_THAT(weir(sweep).out, HasSubstr(unknown));
   EXPECT_THAT(read("out/report.html"), HasSubstr(unknown));
-  EXPECT_EQ(Json::parse(weir("--json " + sweep).out)["builtin_accuracy"]["median_abs_error"], nullptr);
+  EXPECT_EQ(Json::parse(weir("--json " + sweep).out)["builtin_accuracy"]["median_abs_error"],
+            nullptr);
   ASSERT_EQ(weir("-q profile tiny.json --backend cpu -b 1 -o costs.json").code, 0);
   const CommandResult measured = weir("--json simulate plan.json --costs costs.json");
   EXPECT_FALSE(Json::parse(measured.out).contains("builtin_accuracy")) << measured.out;
@@ -60,7 +72,8 @@ TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
 // Five rows and the baseline, which is not among them, with its place; the best is drawn.
 TEST_F(ParallelCommand, TheReportRanksFivePlansAndTheBaseline) {
   ASSERT_EQ(weir("plan tiny.json -K 4 -M 1 -b 16 --schedule gpipe -o plan.json").code, 0);
-  const CommandResult result = weir("sweep tiny.json -K 1,2,4 --baseline plan.json --report r.html --top 0" + cluster_);
+  const CommandResult result =
+      weir("sweep tiny.json -K 1,2,4 --baseline plan.json --report r.html --top 0" + cluster_);
   ASSERT_EQ(result.code, 0) << result.out;
   const std::string report = read("r.html");
   int rows = 0;
@@ -69,8 +82,8 @@ TEST_F(ParallelCommand, TheReportRanksFivePlansAndTheBaseline) {
   for (auto at = ranking.find("<tr"); at != ranking.npos; at = ranking.find("<tr", at + 1)) ++rows;
   EXPECT_EQ(rows, 6);
   EXPECT_THAT(ranking, HasSubstr("<td>K4 M1 b16 gpipe [2,3,4] (baseline)</td>"));
-  EXPECT_THAT(report,
-              testing::AllOf(HasSubstr("The present plan takes "), HasSubstr("<svg"), HasSubstr("limited by ")));
+  EXPECT_THAT(report, testing::AllOf(HasSubstr("The present plan takes "), HasSubstr("<svg"),
+                                     HasSubstr("limited by ")));
 }
 
 TEST_F(ParallelCommand, ContradictionsAndRefusals) {
@@ -86,7 +99,8 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_THAT(heads.out, HasSubstr("weir: plan: tp: 3 does not divide the 4 heads of"));
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
   EXPECT_EQ(weir("simulate plan.json --dp 64" + cluster_).code, 4);
-  EXPECT_EQ(weir("plan tiny.json --recompute selective --recompute-microbatches except-last").code, 2);
+  EXPECT_EQ(weir("plan tiny.json --recompute selective --recompute-microbatches except-last").code,
+            2);
 }
 
 // K tp cp dp stays within the 64 devices, G = b M D, and what does not divide is said once.
@@ -100,9 +114,11 @@ TEST_F(ParallelCommand, SweepsOverDegrees) {
   std::set<std::string> seen;
   for (const Json& row : json["plans"]) {
     const Json& p = row["plan"];
-    const int devices = p["pp"].get<int>() * p["tp"].get<int>() * p["cp"].get<int>() * p["dp"].get<int>();
+    const int devices =
+        p["pp"].get<int>() * p["tp"].get<int>() * p["cp"].get<int>() * p["dp"].get<int>();
     EXPECT_LE(devices, 64);
-    EXPECT_EQ(p["micro_batch_size"].get<int>() * p["microbatches"].get<int>() * p["dp"].get<int>(), 16);
+    EXPECT_EQ(p["micro_batch_size"].get<int>() * p["microbatches"].get<int>() * p["dp"].get<int>(),
+              16);
     EXPECT_EQ(p.contains("sequence_parallel"), p["tp"] != 1);
     EXPECT_TRUE(seen.insert(p.dump()).second);
     EXPECT_EQ(row["forecast"]["basis"], "builtin");
@@ -111,8 +127,8 @@ TEST_F(ParallelCommand, SweepsOverDegrees) {
   EXPECT_THAT(json["refused"], testing::Contains("tp: 3 does not divide the 4 heads of block.0"));
 }
 
-// An empty folder ranks Llama-3-70B on 64 H100: built in, no interval; 70.6e9 parameters of 18 bytes fit only when
-// divided by 16 or more, and the fullest plans stay under 80 GB.
+// An empty folder ranks Llama-3-70B on 64 H100: built in, no interval; 70.6e9 parameters of 18
+// bytes fit only when divided by 16 or more, and the fullest plans stay under 80 GB.
 TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
   const CommandResult result =
       weir("--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
@@ -123,13 +139,17 @@ TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
   EXPECT_LT(json["seconds"].get<double>(), 60);
   EXPECT_GE(json["feasible"].get<int>(), 5);
   for (const Json& row : json["plans"]) {
-    EXPECT_GE(row["plan"]["pp"].get<int>() * row["plan"]["tp"].get<int>() * row["plan"]["dp"].get<int>(), 16);
+    EXPECT_GE(
+        row["plan"]["pp"].get<int>() * row["plan"]["tp"].get<int>() * row["plan"]["dp"].get<int>(),
+        16);
     EXPECT_EQ(row["forecast"]["basis"], "builtin");
     EXPECT_TRUE(row["forecast"]["step_time_interval_s"].is_null());
     EXPECT_LE(row["forecast"]["ranks"][0]["peak_memory_bytes"].get<double>(), 80e9);
   }
   const double mfu = json["plans"][0]["forecast"]["mfu"].get<double>();
-  EXPECT_GT(mfu, 0.25);  // published jobs of this kind on H100 lie between 0.3 and 0.5 (Megatron-LM's README)
+  EXPECT_GT(
+      mfu,
+      0.25);  // published jobs of this kind on H100 lie between 0.3 and 0.5 (Megatron-LM's README)
   EXPECT_LT(mfu, 0.5);
 }
 

@@ -1,5 +1,5 @@
-// `weir reproduce`: the rules it must keep whatever the numbers are, and the errors it reaches, each with a margin that
-// says so. A figure here is what was measured, not what was wished for.
+// `weir reproduce`: the rules it must keep whatever the numbers are, and the errors it reaches,
+// each with a margin that says so. A figure here is what was measured, not what was wished for.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tools/reproduce/accuracy.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
@@ -50,7 +50,8 @@ TEST(Reproduce, EveryFormulaGivesThePrintedDigits) {
     for (const ReproductionLine& line : result.lines) {
       if (line.role != Role::formula) continue;
       ++formulas;
-      EXPECT_EQ(line.predicted, line.published) << c.name << ", " << line.row << ", " << line.quantity;
+      EXPECT_EQ(line.predicted, line.published)
+          << c.name << ", " << line.row << ", " << line.quantity;
     }
     EXPECT_FALSE(result.notes.empty()) << c.name;
     for (const Anomaly& anomaly : result.anomalies) EXPECT_GT(anomaly.reason.size(), 20U) << c.name;
@@ -62,7 +63,8 @@ TEST(Reproduce, GPipesTransformersTakeTwelveBytesAParameter) {
   const CaseResult result = run("gpipe-memory");
   EXPECT_EQ(errors(result, "GiB").numbers, 5);
   EXPECT_LT(errors(result, "GiB").worst, 0.003);
-  // Naive-1's swapped columns, and AmoebaNet's Pipeline-8, whose memory is not that of its parameters.
+  // Naive-1's swapped columns, and AmoebaNet's Pipeline-8, whose memory is not that of its
+  // parameters.
   const auto is = [&](const char* row) {
     return std::any_of(result.anomalies.begin(), result.anomalies.end(),
                        [&](const Anomaly& a) { return a.row == row; });
@@ -71,7 +73,8 @@ TEST(Reproduce, GPipesTransformersTakeTwelveBytesAParameter) {
   EXPECT_TRUE(is("AmoebaNet-D Pipeline-8"));
 }
 
-// Reached 7.4 % at worst, K = 8 of table 2; the row M = 4, above what one batch size allows, is an anomaly.
+// Reached 7.4 % at worst, K = 8 of table 2; the row M = 4, above what one batch size allows, is an
+// anomaly.
 TEST(Reproduce, GPipesTransformersSpeedUp) {
   const CaseResult result = run("gpipe-throughput");
   EXPECT_EQ(errors(result, "throughput").numbers, 6);
@@ -114,8 +117,9 @@ TEST(Reproduce, VTrainsPipelinesFromItsRowsWithoutOne) {
   EXPECT_LT(errors(result, "iteration").mean, 0.09);
 }
 
-// Nothing is fitted to these but two figures of the 22B layer; reached a median of 7.9 %. Every number says whose
-// built-in costs forecast it, and the sentence that users read is made of just these lines.
+// Nothing is fitted to these but two figures of the 22B layer; reached a median of 7.9 %. Every
+// number says whose built-in costs forecast it, and the sentence that users read is made of just
+// these lines.
 TEST(Reproduce, BuiltInCostsAreHeldToPublishedSteps) {
   const CaseResult result = run("builtin");
   std::vector<double> errors;
@@ -133,10 +137,12 @@ TEST(Reproduce, BuiltInCostsAreHeldToPublishedSteps) {
   EXPECT_EQ(errors.size() % 2, 1U);
   EXPECT_LT(accuracy->median, 0.09);
   EXPECT_EQ(builtin_accuracy("H100-SXM5-80GB"), std::nullopt);
-  EXPECT_THAT(describe(std::nullopt, "H100-SXM5-80GB"), HasSubstr("H100-SXM5-80GB: no published figure was forecast"));
+  EXPECT_THAT(describe(std::nullopt, "H100-SXM5-80GB"),
+              HasSubstr("H100-SXM5-80GB: no published figure was forecast"));
 }
 
-// Reached 7.8 % on P100s and 70 % on TPUs, whose batch the paper changed from cell to cell; no row is left out.
+// Reached 7.8 % on P100s and 70 % on TPUs, whose batch the paper changed from cell to cell; no row
+// is left out.
 TEST(Reproduce, GPipesAmoebaNetsFromTheirSizes) {
   const CaseResult result = run("gpipe-amoebanet");
   EXPECT_EQ(result.lines.size() + result.anomalies.size(), 10U);
@@ -157,7 +163,8 @@ TEST(Reproduce, TorchgpipesAmoebaNetsFromTheirSizes) {
 
 // A row's constants come from other rows: a pipelined row more or less changes no other prediction.
 TEST(Reproduce, PredictedRowsChangeNothing) {
-  const auto folder = std::filesystem::temp_directory_path() / ("weir-reproduce-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("weir-reproduce-" + std::to_string(::getpid()));
   std::string table;
   std::istringstream lines(compiled_tables().at("vtrain.csv"));
   for (std::string line; std::getline(lines, line);) {
@@ -180,7 +187,8 @@ TEST(Published, NumbersKeepTheirDigits) {
   EXPECT_NEAR(millions.rounded(282.26e6), 282.3e6, 1);
   EXPECT_EQ(parse_printed("0.2431")->rounded(0.24313), 0.2431);
   EXPECT_EQ(parse_printed("18")->last_digit, 1);
-  for (const char* bad : {"", "x", "1x", "1.2.3", "nan", "1e5"}) EXPECT_FALSE(parse_printed(bad)) << bad;
+  for (const char* bad : {"", "x", "1x", "1.2.3", "nan", "1e5"})
+    EXPECT_FALSE(parse_printed(bad)) << bad;
 }
 
 TEST(Published, BrokenTablesAreRefusedWithTheirPlace) {
@@ -196,7 +204,8 @@ TEST(Published, BrokenTablesAreRefusedWithTheirPlace) {
   EXPECT_EQ(refusal("a,b\n1\n", "a"), "t.csv: line 2: 1 columns where the header has 2");
   EXPECT_EQ(refusal("a,a\n1,2\n", "a"), "t.csv: a: this column stands twice");
   EXPECT_EQ(refusal("a\n1\n", "b"), "t.csv: line 2: b: this column is missing");
-  EXPECT_EQ(refusal("a\nmany\n", "a"), "t.csv: line 2: a: \"many\": expected a number, as 0.2431 or 5.3B");
+  EXPECT_EQ(refusal("a\nmany\n", "a"),
+            "t.csv: line 2: a: \"many\": expected a number, as 0.2431 or 5.3B");
   EXPECT_EQ(refusal("a\n1.5\n", "a"), "t.csv: line 2: a: \"1.5\": expected a positive integer");
 }
 

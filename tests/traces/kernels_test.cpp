@@ -1,6 +1,6 @@
 // Kernels joined to the actions that launched them, and the tables of them, on worked examples.
 // SPDX-License-Identifier: Apache-2.0
-#include "traces/kernels.hpp"
+#include "traces/kernels/kernels.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <random>
 
 #include "traces/chrome_json.hpp"
-#include "traces/kernel_name.hpp"
-#include "traces/kernel_table.hpp"
+#include "traces/kernels/kernel_name.hpp"
+#include "traces/kernels/kernel_table.hpp"
 
 namespace weir {
 namespace {
@@ -19,8 +19,12 @@ using testing::HasSubstr;
 
 Nanoseconds ns(std::int64_t count) { return Nanoseconds(count); }
 
-Span span(std::int32_t rank, const char* action, std::int64_t start, std::int64_t end, std::int32_t step = 0) {
-  return {0, parse_action(action).value(), Rank{rank}, LaneKind::compute, Rank{rank}, step, ns(start), ns(end)};
+Span span(std::int32_t rank, const char* action, std::int64_t start, std::int64_t end,
+          std::int32_t step = 0) {
+  return {0,          parse_action(action).value(),
+          Rank{rank}, LaneKind::compute,
+          Rank{rank}, step,
+          ns(start),  ns(end)};
 }
 
 // Two ranks, one step, ns.
@@ -32,18 +36,20 @@ Trace two_ranks() {
   return trace;
 }
 
-KernelRecord record(const char* name, const char* action, std::int64_t start, std::int64_t end, std::int32_t step = 0) {
+KernelRecord record(const char* name, const char* action, std::int64_t start, std::int64_t end,
+                    std::int32_t step = 0) {
   return {name, DeviceWork::kernel, step, action, ns(start), ns(end)};
 }
 
-// The recorder's clock is 5000 ahead. Rank 0: 0F0 is 100-200, its kernels 5104-5190, so the shift is at least
-// 100 - 5104 = -5004 and at most 200 - 5190 = -4990; 0B0 is 600-800, its kernel 5602-5796, so from -5002 to -4996. Both
-// leave -5002 to -4996: -4999, give or take 3. Rank 1: 210 - 5212 = -5002 to 300 - 5298 = -4998: -5000, give or take 2.
+// The recorder's clock is 5000 ahead. Rank 0: 0F0 is 100-200, its kernels 5104-5190, so the shift
+// is at least 100 - 5104 = -5004 and at most 200 - 5190 = -4990; 0B0 is 600-800, its kernel
+// 5602-5796, so from -5002 to -4996. Both leave -5002 to -4996: -4999, give or take 3. Rank 1: 210
+// - 5212 = -5002 to 300 - 5298 = -4998: -5000, give or take 2.
 TEST(Kernels, AreMovedOntoTheTracesClock) {
   const Trace trace = two_ranks();
   KernelRecords recorded;
-  recorded.records = {record("b", "0B0", 5602, 5796), record("f2", "0F0", 5150, 5190), record("g", "1F0", 5212, 5298),
-                      record("f1", "0F0", 5104, 5140)};
+  recorded.records = {record("b", "0B0", 5602, 5796), record("f2", "0F0", 5150, 5190),
+                      record("g", "1F0", 5212, 5298), record("f1", "0F0", 5104, 5140)};
   recorded.outside = 4;
   recorded.dropped = 2;
   const KernelTrace joined = join_kernels(trace, recorded);
@@ -57,8 +63,9 @@ TEST(Kernels, AreMovedOntoTheTracesClock) {
   EXPECT_EQ(joined.dropped, 2);
 }
 
-// 0F0 asks for a shift of 100 - 5090 = -4990 or more, 0B0 for 800 - 5806 = -5006 or less: the middle of the
-// contradiction is -4998, and each sticks out by 8: 5090 - 4998 = 92 for 100, 5806 - 4998 = 808 for 800.
+// 0F0 asks for a shift of 100 - 5090 = -4990 or more, 0B0 for 800 - 5806 = -5006 or less: the
+// middle of the contradiction is -4998, and each sticks out by 8: 5090 - 4998 = 92 for 100, 5806 -
+// 4998 = 808 for 800.
 TEST(Kernels, ThatNoShiftPlacesStickOutAlike) {
   KernelRecords recorded;
   recorded.records = {record("f", "0F0", 5090, 5180), record("b", "0B0", 5610, 5806)};
@@ -94,10 +101,12 @@ TEST(Kernels, NothingRecordedIsNothingJoined) {
   EXPECT_DOUBLE_EQ(table.actions.front().idle_share(), 1);
 }
 
-// Of 100-200: 90-110 covers 10 of it, 120-150 and 140-160 together 40, 190-250 another 10; 40 is left.
+// Of 100-200: 90-110 covers 10 of it, 120-150 and 140-160 together 40, 190-250 another 10; 40 is
+// left.
 TEST(Uncovered, IsWhatTheUnionLeaves) {
   EXPECT_EQ(
-      uncovered(ns(100), ns(200), {{ns(140), ns(160)}, {ns(90), ns(110)}, {ns(190), ns(250)}, {ns(120), ns(150)}}),
+      uncovered(ns(100), ns(200),
+                {{ns(140), ns(160)}, {ns(90), ns(110)}, {ns(190), ns(250)}, {ns(120), ns(150)}}),
       ns(40));
   EXPECT_EQ(uncovered(ns(100), ns(200), {}), ns(100));
   EXPECT_EQ(uncovered(ns(100), ns(200), {{ns(0), ns(300)}}), ns(0));
@@ -123,8 +132,8 @@ TEST(Uncovered, IsWhatCountingFinds) {
   }
 }
 
-// 0F0 lasts 100, its kernels 30 + 30; 0B0 lasts 200, its kernel 140; 1F0 lasts 90 and ran none. 60 of 200 is "a",
-// called twice, 140 is "b". Without a kernel: F 40 + 90 of 190, B 60 of 200.
+// 0F0 lasts 100, its kernels 30 + 30; 0B0 lasts 200, its kernel 140; 1F0 lasts 90 and ran none. 60
+// of 200 is "a", called twice, 140 is "b". Without a kernel: F 40 + 90 of 190, B 60 of 200.
 TEST(KernelTable, WorkedExample) {
   const Trace trace = two_ranks();
   KernelTrace kernels;
@@ -165,17 +174,21 @@ TEST(KernelTable, SumsWhatIsBeyondItsRows) {
   EXPECT_DOUBLE_EQ(table.others.share, 0.4);
 }
 
-// Symbols as nvcc makes them (its unnamed namespaces bear the file's name), as templates of a library, and names that
-// are no symbols.
+// Symbols as nvcc makes them (its unnamed namespaces bear the file's name), as templates of a
+// library, and names that are no symbols.
 TEST(KernelName, IsTheFunctionWithItsTemplateArguments) {
-  EXPECT_EQ(short_kernel_name("_ZN4weir4cuda39_GLOBAL__N__686b2843_7_step_cu_a702022917begin_step_kernelEjPNS0_"
-                              "11StepNumbersE"),
+  EXPECT_EQ(short_kernel_name(
+                "_ZN4weir4cuda39_GLOBAL__N__686b2843_7_step_cu_a702022917begin_step_kernelEjPNS0_"
+                "11StepNumbersE"),
             "begin_step_kernel");
-  EXPECT_EQ(short_kernel_name("_ZN4weir4cuda39_GLOBAL__N__81f21fc9_7_sums_cu_4c936b1d22column_partials_kernelIfLi4EEEv"
-                              "PKT_NS0_4RowsEPf"),
-            "column_partials_kernel<float, 4>");
-  EXPECT_EQ(short_kernel_name("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>(T1::Params)"),
-            "Kernel2<cutlass_80_tensorop_bf16_s16816gemm>");
+  EXPECT_EQ(
+      short_kernel_name(
+          "_ZN4weir4cuda39_GLOBAL__N__81f21fc9_7_sums_cu_4c936b1d22column_partials_kernelIfLi4EEEv"
+          "PKT_NS0_4RowsEPf"),
+      "column_partials_kernel<float, 4>");
+  EXPECT_EQ(
+      short_kernel_name("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>(T1::Params)"),
+      "Kernel2<cutlass_80_tensorop_bf16_s16816gemm>");
   EXPECT_EQ(short_kernel_name("void a::(anonymous namespace)::b<(int)3, c::d<float> >(float*)"),
             "b<(int)3, c::d<float> >");
   EXPECT_EQ(short_kernel_name("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT"),
@@ -185,16 +198,22 @@ TEST(KernelName, IsTheFunctionWithItsTemplateArguments) {
   EXPECT_EQ(short_kernel_name("_Znot_a_symbol"), "_Znot_a_symbol");
 }
 
-// Kernels stand in a row of their own below their action's, and the trace is read back without them.
+// Kernels stand in a row of their own below their action's, and the trace is read back without
+// them.
 TEST(KernelTrace, IsWrittenBelowItsActionsAndReadOver) {
   const Trace trace = two_ranks();
   const std::vector<KernelSpan> kernels{{"say \"hi\"", DeviceWork::kernel, 1, ns(1603), ns(2797)},
                                         {"fill", DeviceWork::fill, 2, ns(212), ns(298)}};
   const std::string text = to_chrome_json(trace, kernels);
-  EXPECT_THAT(text,
-              HasSubstr(R"({"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"compute, kernels"}},)"));
-  EXPECT_THAT(text, HasSubstr(R"({"ph":"X","name":"say \"hi\"","cat":"kernel","pid":0,"tid":1,"ts":1.603,"dur":1.194,)"
-                              R"("args":{"action":"0B0","step":0}},)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"({"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"compute, kernels"}},)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"({"ph":"X","name":"say \"hi\"","cat":"kernel","pid":0,"tid":1,"ts":1.603,"dur":1.194,)"
+          R"("args":{"action":"0B0","step":0}},)"));
   EXPECT_THAT(text, HasSubstr(R"("name":"fill","cat":"fill","pid":1,"tid":1,)"));
   EXPECT_EQ(parse_chrome_json(text, "kernels.json"), trace);
   EXPECT_EQ(to_chrome_json(trace), to_chrome_json(trace, {}));
@@ -206,7 +225,8 @@ TEST(KernelTrace, CopiesOfASendHaveARowOfTheirOwn) {
   trace.spans.push_back(span(0, "0SEND_F0", 200, 210));
   trace.spans.back().lane = LaneKind::send;
   trace.spans.back().peer = Rank{1};
-  const std::vector<KernelSpan> kernels{{"copy between devices", DeviceWork::copy, 3, ns(201), ns(209)}};
+  const std::vector<KernelSpan> kernels{
+      {"copy between devices", DeviceWork::copy, 3, ns(201), ns(209)}};
   EXPECT_THAT(to_chrome_json(trace, kernels),
               HasSubstr(R"("pid":0,"tid":150002,"args":{"name":"send to 1, kernels"}},)"));
 }

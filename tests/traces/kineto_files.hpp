@@ -1,5 +1,6 @@
-// Kineto files of a run that never was: a program with known durations, transfers, waits and clocks, written as
-// PyTorch's profiler would have written it, one file a rank. SPDX-License-Identifier: Apache-2.0
+// Kineto files of a run that never was: a program with known durations, transfers, waits and
+// clocks, written as PyTorch's profiler would have written it, one file a rank.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <fmt/format.h>
@@ -12,12 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 
 namespace weir {
 
 enum class Naming { pipelining, none };  // PP: ranges, or kernels only
-enum class Sending { alone, batched };   // a kernel a message, or one for the send and the receive between two actions
+enum class Sending {
+  alone,
+  batched
+};  // a kernel a message, or one for the send and the receive between two actions
 enum class Optimizing { marked, unmarked };  // within Optimizer.step, or merely launched last
 
 struct SyntheticRun {
@@ -36,7 +40,8 @@ struct SyntheticRun {
   int world_size = 0;                  // 0: as many as ranks
   std::uint32_t seed = 1;
 
-  // Filled by lay_out(): true times, per step and operation. A send or receive is its kernel, waiting included.
+  // Filled by lay_out(): true times, per step and operation. A send or receive is its kernel,
+  // waiting included.
   struct Time {
     std::int64_t start = 0, end = 0;
   };
@@ -54,11 +59,14 @@ struct SyntheticRun {
         return 200'000 + draw(9'999);
     }
   }
-  std::int64_t draw(std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random_); }
+  std::int64_t draw(std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(0, most)(random_);
+  }
 
   // Operations of a rank in the order in which its CPU launches them: receives before, sends after.
   [[nodiscard]] std::vector<std::vector<OperationId>> launch_groups(Rank rank) const {
-    std::vector<std::vector<OperationId>> groups;  // one kernel launch for transfers of a group; compute stands alone
+    std::vector<std::vector<OperationId>>
+        groups;  // one kernel launch for transfers of a group; compute stands alone
     std::vector<OperationId> sends;
     for (const Lane& lane : program.lanes) {
       if (lane.rank != rank || lane.kind != LaneKind::compute) continue;
@@ -74,8 +82,10 @@ struct SyntheticRun {
         }
         groups.push_back({id});
         sends.clear();
-        for (OperationId other = 0; other < static_cast<OperationId>(program.operations.size()); ++other) {
-          if (program.lane_of(other).kind != LaneKind::send || program.lane_of(other).rank != rank) continue;
+        for (OperationId other = 0; other < static_cast<OperationId>(program.operations.size());
+             ++other) {
+          if (program.lane_of(other).kind != LaneKind::send || program.lane_of(other).rank != rank)
+            continue;
           for (const Dependency& d : program.predecessors(other)) {
             if (d.before == id && d.kind == DependencyKind::data) sends.push_back(other);
           }
@@ -97,7 +107,8 @@ struct SyntheticRun {
         length[i] = duration(static_cast<OperationId>(i));
         jitter[i] = draw(end_jitter_ns);
       }
-      for (std::size_t i = 0; i < count; ++i) {  // R takes exactly its F's time, and stands before its backward
+      for (std::size_t i = 0; i < count;
+           ++i) {  // R takes exactly its F's time, and stands before its backward
         if (program.operations[i].action.kind != ActionKind::R) continue;
         for (std::size_t f = 0; f < count; ++f) {
           const Action& other = program.operations[f].action;
@@ -109,11 +120,13 @@ struct SyntheticRun {
       std::vector<Time> times(count, Time{begin, begin});
       for (bool changed = true; changed;) {
         changed = false;
-        for (std::int32_t r = 0; r < program.shape.ranks; ++r) changed |= relax_rank(Rank{r}, length, times);
+        for (std::int32_t r = 0; r < program.shape.ranks; ++r)
+          changed |= relax_rank(Rank{r}, length, times);
         for (const Edge& edge : program.edges) {
           const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
           const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
-          for (OperationId sent = send.first, got = receive.first; sent < send.last; ++sent, ++got) {
+          for (OperationId sent = send.first, got = receive.first; sent < send.last;
+               ++sent, ++got) {
             const auto s = static_cast<std::size_t>(sent), d = static_cast<std::size_t>(got);
             const std::int64_t there = std::max(times[s].start, times[d].start) + transfer_ns;
             changed |= push(times[s].end, there + jitter[s]);
@@ -131,15 +144,19 @@ struct SyntheticRun {
   [[nodiscard]] std::string file_of(Rank rank, int padding = 0) const {
     const auto r = static_cast<std::size_t>(rank.value);
     std::string text = fmt::format(
-        "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [{{\"id\": 0, \"name\": \"H100\", \"numSms\": 132}}],\n"
-        "  \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_config\": "
+        "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [{{\"id\": 0, \"name\": \"H100\", "
+        "\"numSms\": 132}}],\n"
+        "  \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, "
+        "\"pg_config\": "
         "[{{\"pg_name\": \"0\", \"ranks\": [0, 1]}}]}},\n  \"traceEvents\": [\n",
         rank.value * (world_size > 0 ? world_size / program.shape.ranks : 1),
         world_size > 0 ? world_size : program.shape.ranks);
     for (int i = 0; i < padding; ++i) {
       text += fmt::format(
-          "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::op{0}\", \"pid\": 9, \"tid\": 9, "
-          "\"ts\": {0}.125, \"dur\": 1.0, \"args\": {{\"External id\": {0}, \"Input Dims\": [[{0}, 4], []], "
+          "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::op{0}\", \"pid\": 9, \"tid\": "
+          "9, "
+          "\"ts\": {0}.125, \"dur\": 1.0, \"args\": {{\"External id\": {0}, \"Input Dims\": [[{0}, "
+          "4], []], "
           "\"Concrete Inputs\": [\"\", \"[1]\"]}}}},\n",
           i);
     }
@@ -149,14 +166,19 @@ struct SyntheticRun {
       writer.clock += drift_ns * rank.value;
     }
     text += fmt::format(
-        "{{\"ph\": \"i\", \"name\": \"end\", \"ts\": 0.5, \"pid\": \"\", \"tid\": \"Traces\", \"s\": \"g\"}}"
+        "{{\"ph\": \"i\", \"name\": \"end\", \"ts\": 0.5, \"pid\": \"\", \"tid\": \"Traces\", "
+        "\"s\": \"g\"}}"
         "\n  ],\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {}\n}}\n",
         base(r));
     return text;
   }
 
-  [[nodiscard]] std::int64_t base(std::size_t r) const { return r < base_ns.size() ? base_ns[r] : 0; }
-  [[nodiscard]] std::int64_t clock(std::size_t r) const { return r < clock_ns.size() ? clock_ns[r] : 0; }
+  [[nodiscard]] std::int64_t base(std::size_t r) const {
+    return r < base_ns.size() ? base_ns[r] : 0;
+  }
+  [[nodiscard]] std::int64_t clock(std::size_t r) const {
+    return r < clock_ns.size() ? clock_ns[r] : 0;
+  }
 
  private:
   static constexpr int kMain = 71, kAutograd = 82;
@@ -166,21 +188,25 @@ struct SyntheticRun {
     std::int64_t clock;
     std::int64_t correlation;
 
-    void event(const char* category, const std::string& name, int thread, std::int64_t start, std::int64_t end,
-               const std::string& args = "") const {
+    void event(const char* category, const std::string& name, int thread, std::int64_t start,
+               std::int64_t end, const std::string& args = "") const {
       text += fmt::format(
-          "{{\"ph\": \"X\", \"cat\": \"{}\", \"name\": \"{}\", \"pid\": 1, \"tid\": {}, \"ts\": {}, \"dur\": {}{}}},\n",
+          "{{\"ph\": \"X\", \"cat\": \"{}\", \"name\": \"{}\", \"pid\": 1, \"tid\": {}, \"ts\": "
+          "{}, \"dur\": {}{}}},\n",
           category, name, thread, microseconds(start + clock), microseconds(end - start),
           args.empty() ? "" : ", \"args\": {" + args + "}");
     }
     static std::string microseconds(std::int64_t ns) {
       return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
     }
-    void kernel(const std::string& name, int thread, std::int64_t launched, std::int64_t start, std::int64_t end) {
+    void kernel(const std::string& name, int thread, std::int64_t launched, std::int64_t start,
+                std::int64_t end) {
       ++correlation;
-      const std::string args = fmt::format("\"External id\": 7, \"correlation\": {}, \"grid\": [4, 1, 1]", correlation);
+      const std::string args =
+          fmt::format("\"External id\": 7, \"correlation\": {}, \"grid\": [4, 1, 1]", correlation);
       event("kernel", name, 7, start, end, args + ", \"stream\": 7");
-      event("cuda_runtime", "cudaLaunchKernel", thread, launched, launched + 400, args + ", \"cbid\": 211");
+      event("cuda_runtime", "cudaLaunchKernel", thread, launched, launched + 400,
+            args + ", \"cbid\": 211");
     }
   };
 
@@ -193,22 +219,25 @@ struct SyntheticRun {
     return true;
   }
 
-  // The compute stream runs in order; a batch of transfers starts when what it sends is there and ends as one;
-  // transfers of one lane follow one another.
-  [[nodiscard]] bool relax_rank(Rank rank, const std::vector<std::int64_t>& length, std::vector<Time>& times) const {
+  // The compute stream runs in order; a batch of transfers starts when what it sends is there and
+  // ends as one; transfers of one lane follow one another.
+  [[nodiscard]] bool relax_rank(Rank rank, const std::vector<std::int64_t>& length,
+                                std::vector<Time>& times) const {
     bool changed = false;
     for (const Lane& lane : program.lanes) {
       if (lane.rank != rank) continue;
       for (OperationId id = lane.first; id < lane.last; ++id) {
         Time& time = times[static_cast<std::size_t>(id)];
-        if (id > lane.first) changed |= push(time.start, times[static_cast<std::size_t>(id) - 1].end);
+        if (id > lane.first)
+          changed |= push(time.start, times[static_cast<std::size_t>(id) - 1].end);
         for (const Dependency& d : program.predecessors(id)) {
           if (d.kind != DependencyKind::data && d.kind != DependencyKind::gradient) continue;
           changed |= push(time.start, times[static_cast<std::size_t>(d.before)].end);
           // R is part of the backward: it waits for the gradient too.
-          if (lane.kind == LaneKind::compute && id > lane.first && action(id - 1).kind == ActionKind::R)
-            changed |=
-                push(times[static_cast<std::size_t>(id) - 1].start, times[static_cast<std::size_t>(d.before)].end);
+          if (lane.kind == LaneKind::compute && id > lane.first &&
+              action(id - 1).kind == ActionKind::R)
+            changed |= push(times[static_cast<std::size_t>(id) - 1].start,
+                            times[static_cast<std::size_t>(d.before)].end);
         }
         if (lane.kind == LaneKind::compute || lane.kind == LaneKind::reduce)
           changed |= push(time.end, time.start + length[static_cast<std::size_t>(id)]);
@@ -235,21 +264,23 @@ struct SyntheticRun {
     for (const Time& time : times) first = std::min(first, time.start);
     std::int64_t cpu = first - 40'000;  // the CPU runs ahead of the GPU
     const std::int64_t opened = cpu;
-    if (rank.value > 0) writer.kernel("zero_", kMain, cpu += 500, first - 30'000, first - 29'000);  // no action's
+    if (rank.value > 0)
+      writer.kernel("zero_", kMain, cpu += 500, first - 30'000, first - 29'000);  // no action's
     for (const auto& group : launch_groups(rank)) {
       const Action& done = action(group.front());
       const Time& time = times[static_cast<std::size_t>(group.front())];
       const std::int64_t start_of_range = cpu += 500;
       if (is_send(done.kind) || is_receive(done.kind)) {
-        writer.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", kMain, cpu += 500, time.start,
-                      time.end);
+        writer.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", kMain, cpu += 500,
+                      time.start, time.end);
         if (transfer_ranges)
-          writer.event("user_annotation", is_send(done.kind) ? "nccl:send 0->1" : "nccl:recv 0<-1", kMain, cpu - 100,
-                       cpu + 100);
+          writer.event("user_annotation", is_send(done.kind) ? "nccl:send 0->1" : "nccl:recv 0<-1",
+                       kMain, cpu - 100, cpu + 100);
       } else {
         const int thread = is_backward(done.kind) || done.kind == ActionKind::W ? kAutograd : kMain;
         std::int64_t start = time.start;
-        if (is_backward(done.kind) && group.front() > 0 && action(group.front() - 1).kind == ActionKind::R &&
+        if (is_backward(done.kind) && group.front() > 0 &&
+            action(group.front() - 1).kind == ActionKind::R &&
             program.lane_of(group.front() - 1).rank == rank)
           start = times[static_cast<std::size_t>(group.front()) - 1].start;
         const std::int64_t half = (start + time.end) / 2;
@@ -266,7 +297,8 @@ struct SyntheticRun {
         writer.event("user_annotation", "PP:" + to_string(done), kMain, start_of_range, cpu);
     }
     if (first_step >= 0)
-      writer.event("user_annotation", fmt::format("ProfilerStep#{}", first_step + step), kMain, opened, cpu + 500);
+      writer.event("user_annotation", fmt::format("ProfilerStep#{}", first_step + step), kMain,
+                   opened, cpu + 500);
   }
 
   std::mt19937 random_;

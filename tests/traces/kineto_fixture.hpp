@@ -1,4 +1,5 @@
-// Tests of Kineto files: a folder of their own, the run they are written from, and whether what was read is that run.
+// Tests of Kineto files: a folder of their own, the run they are written from, and whether what was
+// read is that run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,21 +12,24 @@
 #include <utility>
 #include <vector>
 
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 #include "tests/traces/kineto_files.hpp"
-#include "traces/kineto.hpp"
+#include "traces/kineto/kineto.hpp"
 
 namespace weir {
 
-inline Program program_of(const std::string& schedule, ScheduleRequest request, const LoweringOptions& options = {}) {
+inline Program program_of(const std::string& schedule, ScheduleRequest request,
+                          const LoweringOptions& options = {}) {
   return lower(std::get<Schedule>(make_schedule(schedule, request)), options);
 }
 
 class Kineto : public testing::Test {
  protected:
-  Kineto() : folder_(std::filesystem::temp_directory_path() / ("weir-kineto-" + std::to_string(::getpid()))) {
+  Kineto()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-kineto-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
   }
   ~Kineto() override { std::filesystem::remove_all(folder_); }
@@ -34,7 +38,8 @@ class Kineto : public testing::Test {
   std::vector<std::filesystem::path> write(const SyntheticRun& run) {
     std::vector<std::filesystem::path> files;
     for (std::int32_t r = run.program.shape.ranks - 1; r >= 0; --r) {
-      files.push_back(folder_ / (r % 2 == 0 ? fmt::format("{}.json", r) : fmt::format("{}.json.gz", r)));
+      files.push_back(folder_ /
+                      (r % 2 == 0 ? fmt::format("{}.json", r) : fmt::format("{}.json.gz", r)));
       (r % 2 == 0 ? write_plain : write_gzip)(files.back(), run.file_of(Rank{r}));
     }
     return files;
@@ -50,7 +55,8 @@ class Kineto : public testing::Test {
     } catch (const InputError& error) {
       std::string what = error.what();
       const std::string prefix = folder_.string() + "/";
-      for (auto at = what.find(prefix); at != what.npos; at = what.find(prefix)) what.erase(at, prefix.size());
+      for (auto at = what.find(prefix); at != what.npos; at = what.find(prefix))
+        what.erase(at, prefix.size());
       return what;
     }
     return "no complaint";
@@ -70,8 +76,9 @@ inline SyntheticRun run_of(Program program) {
   return run;
 }
 
-// Durations of what is computed come back to the nanosecond, for they lie on one clock. Between clocks, ends of
-// messages are up to `end_jitter_ns` apart, and so may be what was aligned by them: once per rank passed on the way.
+// Durations of what is computed come back to the nanosecond, for they lie on one clock. Between
+// clocks, ends of messages are up to `end_jitter_ns` apart, and so may be what was aligned by them:
+// once per rank passed on the way.
 inline void expect_truth(SyntheticRun& run, const KinetoTrace& found) {
   const std::size_t count = run.program.operations.size();
   ASSERT_EQ(found.trace.steps.size(), static_cast<std::size_t>(run.steps));
@@ -84,7 +91,8 @@ inline void expect_truth(SyntheticRun& run, const KinetoTrace& found) {
   for (std::size_t i = 0; i < found.trace.spans.size(); ++i) {
     const Span& span = found.trace.spans[i];
     const SyntheticRun::Time& true_time = run.truth[i / count][i % count];
-    const auto context = fmt::format("{} of step {}, rank {}", to_string(span.action), span.step, span.rank.value);
+    const auto context =
+        fmt::format("{} of step {}, rank {}", to_string(span.action), span.step, span.rank.value);
     ASSERT_EQ(span.operation, static_cast<OperationId>(i % count));
     ASSERT_EQ(span.action, run.program.operations[i % count].action);
     ASSERT_EQ(span.step, static_cast<std::int32_t>(i / count));
@@ -95,8 +103,8 @@ inline void expect_truth(SyntheticRun& run, const KinetoTrace& found) {
       EXPECT_EQ(span.duration().count(), true_time.end - true_time.start) << context;
     } else if (span.lane == LaneKind::send && run.sending == Sending::alone) {
       // Without the waiting of the end that was ready first.
-      EXPECT_NEAR(static_cast<double>(span.duration().count()), static_cast<double>(run.transfer_ns),
-                  static_cast<double>(slack))
+      EXPECT_NEAR(static_cast<double>(span.duration().count()),
+                  static_cast<double>(run.transfer_ns), static_cast<double>(slack))
           << context;
       EXPECT_NE(span.peer, span.rank);
     }

@@ -1,4 +1,5 @@
-// Kineto files as files: what cannot be read is refused with one line, real ones load, large ones stream.
+// Kineto files as files: what cannot be read is refused with one line, real ones load, large ones
+// stream.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,16 +35,24 @@ TEST_F(Kineto, WhatIsBrokenIsRefusedWithOneLine) {
   EXPECT_THAT(refused(file("{}", "rank0.json")), HasSubstr("rank0.json: traceEvents: is missing"));
   EXPECT_THAT(refused(file("3", "rank0.json")), HasSubstr("traceEvents: is missing"));
   EXPECT_THAT(refused(file("[]", "rank0.json")), HasSubstr("holds no GPU kernels"));
-  EXPECT_THAT(refused(file(good.substr(0, good.size() / 2))), HasSubstr("t.json: no valid JSON: parse error"));
+  EXPECT_THAT(refused(file(good.substr(0, good.size() / 2))),
+              HasSubstr("t.json: no valid JSON: parse error"));
   EXPECT_THAT(refused(file(std::string(1000, '['))), HasSubstr("nested deeper than 64"));
-  EXPECT_THAT(refused(file("[\"" + std::string(70 << 20, 'x'))), HasSubstr("a single value longer than 64 MiB"));
-  EXPECT_THAT(refused(with("\"rank\": 0", "\"rank\": -1")), HasSubstr("distributedInfo.rank: expected an integer"));
-  EXPECT_THAT(refused(with("\"baseTimeNanoseconds\": 1", "\"baseTimeNanoseconds\": 9")), HasSubstr("baseTimeNanosec"));
-  EXPECT_THAT(refused(with("\"ts\": ", "\"tz\": ")), HasSubstr("traceEvents[0].ts: expected a time in microseconds"));
-  EXPECT_THAT(refused(with("\"dur\": ", "\"dur\": -")), HasSubstr("traceEvents[0].dur: expected a duration"));
-  EXPECT_THAT(refused(with("ProfilerStep#3", "ProfilerStep#x")), HasSubstr("ProfilerStep#x: expected a number"));
+  EXPECT_THAT(refused(file("[\"" + std::string(70 << 20, 'x'))),
+              HasSubstr("a single value longer than 64 MiB"));
+  EXPECT_THAT(refused(with("\"rank\": 0", "\"rank\": -1")),
+              HasSubstr("distributedInfo.rank: expected an integer"));
+  EXPECT_THAT(refused(with("\"baseTimeNanoseconds\": 1", "\"baseTimeNanoseconds\": 9")),
+              HasSubstr("baseTimeNanosec"));
+  EXPECT_THAT(refused(with("\"ts\": ", "\"tz\": ")),
+              HasSubstr("traceEvents[0].ts: expected a time in microseconds"));
+  EXPECT_THAT(refused(with("\"dur\": ", "\"dur\": -")),
+              HasSubstr("traceEvents[0].dur: expected a duration"));
+  EXPECT_THAT(refused(with("ProfilerStep#3", "ProfilerStep#x")),
+              HasSubstr("ProfilerStep#x: expected a number"));
   std::string unlaunched = good;
-  for (auto at = unlaunched.find("cudaLaunch"); at != unlaunched.npos; at = unlaunched.find("cudaLaunch"))
+  for (auto at = unlaunched.find("cudaLaunch"); at != unlaunched.npos;
+       at = unlaunched.find("cudaLaunch"))
     unlaunched.replace(at, 10, "cudaUnseen");
   EXPECT_THAT(refused(file(unlaunched)), HasSubstr("no kernel's launch was recorded"));
 
@@ -55,7 +64,8 @@ TEST_F(Kineto, WhatIsBrokenIsRefusedWithOneLine) {
               HasSubstr("ends in the middle of its gzip data"));
   bytes[bytes.size() / 2] = static_cast<char>(~bytes[bytes.size() / 2]);
   bytes[bytes.size() / 2 + 1] = static_cast<char>(~bytes[bytes.size() / 2 + 1]);
-  EXPECT_THAT(refused(file(bytes, "bad.json.gz")), testing::AnyOf(HasSubstr("damaged"), HasSubstr("no valid JSON")));
+  EXPECT_THAT(refused(file(bytes, "bad.json.gz")),
+              testing::AnyOf(HasSubstr("damaged"), HasSubstr("no valid JSON")));
 }
 
 // Old and new, with and without base, numbers as texts: what Kineto wrote over the years.
@@ -74,9 +84,10 @@ TEST_F(Kineto, RealFilesLoadOrAreRefusedWithOneLine) {
       }
       if (entry.path().filename() == "hta_nccl_data.json.gz") {
         EXPECT_EQ(events.base_ns, 1711964646000000000);
-        EXPECT_EQ(std::count_if(events.kernels.begin(), events.kernels.end(),
-                                [](const KinetoKernel& k) { return k.kind == KernelKind::collective; }),
-                  21);
+        EXPECT_EQ(
+            std::count_if(events.kernels.begin(), events.kernels.end(),
+                          [](const KinetoKernel& k) { return k.kind == KernelKind::collective; }),
+            21);
         EXPECT_EQ(events.marked_by.size(), 3U);
       }
       if (entry.path().filename() == "kineto_gpu_metrics_input.json") {  // categories of 2021
@@ -85,7 +96,8 @@ TEST_F(Kineto, RealFilesLoadOrAreRefusedWithOneLine) {
     } catch (const InputError& error) {
       EXPECT_THAT(error.what(), Not(HasSubstr("\n"))) << entry.path();
     }
-    // Three steps of data-parallel training are a pipeline of one rank and one micro-batch; no other file is.
+    // Three steps of data-parallel training are a pipeline of one rank and one micro-batch; no
+    // other file is.
     const std::string line = complaint(program_of("gpipe", {1, 1, 1}), {entry.path()});
     EXPECT_EQ(line == "no complaint", entry.path().filename() == "hta_nccl_data.json.gz") << line;
   }
@@ -100,7 +112,8 @@ std::int64_t peak_memory_kib() {
   return 0;
 }
 
-// The file is written event by event and read as it streams: memory grows by blocks and kept kernels, not by the file.
+// The file is written event by event and read as it streams: memory grows by blocks and kept
+// kernels, not by the file.
 void stream(const std::filesystem::path& file, std::int64_t bytes, std::int64_t most_kib) {
   SyntheticRun run = run_of(program_of("gpipe", {1, 1, 1}));
   const std::string text = run.file_of(Rank{0}, 1000);
@@ -109,7 +122,8 @@ void stream(const std::filesystem::path& file, std::int64_t bytes, std::int64_t 
     std::ofstream out(file, std::ios::binary);
     out << text.substr(0, first);
     const std::string padding = text.substr(first, last - first);
-    for (std::int64_t written = 0; written < bytes; written += static_cast<std::int64_t>(padding.size()))
+    for (std::int64_t written = 0; written < bytes;
+         written += static_cast<std::int64_t>(padding.size()))
       out << padding;
     out << text.substr(last);
   }
@@ -122,7 +136,9 @@ void stream(const std::filesystem::path& file, std::int64_t bytes, std::int64_t 
 TEST_F(Kineto, StreamsTwentyMegabytesInTwo) { stream(folder_ / "large.json", 20'000'000, 2048); }
 
 using LongKineto = Kineto;
-TEST_F(LongKineto, StreamsTwoHundredMegabytesInTwo) { stream(folder_ / "large.json", 200'000'000, 2048); }
+TEST_F(LongKineto, StreamsTwoHundredMegabytesInTwo) {
+  stream(folder_ / "large.json", 200'000'000, 2048);
+}
 
 }  // namespace
 }  // namespace weir

@@ -1,6 +1,7 @@
-// Kineto files of runs that never were (kineto_files.hpp): what was put in must come out, on one clock and with waiting
-// told from transfer. SPDX-License-Identifier: Apache-2.0
-#include "traces/kineto.hpp"
+// Kineto files of runs that never were (kineto_files.hpp): what was put in must come out, on one
+// clock and with waiting told from transfer.
+// SPDX-License-Identifier: Apache-2.0
+#include "traces/kineto/kineto.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,9 +25,11 @@ TEST_F(Kineto, NamedActionsComeBack) {
     EXPECT_TRUE(found.ranks[2].named);
     EXPECT_THAT(found.steps, ElementsAre(3, 4));
     EXPECT_THAT(found.notes, ElementsAre());
-    // Rank 1's clock is ahead by 3.14 s: its times are moved back by that; the base is already in both.
+    // Rank 1's clock is ahead by 3.14 s: its times are moved back by that; the base is already in
+    // both.
     const std::int64_t ahead = run.clock_ns[1] + run.base_ns[1] - run.base_ns[0];
-    EXPECT_NEAR(static_cast<double>(found.ranks[1].clock_offset.count()), static_cast<double>(-ahead), 600.0);
+    EXPECT_NEAR(static_cast<double>(found.ranks[1].clock_offset.count()),
+                static_cast<double>(-ahead), 600.0);
   }
 }
 
@@ -49,10 +52,12 @@ TEST_F(Kineto, OverlappedPairsAreToldApartByThread) {
     text.replace(duration, 12, "\"dur\": 3.500");  // until the end of 0F1's own range, 0.5 us later
     text.replace(text.find("PP:0F1\"", at), 6, "(none)");
   }
-  // The pair's forward comes first in its name, and in PyTorch's row; the plan here has the backward first.
+  // The pair's forward comes first in its name, and in PyTorch's row; the plan here has the
+  // backward first.
   std::string line = complaint(run.program, {file(text)});
   EXPECT_THAT(line, HasSubstr("  trace: 0F0 [0F1] 0B0 0B1\n  plan:  0F0 [0B0] 0F1 0B1"));
-  for (auto at = text.find("(0F1;0B0)"); at != text.npos; at = text.find("(0F1;0B0)")) text.replace(at, 9, "(0B0;0F1)");
+  for (auto at = text.find("(0F1;0B0)"); at != text.npos; at = text.find("(0F1;0B0)"))
+    text.replace(at, 9, "(0B0;0F1)");
   const std::vector<std::filesystem::path> files{file(text)};
   expect_truth(run, read_kineto(run.program, files));
 }
@@ -89,7 +94,8 @@ TEST_F(Kineto, BatchedTransfersComeBack) {
   const KinetoTrace found = read_kineto(run.program, write(run));
   for (std::size_t i = 0; i < found.trace.spans.size(); ++i) {
     const Span& span = found.trace.spans[i];
-    const auto& truth = run.truth[i / run.program.operations.size()][i % run.program.operations.size()];
+    const auto& truth =
+        run.truth[i / run.program.operations.size()][i % run.program.operations.size()];
     if (span.lane == LaneKind::compute) {
       EXPECT_EQ(span.duration().count(), truth.end - truth.start);
     }
@@ -105,7 +111,8 @@ TEST_F(Kineto, RematerialisationIsCarvedOutOfTheBackward) {
     run.naming = naming;
     const KinetoTrace found = read_kineto(run.program, write(run));
     expect_truth(run, found);
-    EXPECT_THAT(found.notes, testing::Contains("rank 0: R, which runs inside the backward, takes its F's time"));
+    EXPECT_THAT(found.notes,
+                testing::Contains("rank 0: R, which runs inside the backward, takes its F's time"));
   }
 }
 
@@ -114,7 +121,8 @@ TEST_F(Kineto, WhatWasNotRecordedTakesNoTimeAndIsSaid) {
   options.tied = {{Stage{0}, Stage{1}}};  // gradient sums, of which the files have no collective
   SyntheticRun run = run_of(program_of("1f1b", {2, 1, 3}, options));
   const KinetoTrace found = read_kineto(run.program, write(run));
-  EXPECT_THAT(found.notes, testing::Contains("rank 0: no kernel of REDUCE_GRAD was found: it takes no time"));
+  EXPECT_THAT(found.notes,
+              testing::Contains("rank 0: no kernel of REDUCE_GRAD was found: it takes no time"));
   for (const RankMetrics& rank : step_metrics(run.program, found.trace).ranks) {
     EXPECT_EQ(rank.busy + rank.idle.total(), step_metrics(run.program, found.trace).step_time);
   }
@@ -145,10 +153,10 @@ TEST_F(Kineto, BothOrdersAreShownWhereTheyDisagree) {
             "  trace: 0F0 0F1 [0B0] 0F2 0B1 0F3 0B2 0B3\n"
             "  plan:  0F0 0F1 [0F2] 0F3 0B0 0B1 0B2 0B3");
   run.naming = Naming::none;
-  EXPECT_THAT(
-      complaint(gpipe, write(run)),
-      AllOf(HasSubstr("rank 0, ProfilerStep#3: the trace's order and the plan's disagree"),
-            HasSubstr("  trace: F SR F [SR] SR B F SR"), HasSubstr("  plan:  0F0 0SEND_F0 0F1 [0SEND_F1] 0F2 ")));
+  EXPECT_THAT(complaint(gpipe, write(run)),
+              AllOf(HasSubstr("rank 0, ProfilerStep#3: the trace's order and the plan's disagree"),
+                    HasSubstr("  trace: F SR F [SR] SR B F SR"),
+                    HasSubstr("  plan:  0F0 0SEND_F0 0F1 [0SEND_F1] 0F2 ")));
   // A micro-batch too many.
   EXPECT_THAT(complaint(program_of("1f1b", {2, 1, 3}), write(run)), HasSubstr("disagree"));
 }
@@ -157,7 +165,8 @@ TEST_F(Kineto, ForwardsThatNothingSeparatesNeedNames) {
   SyntheticRun run = run_of(program_of("gpipe", {1, 1, 2}));
   expect_truth(run, read_kineto(run.program, write(run)));
   run.naming = Naming::none;
-  EXPECT_THAT(complaint(run.program, write(run)), HasSubstr("no SendRecv kernel stands between 0F0 and 0F1"));
+  EXPECT_THAT(complaint(run.program, write(run)),
+              HasSubstr("no SendRecv kernel stands between 0F0 and 0F1"));
 }
 
 TEST_F(Kineto, MissingAndRepeatedRanksAreNamed) {
@@ -165,7 +174,8 @@ TEST_F(Kineto, MissingAndRepeatedRanksAreNamed) {
   auto files = write(run);
   files.erase(files.begin(), files.begin() + 2);  // ranks 3 and 2
   EXPECT_EQ(complaint(run.program, files),
-            "0.json: distributedInfo.rank: the plan has K = 4 ranks and needs a trace of each: rank 2, 3 missing");
+            "0.json: distributedInfo.rank: the plan has K = 4 ranks and needs a trace of each: "
+            "rank 2, 3 missing");
   files = write(run);
   files[3] = file(run.file_of(Rank{1}), "again.json");
   EXPECT_THAT(complaint(run.program, files), HasSubstr("rank 1 again, as in"));
@@ -188,7 +198,8 @@ TEST_F(Kineto, RankFromTheNameOfTheFile) {
   expect_truth(run, read_kineto(run.program, files));
   std::filesystem::rename(files[1], folder_ / "one.json");
   files[1] = folder_ / "one.json";
-  EXPECT_THAT(complaint(run.program, files), HasSubstr("one.json: distributedInfo.rank: is missing"));
+  EXPECT_THAT(complaint(run.program, files),
+              HasSubstr("one.json: distributedInfo.rank: is missing"));
 }
 
 TEST_F(Kineto, RanksMustHaveRecordedTheSameSteps) {

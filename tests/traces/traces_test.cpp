@@ -1,4 +1,5 @@
-// Traces there and back, idle accounting on a worked example and on random programs, and comparison.
+// Traces there and back, idle accounting on a worked example and on random programs, and
+// comparison.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 #include <array>
 #include <random>
 
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/compare.hpp"
 #include "traces/metrics.hpp"
@@ -26,7 +27,8 @@ Program two_ranks(bool optimizer) {
 }
 
 // Spans by action name, in ns.
-Trace trace_of(const Program& program, const std::map<std::string, std::pair<int, int>>& times, int end) {
+Trace trace_of(const Program& program, const std::map<std::string, std::pair<int, int>>& times,
+               int end) {
   Trace trace;
   trace.ranks = program.shape.ranks;
   trace.steps = {{Nanoseconds(0), Nanoseconds(end)}};
@@ -34,8 +36,8 @@ Trace trace_of(const Program& program, const std::map<std::string, std::pair<int
     const auto id = static_cast<OperationId>(i);
     const Lane& lane = program.lane_of(id);
     const auto [start, stop] = times.at(to_string(program.operations[i].action));
-    trace.spans.push_back(
-        {id, program.operations[i].action, lane.rank, lane.kind, lane.rank, 0, Nanoseconds(start), Nanoseconds(stop)});
+    trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, lane.rank, 0,
+                           Nanoseconds(start), Nanoseconds(stop)});
   }
   return trace;
 }
@@ -43,10 +45,10 @@ Trace trace_of(const Program& program, const std::map<std::string, std::pair<int
 //            0    10   13       23        41  43  44       62  64  66
 //  rank 0    F0...     (F sent 10-13)         wait         |B0 44-62| O 64-66
 //  rank 1         wait    |F0 13-23|B0 23-41|  (B sent 41-43)         O 41-45
-// Rank 0: its gap 10-44 ends in its first backward, so fill; the gradient was in flight 41-43: communication 2; it was
-// there at 43 and B0 began at 44: host 1; 31 fill. The gap 62-64 after its last compute action: nothing awaited,
-// host 2. Rank 1: gap 0-13: 10-13 in flight, communication 3, fill 10. Its optimizer follows at once; 45-66 waits:
-// optimizer 21.
+// Rank 0: its gap 10-44 ends in its first backward, so fill; the gradient was in flight 41-43:
+// communication 2; it was there at 43 and B0 began at 44: host 1; 31 fill. The gap 62-64 after its
+// last compute action: nothing awaited, host 2. Rank 1: gap 0-13: 10-13 in flight, communication 3,
+// fill 10. Its optimizer follows at once; 45-66 waits: optimizer 21.
 TEST(Metrics, WorkedExampleOfIdleTime) {
   const Program program = two_ranks(true);
   const Trace trace = trace_of(program,
@@ -66,9 +68,11 @@ TEST(Metrics, WorkedExampleOfIdleTime) {
   EXPECT_EQ(metrics.step_time, ns(66));
   EXPECT_EQ(metrics.span, ns(62));
   EXPECT_EQ(metrics.ranks[0].busy, ns(30));
-  EXPECT_EQ(metrics.ranks[0].idle, (IdleTime{.fill = ns(31), .communication = ns(2), .host = ns(3)}));
+  EXPECT_EQ(metrics.ranks[0].idle,
+            (IdleTime{.fill = ns(31), .communication = ns(2), .host = ns(3)}));
   EXPECT_EQ(metrics.ranks[1].busy, ns(32));
-  EXPECT_EQ(metrics.ranks[1].idle, (IdleTime{.fill = ns(10), .communication = ns(3), .optimizer = ns(21)}));
+  EXPECT_EQ(metrics.ranks[1].idle,
+            (IdleTime{.fill = ns(10), .communication = ns(3), .optimizer = ns(21)}));
   EXPECT_DOUBLE_EQ(metrics.bubble_fraction, 1 - 31.0 / 66);
 }
 
@@ -109,7 +113,8 @@ Trace sample() {
                           {"1RECV_F0", {1, 2}}},
                          1234567);
   trace.origin = TraceOrigin::measured;
-  trace.counters = {{"memory", Rank{1}, CounterUnit::bytes, {{Nanoseconds(0), 64}, {Nanoseconds(5), 128}}}};
+  trace.counters = {
+      {"memory", Rank{1}, CounterUnit::bytes, {{Nanoseconds(0), 64}, {Nanoseconds(5), 128}}}};
   trace.info = {{"machine", "a \"quoted\" name"}, {"seed", "1"}};
   return trace;
 }
@@ -174,7 +179,8 @@ TEST(Perfetto, EverySliceBeginsAndEnds) {
   EXPECT_EQ(ends, 16);
 }
 
-// Rank 0's B takes 5 ns longer than predicted and rank 1's F 2 ns less; the step grows by 3, and the parts sum to it.
+// Rank 0's B takes 5 ns longer than predicted and rank 1's F 2 ns less; the step grows by 3, and
+// the parts sum to it.
 TEST(Compare, TheWaterfallSums) {
   const Program program = two_ranks(false);
   const Trace predicted = trace_of(program,

@@ -1,4 +1,5 @@
-// The Python module's own types: values of the house with what Python needs beside them. module.cpp is where to start.
+// The Python module's own types: values of the house with what Python needs beside them. module.cpp
+// is where to start.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "costmodel/costs.hpp"
-#include "plan/plan.hpp"
-#include "plan/schedule.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/schedule/schedule.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/schedule_source.hpp"
 #include "traces/trace.hpp"
@@ -45,13 +46,16 @@ using OptionalPath = std::optional<std::filesystem::path>;
 [[nodiscard]] std::string to_json(const pybind11::handle& object);
 
 // The costs given, those of the file given, or the built-in ones.
-[[nodiscard]] Costs costs_for(const CostsOrFile& costs, const Model& model, const Plan& plan, const Cluster& cluster);
+[[nodiscard]] Costs costs_for(const CostsOrFile& costs, const Model& model, const Plan& plan,
+                              const Cluster& cluster);
 
-// A schedule by name, from a CSV file or program, or made by a Python function (K, M, v) -> a list of action names for
-// each rank; K, M and v as in `request`, whose own name is not looked at. Judged. Throws InputError or UsageError.
+// A schedule by name, from a CSV file or program, or made by a Python function (K, M, v) -> a list
+// of action names for each rank; K, M and v as in `request`, whose own name is not looked at.
+// Judged. Throws InputError or UsageError.
 [[nodiscard]] Schedule schedule_from(const pybind11::object& source, ScheduleSource request);
 
-// The plan for files in `folder`: paths relative to it, a schedule that was in memory written there as CSV.
+// The plan for files in `folder`: paths relative to it, a schedule that was in memory written there
+// as CSV.
 [[nodiscard]] LoadedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder);
 
 void bind_schedules(pybind11::module_& module);

@@ -1,16 +1,15 @@
 // Schedules in Python: by name, from a file, or from a function, all through the one validator.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/schedules/schedules.hpp"
-
 #include <fmt/format.h>
 
 #include <cctype>
 #include <cmath>
 
-#include "costmodel/given_times.hpp"
-#include "plan/error.hpp"
-#include "plan/schedule_csv.hpp"
-#include "plan/text_file.hpp"
+#include "costmodel/table/given_times.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/weir/timed_schedule.hpp"
@@ -22,7 +21,8 @@ namespace {
 
 // A function's name as messages and files can have it.
 std::string name_of(const py::object& function) {
-  std::string name = py::str(py::getattr(function, "__name__", py::str("schedule"))).cast<std::string>();
+  std::string name =
+      py::str(py::getattr(function, "__name__", py::str("schedule"))).cast<std::string>();
   std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; });
   return name.empty() ? "schedule" : name;
 }
@@ -31,19 +31,23 @@ std::vector<std::vector<std::string>> rows_of(const py::object& made, const std:
   try {
     return made.cast<std::vector<std::vector<std::string>>>();
   } catch (const py::cast_error&) {
-    throw InputError(name, "", "expected a list of action names for each rank, as [[\"0F0\", \"0B0\"], ...]");
+    throw InputError(name, "",
+                     "expected a list of action names for each rank, as [[\"0F0\", \"0B0\"], ...]");
   }
 }
 
 Schedule from_function(const py::object& function, const ScheduleSource& request) {
   const std::string name = name_of(function);
-  const auto rows = rows_of(function(request.ranks, request.microbatches, request.chunks.value_or(1)), name);
+  const auto rows =
+      rows_of(function(request.ranks, request.microbatches, request.chunks.value_or(1)), name);
   std::string csv;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-    if (rows[rank].empty()) throw InputError(name, fmt::format("row {}", rank + 1), "has no actions");
+    if (rows[rank].empty())
+      throw InputError(name, fmt::format("row {}", rank + 1), "has no actions");
     for (const std::string& action : rows[rank]) {
       if (action.find_first_of(",\r\n") != std::string::npos)
-        throw InputError(name, fmt::format("row {}", rank + 1), "expected one action a name, as 2F0");
+        throw InputError(name, fmt::format("row {}", rank + 1),
+                         "expected one action a name, as 2F0");
       csv += action + ",";
     }
     csv.back() = '\n';
@@ -63,15 +67,18 @@ std::vector<std::vector<std::string>> names(const Schedule& schedule) {
 }
 
 Seconds duration(double seconds, const char* key) {
-  if (!std::isfinite(seconds) || seconds < 0) throw InputError("time", key, "expected a duration of at least 0");
+  if (!std::isfinite(seconds) || seconds < 0)
+    throw InputError("time", key, "expected a duration of at least 0");
   return Seconds(seconds);
 }
 
 py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, double latency_s) {
   const UniformTimes times{duration(f_s, "f_s"), duration(i_s, "i_s"), duration(w_s, "w_s"),
                            duration(latency_s, "latency_s")};
-  TimedSchedule timed = time_schedule(schedule, uniform_table(schedule.shape, times), TransferMode::buffered);
-  return py::make_tuple(from_json(weir::to_json(timed.forecast)), PlannedTrace{std::move(timed.trace), {}});
+  TimedSchedule timed =
+      time_schedule(schedule, uniform_table(schedule.shape, times), TransferMode::buffered);
+  return py::make_tuple(from_json(weir::to_json(timed.forecast)),
+                        PlannedTrace{std::move(timed.trace), {}});
 }
 
 py::list list_generators() {
@@ -116,27 +123,34 @@ void bind_schedules(py::module_& m) {
       .def_property_readonly("order", &names, "For each rank, the names of its actions.")
       .def("csv", py::overload_cast<const Schedule&>(&to_csv), "As text in PyTorch's dialect.")
       .def(
-          "save", [](const Schedule& s, const std::filesystem::path& file) { write_file_atomically(file, to_csv(s)); },
+          "save",
+          [](const Schedule& s, const std::filesystem::path& file) {
+            write_file_atomically(file, to_csv(s));
+          },
           py::arg("file"), "Writes it as CSV.")
       .def("time", &time, py::arg("f_s") = 1e-3, py::arg("i_s") = 1e-3, py::arg("w_s") = 1e-3,
            py::arg("latency_s") = 0.0,
-           "(forecast, trace) by given durations of a rank's F, I and W for one micro-batch, as weir schedule "
+           "(forecast, trace) by given durations of a rank's F, I and W for one micro-batch, as "
+           "weir schedule "
            "--uniform.")
       .def(
           "__eq__", [](const Schedule& a, const Schedule& b) { return a == b; }, py::is_operator())
       .def("__repr__", [](const Schedule& s) {
-        return fmt::format("<weir.Schedule {}: K = {}, {} stages, M = {}>", s.name, s.shape.ranks, s.shape.stages,
-                           s.shape.microbatches);
+        return fmt::format("<weir.Schedule {}: K = {}, {} stages, M = {}>", s.name, s.shape.ranks,
+                           s.shape.stages, s.shape.microbatches);
       });
   m.def(
       "schedule",
-      [](const py::object& source, int pp, int microbatches, std::optional<int> vpp, bool allow_reordered) {
+      [](const py::object& source, int pp, int microbatches, std::optional<int> vpp,
+         bool allow_reordered) {
         return schedule_from(source, {"", pp, vpp, microbatches, allow_reordered});
       },
       py::arg("source"), py::arg("pp"), py::arg("microbatches"), py::arg("vpp") = py::none(),
       py::arg("allow_reordered") = false,
-      "A schedule by name, from a CSV file, or made by a function (K, M, v) that returns, for each rank, a list of "
-      "action names such as '2F0'. Validated; the error shows the rank x step grid with the culprit marked.");
+      "A schedule by name, from a CSV file, or made by a function (K, M, v) that returns, for each "
+      "rank, a list of "
+      "action names such as '2F0'. Validated; the error shows the rank x step grid with the "
+      "culprit marked.");
   m.def("schedules", &list_generators, "The published schedules with their sources and formulas.");
 }
 

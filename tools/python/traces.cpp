@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/weir/traced_plan.hpp"
 #include "traces/trace.hpp"
@@ -17,12 +17,14 @@ namespace py = pybind11;
 namespace weir::python {
 namespace {
 
-// NumPy's "U" text is UCS-4, padded with zeros: records with it compare to str without a detour over bytes.
+// NumPy's "U" text is UCS-4, padded with zeros: records with it compare to str without a detour
+// over bytes.
 template <std::size_t N>
 struct Text {
   char32_t characters[N]{};
   void operator=(std::string_view text) {
-    for (std::size_t i = 0; i < N; ++i) characters[i] = i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+    for (std::size_t i = 0; i < N; ++i)
+      characters[i] = i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
   }
 };
 
@@ -95,7 +97,8 @@ py::array steps(const PlannedTrace& t) {
   py::array_t<StepRecord> array(static_cast<py::ssize_t>(t.trace.steps.size()));
   auto records = array.mutable_unchecked<1>();
   for (std::size_t i = 0; i < t.trace.steps.size(); ++i)
-    records(static_cast<py::ssize_t>(i)) = {t.trace.steps[i].start.count(), t.trace.steps[i].end.count()};
+    records(static_cast<py::ssize_t>(i)) = {t.trace.steps[i].start.count(),
+                                            t.trace.steps[i].end.count()};
   return array;
 }
 
@@ -109,7 +112,8 @@ py::list counters(const PlannedTrace& t) {
     py::array_t<SampleRecord> array(static_cast<py::ssize_t>(counter.samples.size()));
     auto records = array.mutable_unchecked<1>();
     for (std::size_t i = 0; i < counter.samples.size(); ++i)
-      records(static_cast<py::ssize_t>(i)) = {counter.samples[i].time.count(), counter.samples[i].value};
+      records(static_cast<py::ssize_t>(i)) = {counter.samples[i].time.count(),
+                                              counter.samples[i].value};
     py::dict row;
     row["name"] = counter.name;
     row["rank"] = counter.rank.value;
@@ -124,7 +128,8 @@ const char* origin(const PlannedTrace& t) {
   return t.trace.origin == TraceOrigin::predicted ? "predicted" : "measured";
 }
 
-void save(const PlannedTrace& t, const std::filesystem::path& folder, const std::optional<std::string>& name) {
+void save(const PlannedTrace& t, const std::filesystem::path& folder,
+          const std::optional<std::string>& name) {
   if (!t.plan) throw UsageError("save: this trace has no plan to go with it");
   save_traced_plan(t.trace, moved_to(*t.plan, folder), folder, folder, name.value_or(origin(t)));
 }
@@ -140,25 +145,31 @@ PlannedTrace read_trace(const std::filesystem::path& file) {
 void bind_traces(py::module_& m) {
   PYBIND11_NUMPY_DTYPE(StepRecord, start_ns, end_ns);
   PYBIND11_NUMPY_DTYPE(SampleRecord, time_ns, value);
-  py::class_<PlannedTrace>(m, "Trace", "What happened, or is predicted to; times in ns since the trace's origin.")
+  py::class_<PlannedTrace>(
+      m, "Trace", "What happened, or is predicted to; times in ns since the trace's origin.")
       .def_property_readonly("origin", &origin, "'predicted' or 'measured'.")
       .def_property_readonly("ranks", [](const PlannedTrace& t) { return t.trace.ranks; })
-      .def_property_readonly("spans", &spans,
-                             "A structured array: rank, lane ('compute', 'send', 'receive', 'reduce'), kind ('F', "
-                             "'B', ...), stage, microbatch (-1: none), start_ns, end_ns, step, operation, peer.")
-      .def_property_readonly("steps", &steps, "A structured array: start_ns, end_ns of each training step.")
-      .def_property_readonly("counters", &counters,
-                             "Dicts of name, rank, unit and samples, a structured array of time_ns and value; each "
-                             "sample holds until the next.")
+      .def_property_readonly(
+          "spans", &spans,
+          "A structured array: rank, lane ('compute', 'send', 'receive', 'reduce'), kind ('F', "
+          "'B', ...), stage, microbatch (-1: none), start_ns, end_ns, step, operation, peer.")
+      .def_property_readonly("steps", &steps,
+                             "A structured array: start_ns, end_ns of each training step.")
+      .def_property_readonly(
+          "counters", &counters,
+          "Dicts of name, rank, unit and samples, a structured array of time_ns and value; each "
+          "sample holds until the next.")
       .def_property_readonly("info", [](const PlannedTrace& t) { return t.trace.info; })
       .def_property_readonly("plan", [](const PlannedTrace& t) { return t.plan; })
       .def("save", &save, py::arg("folder"), py::arg("name") = py::none(),
-           "Writes NAME.json (any Chrome-trace viewer) and NAME.pftrace (Perfetto); NAME is its origin.")
+           "Writes NAME.json (any Chrome-trace viewer) and NAME.pftrace (Perfetto); NAME is its "
+           "origin.")
       .def("__repr__", [](const PlannedTrace& t) {
-        return fmt::format("<weir.Trace {}: {} ranks, {} steps, {} spans>", origin(t), t.trace.ranks,
-                           t.trace.steps.size(), t.trace.spans.size());
+        return fmt::format("<weir.Trace {}: {} ranks, {} steps, {} spans>", origin(t),
+                           t.trace.ranks, t.trace.steps.size(), t.trace.spans.size());
       });
-  m.def("load_trace", &read_trace, py::arg("file"), "Reads NAME.json, as Trace.save or the command wrote it.");
+  m.def("load_trace", &read_trace, py::arg("file"),
+        "Reads NAME.json, as Trace.save or the command wrote it.");
 }
 
 }  // namespace weir::python

@@ -39,7 +39,8 @@ class Axes {
     return kLeft + (place(value) - low_x_) / (high_x_ - low_x_) * (chart_.width - kLeft - kRight);
   }
   [[nodiscard]] double y(double value) const {
-    return chart_.height - kBottom - (value - low_y_) / (high_y_ - low_y_) * (chart_.height - kTop - kBottom);
+    return chart_.height - kBottom -
+           (value - low_y_) / (high_y_ - low_y_) * (chart_.height - kTop - kBottom);
   }
   [[nodiscard]] std::vector<double> x_ticks() const {
     std::vector<double> ticks;
@@ -70,14 +71,17 @@ Drawing draw_chart(const Chart& chart) {
   Drawing d{chart.width, chart.height, {}};
   d.shapes.push_back(Text{chart.width / 2, 12, chart.title, 9, Anchor::middle, kInk});
   for (const double tick : axes.y_ticks()) {
-    d.shapes.push_back(Line{{{kLeft, axes.y(tick)}, {chart.width - kRight, axes.y(tick)}}, kGrid, 0.5, false});
-    d.shapes.push_back(Text{kLeft - 4, axes.y(tick) + 2.5, fmt::format("{:.3g}", tick), 7, Anchor::end, kInk});
+    d.shapes.push_back(
+        Line{{{kLeft, axes.y(tick)}, {chart.width - kRight, axes.y(tick)}}, kGrid, 0.5, false});
+    d.shapes.push_back(
+        Text{kLeft - 4, axes.y(tick) + 2.5, fmt::format("{:.3g}", tick), 7, Anchor::end, kInk});
   }
   for (const double tick : axes.x_ticks()) {
-    d.shapes.push_back(
-        Text{axes.x(tick), chart.height - kBottom + 11, fmt::format("{:.3g}", tick), 7, Anchor::middle, kInk});
+    d.shapes.push_back(Text{axes.x(tick), chart.height - kBottom + 11, fmt::format("{:.3g}", tick),
+                            7, Anchor::middle, kInk});
   }
-  d.shapes.push_back(Text{chart.width / 2, chart.height - 6, chart.x_label, 8, Anchor::middle, kInk});
+  d.shapes.push_back(
+      Text{chart.width / 2, chart.height - 6, chart.x_label, 8, Anchor::middle, kInk});
   d.shapes.push_back(Text{4, kTop - 6, chart.y_label, 7, Anchor::start, kInk});
   if (chart.vertical) {
     const double x = axes.x(*chart.vertical);
@@ -86,7 +90,8 @@ Drawing draw_chart(const Chart& chart) {
   }
   if (chart.diagonal) {
     const auto [low, high] = axes.ends();
-    d.shapes.push_back(Line{{{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, {150, 150, 150}, 0.6, true});
+    d.shapes.push_back(Line{
+        {{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, {150, 150, 150}, 0.6, true});
   }
   double legend = kTop + 6;
   for (const Series& series : chart.series) {
@@ -97,14 +102,15 @@ Drawing draw_chart(const Chart& chart) {
     }
     if (series.mark == Series::Mark::line || series.mark == Series::Mark::dots) {
       for (std::size_t i = 0; i < points.size(); ++i) {
-        d.shapes.push_back(
-            Dot{points[i].first, points[i].second, 2.2, series.colour,
-                fmt::format("{}: {:.4g}, {:.4g}", series.name, series.points[i].first, series.points[i].second)});
+        d.shapes.push_back(Dot{points[i].first, points[i].second, 2.2, series.colour,
+                               fmt::format("{}: {:.4g}, {:.4g}", series.name,
+                                           series.points[i].first, series.points[i].second)});
       }
     }
     if (!series.name.empty()) {
       d.shapes.push_back(Dot{chart.width - kRight - 96, legend - 2.5, 2.5, series.colour, ""});
-      d.shapes.push_back(Text{chart.width - kRight - 90, legend, series.name, 7, Anchor::start, kInk});
+      d.shapes.push_back(
+          Text{chart.width - kRight - 90, legend, series.name, 7, Anchor::start, kInk});
       legend += 10;
     }
   }

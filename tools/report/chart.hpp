@@ -33,15 +33,17 @@ struct Chart {
 [[nodiscard]] Drawing draw_chart(const Chart& chart);
 [[nodiscard]] std::string chart_csv(const Chart& chart);  // series, x, y
 
-// GPipe's claim seen: bubble (and memory) against M, predicted and measured, the formula (K-1)/(M+K-1) (Huang et al.,
-// NeurIPS 2019, section 2.3) and the line M = 4K above which the paper calls the bubble negligible.
+// GPipe's claim seen: bubble (and memory) against M, predicted and measured, the formula
+// (K-1)/(M+K-1) (Huang et al., NeurIPS 2019, section 2.3) and the line M = 4K above which the paper
+// calls the bubble negligible.
 struct BubblePoint {
   int microbatches = 0;
   double predicted = 0;
   std::optional<double> measured;
   double peak_memory_gib = 0;
 };
-[[nodiscard]] std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points, int ranks);
+[[nodiscard]] std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points,
+                                                    int ranks);
 
 // Two drawings side by side.
 [[nodiscard]] Drawing beside(const Drawing& left, const Drawing& right);

@@ -25,31 +25,38 @@ std::string by_property(const EvaluationReport& report) {
     errors["schedule " + o.plan.schedule].push_back(error);
     errors["recompute " + to_text(o.plan.recompute)].push_back(error);
   }
-  std::string text = "<table><tr><th>plans with</th><th>plans</th><th>median error</th><th>worst</th></tr>\n";
+  std::string text =
+      "<table><tr><th>plans with</th><th>plans</th><th>median error</th><th>worst</th></tr>\n";
   for (const auto& [name, values] : errors) {
-    text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n", escape(name),
-                        values.size(), median(values) * 100, *std::max_element(values.begin(), values.end()) * 100);
+    text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n",
+                        escape(name), values.size(), median(values) * 100,
+                        *std::max_element(values.begin(), values.end()) * 100);
   }
   return text + "</table>\n";
 }
 
 std::string interval_cell(const Outcome& o) {
   if (!o.interval) return "none";
-  return fmt::format("{} to {}{}", format_duration(o.interval->low), format_duration(o.interval->high),
-                     o.inside() ? "" : ", missed");
+  return fmt::format("{} to {}{}", format_duration(o.interval->low),
+                     format_duration(o.interval->high), o.inside() ? "" : ", missed");
 }
 
 std::string all_plans(std::vector<Outcome> outcomes) {
-  std::stable_sort(outcomes.begin(), outcomes.end(),
-                   [](const Outcome& a, const Outcome& b) { return std::abs(a.error()) > std::abs(b.error()); });
+  std::stable_sort(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
+    return std::abs(a.error()) > std::abs(b.error());
+  });
   std::string text =
-      "<table><tr><th>held-out plan, worst first</th><th>forecast</th><th>90 % interval</th><th>measured</th>"
-      "<th>half of its steps within</th><th>error</th><th>peak forecast</th><th>peak measured</th></tr>\n";
+      "<table><tr><th>held-out plan, worst first</th><th>forecast</th><th>90 % "
+      "interval</th><th>measured</th>"
+      "<th>half of its steps within</th><th>error</th><th>peak forecast</th><th>peak "
+      "measured</th></tr>\n";
   for (const Outcome& o : outcomes) {
     text += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{}</td><td>{}</td></tr>\n",
-        escape(summary(o.plan)), format_duration(o.predicted), interval_cell(o), format_duration(o.measured()),
-        format_duration(o.noise()), o.error() * 100, format_bytes(o.predicted_peak), format_bytes(o.measured_peak));
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f} "
+        "%</td><td>{}</td><td>{}</td></tr>\n",
+        escape(summary(o.plan)), format_duration(o.predicted), interval_cell(o),
+        format_duration(o.measured()), format_duration(o.noise()), o.error() * 100,
+        format_bytes(o.predicted_peak), format_bytes(o.measured_peak));
   }
   return text + "</table>\n";
 }
@@ -63,10 +70,11 @@ Chart scatter_chart(const std::vector<Outcome>& outcomes) {
     const double x = o.measured().count() * 1e3;
     dots.points.emplace_back(x, o.predicted.count() * 1e3);
     if (!o.interval) continue;
-    chart.series.push_back({"",
-                            {{x, o.interval->low.count() * 1e3}, {x, o.interval->high.count() * 1e3}},
-                            {190, 205, 225},
-                            Series::Mark::stroke});
+    chart.series.push_back(
+        {"",
+         {{x, o.interval->low.count() * 1e3}, {x, o.interval->high.count() * 1e3}},
+         {190, 205, 225},
+         Series::Mark::stroke});
   }
   chart.series.push_back(std::move(dots));
   chart.diagonal = true;
@@ -76,35 +84,44 @@ Chart scatter_chart(const std::vector<Outcome>& outcomes) {
 std::string accuracy_text(const EvaluationReport& report) {
   const Accuracy& a = report.accuracy;
   std::string text = fmt::format(
-      "{} plans on {}, seed {}: median error {:.1f} %, 95th percentile {:.1f} %, Kendall's tau {:.2f}, top-1 regret "
+      "{} plans on {}, seed {}: median error {:.1f} %, 95th percentile {:.1f} %, Kendall's tau "
+      "{:.2f}, top-1 regret "
       "{:.1f} %, peak memory within {:.2f} %",
-      report.outcomes.size(), report.machine, report.seed, a.median_error * 100, a.p95_error * 100, a.tau,
-      a.regret * 100, a.memory_error * 100);
+      report.outcomes.size(), report.machine, report.seed, a.median_error * 100, a.p95_error * 100,
+      a.tau, a.regret * 100, a.memory_error * 100);
   if (!report.interval) return text + "\nno interval: fewer than 9 plans cannot promise 90 %";
   std::vector<double> widths;
   for (const Outcome& o : report.outcomes) {
     if (o.interval) widths.push_back(o.interval->high / o.predicted - 1);
   }
-  text += fmt::format("\n90 % interval: {} of {} inside ({} to {} of an honest one set by {} plans)", a.hits,
-                      a.with_interval, report.band.low, report.band.high, report.interval->calibration_plans);
-  if (!widths.empty()) text += fmt::format(", half as wide as {:.1f} % in the median", median(widths) * 100);
+  text += fmt::format(
+      "\n90 % interval: {} of {} inside ({} to {} of an honest one set by {} plans)", a.hits,
+      a.with_interval, report.band.low, report.band.high, report.interval->calibration_plans);
+  if (!widths.empty())
+    text += fmt::format(", half as wide as {:.1f} % in the median", median(widths) * 100);
   return text;
 }
 
 std::string evaluation_html(const EvaluationReport& report) {
   std::string body = "<p>";
-  for (const char c : escape(accuracy_text(report))) body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
+  for (const char c : escape(accuracy_text(report)))
+    body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
   body += "</p>\n" + to_svg(draw_chart(scatter_chart(report.outcomes)));
   body += "<h2>Where the forecasts are weak</h2>\n" + by_property(report);
   body += "<h2>All held-out plans</h2>\n" + all_plans(report.outcomes);
   body += fmt::format(
-      "<h2>Method</h2>\n<p>{} random plans of one mini-batch fitted the cost model, {} others set the interval (split "
-      "conformal on log ratios, each divided by its plan's scale: what the model misses in the median, joined with the "
-      "spread of the plan's simulated jitter). The held-out plans were forecast before any of them was run; the file "
+      "<h2>Method</h2>\n<p>{} random plans of one mini-batch fitted the cost model, {} others set "
+      "the interval (split "
+      "conformal on log ratios, each divided by its plan's scale: what the model misses in the "
+      "median, joined with the "
+      "spread of the plan's simulated jitter). The held-out plans were forecast before any of them "
+      "was run; the file "
       "with "
-      "those forecasts has sha256 {}. Plans ran interleaved in random order; a plan's truth is the median of its "
+      "those forecasts has sha256 {}. Plans ran interleaved in random order; a plan's truth is the "
+      "median of its "
       "steps.</p>\n",
-      report.fitted, report.interval ? report.interval->calibration_plans : 0, report.predictions_sha256);
+      report.fitted, report.interval ? report.interval->calibration_plans : 0,
+      report.predictions_sha256);
   return html_page("weir evaluate: " + report.model, body);
 }
 

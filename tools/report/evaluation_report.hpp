@@ -1,12 +1,13 @@
-// The report of `weir evaluate`: how far forecasts were off here, where they are weakest, and whether the interval kept
-// its promise. SPDX-License-Identifier: Apache-2.0
+// The report of `weir evaluate`: how far forecasts were off here, where they are weakest, and
+// whether the interval kept its promise.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "costmodel/costs.hpp"
-#include "costmodel/intervals.hpp"
+#include "costmodel/fit/intervals.hpp"
+#include "costmodel/table/costs.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/weir/accuracy.hpp"
 #include "tools/weir/idle_shares.hpp"
@@ -29,7 +30,8 @@ struct EvaluationReport {
 // Forecast against measured, with y = x and each plan's interval.
 [[nodiscard]] Chart scatter_chart(const std::vector<Outcome>& outcomes);
 
-// "60 plans on ..., seed 1: median error ...", one line; and the coverage in another where there is an interval.
+// "60 plans on ..., seed 1: median error ...", one line; and the coverage in another where there is
+// an interval.
 [[nodiscard]] std::string accuracy_text(const EvaluationReport& report);
 
 [[nodiscard]] std::string evaluation_html(const EvaluationReport& report);

@@ -11,7 +11,8 @@
 namespace weir {
 namespace {
 
-constexpr const char* kStyle = R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1120px;color:#222}
+constexpr const char* kStyle =
+    R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1120px;color:#222}
 h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
 table{border-collapse:collapse;font-size:13px}th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e4e4}
 th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;font-size:13px}svg{max-width:100%;height:auto})";
@@ -36,10 +37,12 @@ std::string limited_by(const StepMetrics& step, double bubble) {
   for (const RankMetrics& rank : step.ranks) {
     const Nanoseconds times[] = {rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
                                  rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
-    for (std::size_t i = 0; i < causes.size(); ++i) causes[i].second += to_seconds(times[i]).count();
+    for (std::size_t i = 0; i < causes.size(); ++i)
+      causes[i].second += to_seconds(times[i]).count();
   }
   const auto worst =
-      std::max_element(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::max_element(causes.begin(), causes.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (bubble < 0.05) return "the work itself (bubble below 5 %)";
   return worst->first;
 }

@@ -11,8 +11,8 @@ namespace weir {
 // One HTML file that needs no network; the title is escaped and heads the body.
 [[nodiscard]] std::string html_page(const std::string& title, const std::string& body);
 
-// What keeps a plan from its ideal: the largest cause of idle time over all ranks, or the work itself where the bubble
-// is below 5 %.
+// What keeps a plan from its ideal: the largest cause of idle time over all ranks, or the work
+// itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
 }  // namespace weir

@@ -13,37 +13,46 @@
 namespace weir {
 namespace {
 
-double error_of(const ReportRow& row) { return (row.forecast.step_time - row.measured) / row.measured; }
-double error_after(const ReportRow& row) { return (row.recalibrated - row.measured) / row.measured; }
+double error_of(const ReportRow& row) {
+  return (row.forecast.step_time - row.measured) / row.measured;
+}
+double error_after(const ReportRow& row) {
+  return (row.recalibrated - row.measured) / row.measured;
+}
 
 std::string first_sentence(const ReportRow& best) {
   const Forecast& f = best.forecast;
-  std::string text = fmt::format("Use <b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
-                                 format_duration(best.measured), format_duration(f.step_time));
+  std::string text =
+      fmt::format("Use <b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
+                  format_duration(best.measured), format_duration(f.step_time));
   text += f.interval ? fmt::format(", 90 % between {} and {})", format_duration(f.interval->low),
                                    format_duration(f.interval->high))
                      : std::string(", no interval: too few held-out plans)");
   text += fmt::format(", {} on its fullest device", format_bytes(best.measured_peak));
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
-  return text +
-         fmt::format("; it is limited by {}.", limited_by(best.comparison.measured_metrics, best.measured_bubble));
+  return text + fmt::format("; it is limited by {}.",
+                            limited_by(best.comparison.measured_metrics, best.measured_bubble));
 }
 
 std::string ranking(const Report& report, std::size_t most) {
   std::string text =
-      "<table><tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after recalibration</th>"
-      "<th>peak predicted</th><th>peak measured</th><th>bubble predicted</th><th>bubble measured</th></tr>\n";
+      "<table><tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after "
+      "recalibration</th>"
+      "<th>peak predicted</th><th>peak measured</th><th>bubble predicted</th><th>bubble "
+      "measured</th></tr>\n";
   std::size_t shown = 0;
   for (const ReportRow& row : report.rows) {
     if (shown >= most && !row.baseline) continue;
     text += fmt::format(
-        "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{:+.1f} %</td><td>{}</td><td>{}</td><td>{:.1f} "
+        "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{:+.1f} "
+        "%</td><td>{}</td><td>{}</td><td>{:.1f} "
         "%"
         "</td><td>{:.1f} %</td></tr>\n",
         shown == 0 ? " class=\"best\"" : "", escape(row.plan), row.baseline ? " (baseline)" : "",
         format_duration(row.forecast.step_time), format_duration(row.measured), error_of(row) * 100,
-        error_after(row) * 100, format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
-        row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
+        error_after(row) * 100, format_bytes(row.forecast.peak_memory()),
+        format_bytes(row.measured_peak), row.forecast.metrics.bubble_fraction * 100,
+        row.measured_bubble * 100);
     ++shown;
   }
   return text + "</table>\n";
@@ -51,13 +60,14 @@ std::string ranking(const Report& report, std::size_t most) {
 
 std::string idle_table(const ReportRow& row) {
   std::string text =
-      "<table><tr><th>rank</th><th></th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</th><th>communication</"
+      "<table><tr><th>rank</th><th></th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</"
+      "th><th>communication</"
       "th>"
       "<th>host</th><th>optimizer</th></tr>\n";
   const auto add = [&text](std::size_t rank, const char* which, const RankMetrics& m) {
     text += fmt::format("<tr><td>{}</td><td>{}</td>", rank, which);
-    for (const Nanoseconds time :
-         {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance, m.idle.communication, m.idle.host, m.idle.optimizer}) {
+    for (const Nanoseconds time : {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance,
+                                   m.idle.communication, m.idle.host, m.idle.optimizer}) {
       text += fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
     }
     text += "</tr>\n";
@@ -75,7 +85,8 @@ std::string waterfall(const ReportRow& row) {
       "</th><th>difference</th></tr>\n",
       format_duration(row.comparison.predicted));
   for (const WaterfallPart& part : row.comparison.waterfall) {
-    text += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause, part.difference.count() * 1e3);
+    text += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause,
+                        part.difference.count() * 1e3);
   }
   return text + "</table>\n";
 }
@@ -101,7 +112,8 @@ std::string accuracy(const Report& report) {
     before.points.emplace_back(row.measured.count() * 1e3, row.forecast.step_time.count() * 1e3);
     after.points.emplace_back(row.measured.count() * 1e3, row.recalibrated.count() * 1e3);
   }
-  Chart chart{"Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
+  Chart chart{
+      "Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
   chart.diagonal = true;
   return to_svg(draw_chart(chart));
 }
@@ -113,21 +125,27 @@ std::string report_html(const Report& report) {
   const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
                         TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
   std::string html = fmt::format(
-      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error {:.1f} % as first "
+      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error "
+      "{:.1f} % as first "
       "predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
-      first_sentence(best), ranking(report, 5), report.candidates, report.feasible, escape(report.costs_origin),
-      escape(report.machine), report.error_before * 100, report.error_after * 100);
+      first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
+      escape(report.costs_origin), escape(report.machine), report.error_before * 100,
+      report.error_after * 100);
   html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html +=
-      "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of median length.</p>\n";
+      "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of "
+      "median length.</p>\n";
   html += "<h2>Idle time by cause</h2>\n" + idle_table(best) + waterfall(best);
   html += "<h2>Memory at the predicted peak</h2>\n" + memory_table(best);
   html += "<h2>Accuracy</h2>\n" + accuracy(report);
   html += "<h2>All plans run</h2>\n" + ranking(report, report.rows.size());
   html +=
-      "<h2>Method</h2>\n<p>Every layer was timed on this machine with all devices busy; the sweep simulated every "
-      "candidate with these times; the most promising different plans and the plain K = 1 were then trained for real, "
-      "interleaved, and each measured step is a median. Recalibrated forecasts use factors per kind of action fitted "
+      "<h2>Method</h2>\n<p>Every layer was timed on this machine with all devices busy; the sweep "
+      "simulated every "
+      "candidate with these times; the most promising different plans and the plain K = 1 were "
+      "then trained for real, "
+      "interleaved, and each measured step is a median. Recalibrated forecasts use factors per "
+      "kind of action fitted "
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
   return html_page(report.title, html);
@@ -136,14 +154,15 @@ std::string report_html(const Report& report) {
 std::string report_table(const Report& report) {
   std::size_t width = 4;
   for (const ReportRow& row : report.rows) width = std::max(width, row.plan.size());
-  std::string text =
-      fmt::format("{:<{}}  {:>9} {:>9} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8}\n", "plan", width + 11, "predicted",
-                  "measured", "error", "recalib.", "peak pred.", "peak meas.", "bubble p", "bubble m");
+  std::string text = fmt::format("{:<{}}  {:>9} {:>9} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8}\n",
+                                 "plan", width + 11, "predicted", "measured", "error", "recalib.",
+                                 "peak pred.", "peak meas.", "bubble p", "bubble m");
   for (const ReportRow& row : report.rows) {
     text +=
         fmt::format("{:<{}}  {:>9} {:>9} {:>+6.1f}% {:>+7.1f}% {:>11} {:>11} {:>7.1f}% {:>7.1f}%\n",
-                    row.plan + (row.baseline ? " (baseline)" : ""), width + 11, format_duration(row.forecast.step_time),
-                    format_duration(row.measured), error_of(row) * 100, error_after(row) * 100,
+                    row.plan + (row.baseline ? " (baseline)" : ""), width + 11,
+                    format_duration(row.forecast.step_time), format_duration(row.measured),
+                    error_of(row) * 100, error_after(row) * 100,
                     format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
                     row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
   }

@@ -1,13 +1,14 @@
-// report.html: one file, no network. The first screen says which plan to use, how sure that is, and where the numbers
-// come from; below it stand timelines, idle time by cause, memory, accuracy and method. SPDX-License-Identifier:
-// Apache-2.0
+// report.html: one file, no network. The first screen says which plan to use, how sure that is, and
+// where the numbers come from; below it stand timelines, idle time by cause, memory, accuracy and
+// method.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
 #include "traces/compare.hpp"
 #include "traces/trace.hpp"
@@ -40,7 +41,8 @@ struct Report {
 
 [[nodiscard]] std::string report_html(const Report& report);
 
-// plan, predicted step, measured step, error, predicted and measured peak memory, bubble; for a terminal.
+// plan, predicted step, measured step, error, predicted and measured peak memory, bubble; for a
+// terminal.
 [[nodiscard]] std::string report_table(const Report& report);
 
 }  // namespace weir

@@ -16,45 +16,52 @@ constexpr std::size_t kRows = 5;
 
 std::string interval_text(const Forecast& f) {
   if (!f.interval) return fmt::format("{}, no interval", to_string(f.basis));
-  return fmt::format("{}, 90 % between {} and {}", to_string(f.basis), format_duration(f.interval->low),
-                     format_duration(f.interval->high));
+  return fmt::format("{}, 90 % between {} and {}", to_string(f.basis),
+                     format_duration(f.interval->low), format_duration(f.interval->high));
 }
 
 std::string first_sentence(const SearchReport& report) {
   const Forecast& f = report.result->plans.front().forecast;
-  std::string text =
-      fmt::format("Use <b>{}</b>: forecast {} a step ({}), {} on its fullest device", escape(report.names.front()),
-                  format_duration(f.step_time), interval_text(f), format_bytes(f.peak_memory()));
+  std::string text = fmt::format("Use <b>{}</b>: forecast {} a step ({}), {} on its fullest device",
+                                 escape(report.names.front()), format_duration(f.step_time),
+                                 interval_text(f), format_bytes(f.peak_memory()));
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
   text += fmt::format("; it is limited by {}.", limited_by(f.metrics, f.metrics.bubble_fraction));
   if (!report.result->baseline) return text;
   const Baseline& baseline = *report.result->baseline;
-  return text + fmt::format(" The present plan takes {:.3f} times as long on {} devices where that has {}{}.",
-                            baseline.ratio, baseline.ranked.forecast.devices, f.devices,
-                            baseline.place ? fmt::format(", place {} of {}", *baseline.place, report.result->feasible)
-                                           : std::string(" and does not fit"));
+  return text +
+         fmt::format(
+             " The present plan takes {:.3f} times as long on {} devices where that has {}{}.",
+             baseline.ratio, baseline.ranked.forecast.devices, f.devices,
+             baseline.place
+                 ? fmt::format(", place {} of {}", *baseline.place, report.result->feasible)
+                 : std::string(" and does not fit"));
 }
 
-std::string row(std::string_view place, const std::string& name, const Ranked& ranked, Seconds best) {
+std::string row(std::string_view place, const std::string& name, const Ranked& ranked,
+                Seconds best) {
   const Forecast& f = ranked.forecast;
-  return fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td></tr>\n",
-                     place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
-                     f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()));
+  return fmt::format(
+      "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td></tr>\n",
+      place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
+      f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()));
 }
 
 std::string ranking(const SearchReport& report) {
   std::string text =
-      "<table><tr><th>place</th><th>plan</th><th>forecast step</th><th>over the best</th><th>bubble</th><th>peak "
+      "<table><tr><th>place</th><th>plan</th><th>forecast step</th><th>over the "
+      "best</th><th>bubble</th><th>peak "
       "memory</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
   const auto baseline = [&] {
     const Baseline& b = *result.baseline;
-    text +=
-        row(b.place ? std::to_string(*b.place) : "does not fit", report.baseline_name + " (baseline)", b.ranked, best);
+    text += row(b.place ? std::to_string(*b.place) : "does not fit",
+                report.baseline_name + " (baseline)", b.ranked, best);
   };
   const std::size_t shown = std::min(kRows, report.names.size());
-  const bool among = result.baseline && result.baseline->place && *result.baseline->place <= static_cast<int>(shown);
+  const bool among = result.baseline && result.baseline->place &&
+                     *result.baseline->place <= static_cast<int>(shown);
   for (std::size_t i = 0; i < shown; ++i) {
     if (among && *result.baseline->place == static_cast<int>(i) + 1) baseline();
     text += row(std::to_string(i + 1), report.names[i], result.plans[i], best);
@@ -65,16 +72,18 @@ std::string ranking(const SearchReport& report) {
 
 std::string rank_table(const Forecast& f) {
   std::string text =
-      "<table><tr><th>rank</th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</th><th>communication</th>"
+      "<table><tr><th>rank</th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</"
+      "th><th>communication</th>"
       "<th>host</th><th>optimizer</th><th>peak memory</th></tr>\n";
   for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
     const RankMetrics& m = f.metrics.ranks[r];
     text += fmt::format("<tr><td>{}</td>", r);
-    for (const Nanoseconds time :
-         {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance, m.idle.communication, m.idle.host, m.idle.optimizer}) {
+    for (const Nanoseconds time : {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance,
+                                   m.idle.communication, m.idle.host, m.idle.optimizer}) {
       text += fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
     }
-    text += fmt::format("<td>{}</td></tr>\n", r < f.memory.size() ? format_bytes(f.memory[r].peak) : "");
+    text += fmt::format("<td>{}</td></tr>\n",
+                        r < f.memory.size() ? format_bytes(f.memory[r].peak) : "");
   }
   return text + "</table>\n";
 }
@@ -84,9 +93,10 @@ std::string rank_table(const Forecast& f) {
 std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
   std::string html = fmt::format(
-      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit; nothing was run. Costs: {}. Machine: {}. {}.</p>\n",
-      first_sentence(report), ranking(report), result.candidates, result.feasible, escape(report.costs_origin),
-      escape(report.machine), escape(report.trust));
+      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit; nothing was run. Costs: {}. Machine: "
+      "{}. {}.</p>\n",
+      first_sentence(report), ranking(report), result.candidates, result.feasible,
+      escape(report.costs_origin), escape(report.machine), escape(report.trust));
   const std::array rows{TimelineRow{&report.best, 0, "predicted"}};
   html += "<h2>Timeline of the best plan</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html += "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty.</p>\n";

@@ -1,5 +1,6 @@
-// The report of a search in which nothing was run: which plan to use, what the present one costs beside it, and how far
-// the forecasts may be trusted. SPDX-License-Identifier: Apache-2.0
+// The report of a search in which nothing was run: which plan to use, what the present one costs
+// beside it, and how far the forecasts may be trusted.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -13,12 +13,23 @@ constexpr Colour kInk{40, 40, 40};
 
 // In the order F, B, I, W, R, anything else; one row a palette.
 constexpr Colour kPalettes[][6] = {
-    {{86, 141, 208}, {88, 165, 100}, {70, 160, 160}, {160, 205, 130}, {235, 160, 70}, {150, 150, 150}},
+    {{86, 141, 208},
+     {88, 165, 100},
+     {70, 160, 160},
+     {160, 205, 130},
+     {235, 160, 70},
+     {150, 150, 150}},
     {{0, 114, 178}, {0, 158, 115}, {86, 180, 233}, {240, 228, 66}, {213, 94, 0}, {150, 150, 150}},
-    {{70, 70, 70}, {150, 150, 150}, {120, 120, 120}, {205, 205, 205}, {180, 180, 180}, {225, 225, 225}}};
+    {{70, 70, 70},
+     {150, 150, 150},
+     {120, 120, 120},
+     {205, 205, 205},
+     {180, 180, 180},
+     {225, 225, 225}}};
 
 Colour colour_of(ActionKind kind, Palette palette) {
-  return kPalettes[static_cast<std::size_t>(palette)][std::min<std::size_t>(static_cast<std::size_t>(kind), 5)];
+  return kPalettes[static_cast<std::size_t>(palette)]
+                  [std::min<std::size_t>(static_cast<std::size_t>(kind), 5)];
 }
 
 // Names are written in white on dark boxes and in ink on light ones.
@@ -52,12 +63,16 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
   const auto row_count = static_cast<double>(rows.size());
   const double block = row_count * (kRow + kGap) + 4;
   drawing.height = top + ranks * block + kBottom;
-  if (!options.title.empty()) drawing.shapes.push_back(Text{4, 12, options.title, 10, Anchor::start, kInk});
+  if (!options.title.empty())
+    drawing.shapes.push_back(Text{4, 12, options.title, 10, Anchor::start, kInk});
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const auto y_of = [&](std::int32_t rank) { return top + rank * block + static_cast<double>(r) * (kRow + kGap); };
+    const auto y_of = [&](std::int32_t rank) {
+      return top + rank * block + static_cast<double>(r) * (kRow + kGap);
+    };
     for (std::int32_t rank = 0; rank < rows[r].trace->ranks; ++rank) {
-      drawing.shapes.push_back(
-          Text{4, y_of(rank) + 10, fmt::format("rank {} {}", rank, rows[r].label), 7.5, Anchor::start, kInk});
+      drawing.shapes.push_back(Text{4, y_of(rank) + 10,
+                                    fmt::format("rank {} {}", rank, rows[r].label), 7.5,
+                                    Anchor::start, kInk});
       drawing.shapes.push_back(Box{kLeft, y_of(rank), longest * scale, kRow, {244, 244, 244}, ""});
     }
     for_compute(rows[r], [&](const Span& span, const StepWindow& window) {
@@ -66,20 +81,23 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
       const std::string name = to_string(span.action);
       const Colour fill = colour_of(span.action.kind, options.palette);
       const double gap = width > 2 ? 0.4 : 0;  // neighbours stay apart to the eye
-      drawing.shapes.push_back(Box{x, y_of(span.rank.value), width - gap, kRow, fill,
-                                   fmt::format("{} {}", name, format_duration(to_seconds(span.duration())))});
+      drawing.shapes.push_back(
+          Box{x, y_of(span.rank.value), width - gap, kRow, fill,
+              fmt::format("{} {}", name, format_duration(to_seconds(span.duration())))});
       if (options.labels && width > 4.2 * static_cast<double>(name.size())) {
-        drawing.shapes.push_back(
-            Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5, Anchor::middle, label_on(fill)});
+        drawing.shapes.push_back(Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5,
+                                      Anchor::middle, label_on(fill)});
       }
     });
   }
   const double axis = drawing.height - kBottom + 2;
-  drawing.shapes.push_back(Line{{{kLeft, axis}, {kLeft + longest * scale, axis}}, kInk, 0.6, false});
+  drawing.shapes.push_back(
+      Line{{{kLeft, axis}, {kLeft + longest * scale, axis}}, kInk, 0.6, false});
   for (int tick = 0; tick <= 5; ++tick) {
     const double x = kLeft + longest * scale * tick / 5;
     drawing.shapes.push_back(Line{{{x, axis}, {x, axis + 3}}, kInk, 0.6, false});
-    drawing.shapes.push_back(Text{x, axis + 12, format_duration(Seconds(longest * tick / 5)), 7, Anchor::middle, kInk});
+    drawing.shapes.push_back(
+        Text{x, axis + 12, format_duration(Seconds(longest * tick / 5)), 7, Anchor::middle, kInk});
   }
   return drawing;
 }
@@ -88,8 +106,9 @@ std::string timeline_csv(std::span<const TimelineRow> rows) {
   std::string text = "rank,label,action,start_s,end_s\n";
   for (const TimelineRow& row : rows) {
     for_compute(row, [&](const Span& span, const StepWindow& window) {
-      text += fmt::format("{},{},{},{:.9f},{:.9f}\n", span.rank.value, row.label, to_string(span.action),
-                          to_seconds(span.start - window.start).count(), to_seconds(span.end - window.start).count());
+      text += fmt::format("{},{},{},{:.9f},{:.9f}\n", span.rank.value, row.label,
+                          to_string(span.action), to_seconds(span.start - window.start).count(),
+                          to_seconds(span.end - window.start).count());
     });
   }
   return text;

@@ -16,7 +16,8 @@ struct TimelineRow {
   std::int32_t step = 0;
   std::string label;  // "predicted"
 };
-// standard; safe for colour-blind readers (Okabe & Ito, Color Universal Design, 2008); greys for print.
+// standard; safe for colour-blind readers (Okabe & Ito, Color Universal Design, 2008); greys for
+// print.
 enum class Palette : std::uint8_t { standard, colour_blind, grey };
 
 struct TimelineOptions {
@@ -26,9 +27,10 @@ struct TimelineOptions {
   Palette palette = Palette::standard;
 };
 
-// Standard colours: F blue, B green, I teal, W light green, R orange, optimizer grey; idle is white. All rows share one
-// scale.
-[[nodiscard]] Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& options);
+// Standard colours: F blue, B green, I teal, W light green, R orange, optimizer grey; idle is
+// white. All rows share one scale.
+[[nodiscard]] Drawing draw_timeline(std::span<const TimelineRow> rows,
+                                    const TimelineOptions& options);
 // rank, label, action, start_s, end_s.
 [[nodiscard]] std::string timeline_csv(std::span<const TimelineRow> rows);
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -14,42 +14,50 @@ std::string css(Colour c) { return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.g
 struct Svg {
   std::string operator()(const Box& b) const {
     const std::string tip = b.tip.empty() ? "" : fmt::format("<title>{}</title>", escape(b.tip));
-    return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\">{}</rect>\n",
-                       b.x, b.y, b.width, b.height, css(b.fill), tip);
+    return fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" "
+        "fill=\"{}\">{}</rect>\n",
+        b.x, b.y, b.width, b.height, css(b.fill), tip);
   }
   std::string operator()(const Line& l) const {
     std::string points;
     for (const auto& [x, y] : l.points) points += fmt::format("{:.2f},{:.2f} ", x, y);
-    return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.2f}\"{}/>\n", points,
-                       css(l.colour), l.width, l.dashed ? " stroke-dasharray=\"4 3\"" : "");
+    return fmt::format(
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{:.2f}\"{}/>\n", points,
+        css(l.colour), l.width, l.dashed ? " stroke-dasharray=\"4 3\"" : "");
   }
   std::string operator()(const Dot& d) const {
     const std::string tip = d.tip.empty() ? "" : fmt::format("<title>{}</title>", escape(d.tip));
-    return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{:.2f}\" fill=\"{}\">{}</circle>\n", d.x, d.y, d.radius,
-                       css(d.colour), tip);
+    return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{:.2f}\" fill=\"{}\">{}</circle>\n",
+                       d.x, d.y, d.radius, css(d.colour), tip);
   }
   std::string operator()(const Text& t) const {
     static constexpr const char* kAnchors[] = {"start", "middle", "end"};
     return fmt::format(
-        "<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{:.2f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n", t.x, t.y,
-        t.size, kAnchors[static_cast<std::size_t>(t.anchor)], css(t.colour), escape(t.text));
+        "<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{:.2f}\" text-anchor=\"{}\" "
+        "fill=\"{}\">{}</text>\n",
+        t.x, t.y, t.size, kAnchors[static_cast<std::size_t>(t.anchor)], css(t.colour),
+        escape(t.text));
   }
 };
 
-// PDF's y runs upward; Helvetica's mean advance is about half its size, which is all that anchoring needs here.
+// PDF's y runs upward; Helvetica's mean advance is about half its size, which is all that anchoring
+// needs here.
 struct Pdf {
   double height;
   static std::string rgb(Colour c) {
     return fmt::format("{:.3f} {:.3f} {:.3f}", c.red / 255.0, c.green / 255.0, c.blue / 255.0);
   }
   std::string operator()(const Box& b) const {
-    return fmt::format("{} rg {:.2f} {:.2f} {:.2f} {:.2f} re f\n", rgb(b.fill), b.x, height - b.y - b.height, b.width,
-                       b.height);
+    return fmt::format("{} rg {:.2f} {:.2f} {:.2f} {:.2f} re f\n", rgb(b.fill), b.x,
+                       height - b.y - b.height, b.width, b.height);
   }
   std::string operator()(const Line& l) const {
-    std::string text = fmt::format("{} RG {:.2f} w {} d\n", rgb(l.colour), l.width, l.dashed ? "[4 3] 0" : "[] 0");
+    std::string text =
+        fmt::format("{} RG {:.2f} w {} d\n", rgb(l.colour), l.width, l.dashed ? "[4 3] 0" : "[] 0");
     for (std::size_t i = 0; i < l.points.size(); ++i) {
-      text += fmt::format("{:.2f} {:.2f} {} ", l.points[i].first, height - l.points[i].second, i == 0 ? "m" : "l");
+      text += fmt::format("{:.2f} {:.2f} {} ", l.points[i].first, height - l.points[i].second,
+                          i == 0 ? "m" : "l");
     }
     return text + "S\n";
   }
@@ -63,9 +71,11 @@ struct Pdf {
       escaped += c;
     }
     const double advance = 0.5 * t.size * static_cast<double>(t.text.size());
-    const double shift = t.anchor == Anchor::start ? 0 : t.anchor == Anchor::middle ? advance / 2 : advance;
-    return fmt::format("{} rg BT /F1 {:.2f} Tf {:.2f} {:.2f} Td ({}) Tj ET\n", rgb(t.colour), t.size, t.x - shift,
-                       height - t.y, escaped);
+    const double shift = t.anchor == Anchor::start    ? 0
+                         : t.anchor == Anchor::middle ? advance / 2
+                                                      : advance;
+    return fmt::format("{} rg BT /F1 {:.2f} Tf {:.2f} {:.2f} Td ({}) Tj ET\n", rgb(t.colour),
+                       t.size, t.x - shift, height - t.y, escaped);
   }
 };
 
@@ -96,7 +106,8 @@ std::string escape(const std::string& text) {
 
 std::string to_svg(const Drawing& drawing) {
   std::string text = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.2f} {1:.2f}\" width=\"{0:.2f}pt\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.2f} {1:.2f}\" "
+      "width=\"{0:.2f}pt\" "
       "height=\"{1:.2f}pt\" "
       "font-family=\"Helvetica, Arial, sans-serif\">\n",
       drawing.width, drawing.height);
@@ -122,10 +133,12 @@ std::string to_pdf(const Drawing& drawing) {
     table += fmt::format("{:010} 00000 n \n", text.size());
     text += fmt::format("{} 0 obj\n{}\nendobj\n", i + 1, objects[i]);
   }
-  return text + table + fmt::format("trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{}\n%%EOF\n", text.size());
+  return text + table +
+         fmt::format("trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n{}\n%%EOF\n", text.size());
 }
 
-void save_drawing(const Drawing& drawing, const std::string& csv, const std::filesystem::path& file) {
+void save_drawing(const Drawing& drawing, const std::string& csv,
+                  const std::filesystem::path& file) {
   if (file.extension() != ".svg" && file.extension() != ".pdf") {
     throw UsageError(fmt::format("{}: a picture's file ends in .svg or .pdf", file.string()));
   }

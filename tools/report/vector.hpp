@@ -1,5 +1,5 @@
-// A drawing as data: shapes in points, origin top left; written as SVG or as a one-page PDF. The same drawing gives the
-// same bytes.
+// A drawing as data: shapes in points, origin top left; written as SVG or as a one-page PDF. The
+// same drawing gives the same bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -49,8 +49,10 @@ struct Drawing {
 [[nodiscard]] std::string to_svg(const Drawing& drawing);
 [[nodiscard]] std::string to_pdf(const Drawing& drawing);
 
-// By the file's ending, .svg or .pdf; throws UsageError for another. `csv`: the drawing's data, written beside it.
-void save_drawing(const Drawing& drawing, const std::string& csv, const std::filesystem::path& file);
+// By the file's ending, .svg or .pdf; throws UsageError for another. `csv`: the drawing's data,
+// written beside it.
+void save_drawing(const Drawing& drawing, const std::string& csv,
+                  const std::filesystem::path& file);
 
 // Text as HTML and SVG want it.
 [[nodiscard]] std::string escape(const std::string& text);

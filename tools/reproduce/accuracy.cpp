@@ -53,12 +53,16 @@ std::optional<BuiltinAccuracy> builtin_accuracy(std::string_view device) {
 std::string describe(const std::optional<BuiltinAccuracy>& accuracy, std::string_view device) {
   if (!accuracy) {
     return fmt::format(
-        "built-in costs of {}: no published figure was forecast by them, so how far they err is not known", device);
+        "built-in costs of {}: no published figure was forecast by them, so how far they err is "
+        "not known",
+        device);
   }
   return fmt::format(
-      "built-in costs of {}: {} published figures were forecast by them with a median error of {:.0f} %, "
+      "built-in costs of {}: {} published figures were forecast by them with a median error of "
+      "{:.0f} %, "
       "{:.0f} % at worst ({}); weir reproduce lists them",
-      device, accuracy->numbers, accuracy->median * 100, accuracy->worst * 100, accuracy->worst_row);
+      device, accuracy->numbers, accuracy->median * 100, accuracy->worst * 100,
+      accuracy->worst_row);
 }
 
 std::string with_accuracy(const std::string& json, std::string_view device, int indent) {

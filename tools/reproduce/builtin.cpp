@@ -1,10 +1,12 @@
-// Measured steps of A100s, forecast as `weir simulate --cluster tools/examples/clusters/dgx-a100.json` does with no
-// costs of one's own: what a user gets who has measured nothing. Nothing is fitted here. The cluster's kernel
-// efficiencies were fitted to two figures of Korthikanti's 22B layer, so the 22B steps are marked calibrated and every
-// other is predicted.
+// Measured steps of A100s, forecast as `weir simulate --cluster
+// tools/examples/clusters/dgx-a100.json` does with no costs of one's own: what a user gets who has
+// measured nothing. Nothing is fitted here. The cluster's kernel efficiencies were fitted to two
+// figures of Korthikanti's 22B layer, so the 22B steps are marked calibrated and every other is
+// predicted.
 //
-// Each job's plan is what its paper states; a job has as many nodes of eight as its devices fill. vTrain states 800
-// Gb/s between nodes, half of a DGX A100's. SPDX-License-Identifier: Apache-2.0
+// Each job's plan is what its paper states; a job has as many nodes of eight as its devices fill.
+// vTrain states 800 Gb/s between nodes, half of a DGX A100's.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +28,11 @@ Model gpt(std::int64_t heads, std::int64_t hidden, std::int64_t layers, std::int
           std::int64_t vocabulary) {
   Decoder d;
   d.embedding = {.vocabulary = vocabulary, .hidden = hidden, .positions = sequence, .tied = true};
-  d.block = {.hidden = hidden, .heads = heads, .kv_heads = heads, .head_dim = hidden / heads, .ffn = 4 * hidden};
+  d.block = {.hidden = hidden,
+             .heads = heads,
+             .kv_heads = heads,
+             .head_dim = hidden / heads,
+             .ffn = 4 * hidden};
   d.blocks = layers;
   d.norm = {.hidden = hidden};
   d.head = {.vocabulary = vocabulary, .hidden = hidden, .tied = true};
@@ -40,8 +46,8 @@ class Jobs {
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   void set_adapters(BytesPerSecond each) { cluster_.inter.bandwidth = each; }
 
-  // The step of a plan whose stages have `blocks` blocks; none: equal numbers, and one more in the first where that
-  // leaves a rest.
+  // The step of a plan whose stages have `blocks` blocks; none: equal numbers, and one more in the
+  // first where that leaves a rest.
   [[nodiscard]] Seconds step(Plan plan, const Model& model, std::vector<int> blocks = {}) {
     const auto layers = static_cast<int>(model.layers.size()) - 3;
     for (int s = 0; blocks.size() < static_cast<std::size_t>(plan.stages()); ++s) {
@@ -53,8 +59,10 @@ class Jobs {
     plan.slots = 0;
     cluster_.nodes = (plan.devices() + cluster_.devices_per_node - 1) / cluster_.devices_per_node;
     const Costs costs = builtin_costs(model, plan.seq_length, plan.dtype, cluster_, {plan.split()});
-    const LoadedPlan loaded{plan, model, named_schedule(plan.schedule, plan.pp, plan.vpp, plan.microbatches)};
-    return forecast(loaded, costs, cluster_, {.detail = ForecastDetail::ranking}).forecast.step_time;
+    const LoadedPlan loaded{plan, model,
+                            named_schedule(plan.schedule, plan.pp, plan.vpp, plan.microbatches)};
+    return forecast(loaded, costs, cluster_, {.detail = ForecastDetail::ranking})
+        .forecast.step_time;
   }
 
  private:
@@ -81,12 +89,13 @@ void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
     plan.microbatches = c.share("global_batch", plan.micro_batch_size * plan.dp);
     plan.schedule = "1f1b";
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
-    const Model model =
-        gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"), c.integer("sequence"), kVocabulary);
-    result.add(Role::predicted, {fmt::format("vTrain {}B b={} t={} d={} p={}", c.text("parameters_billion"),
-                                             plan.micro_batch_size, plan.tp, plan.dp, plan.pp),
-                                 "iteration, ms", c.printed("iteration_ms"), jobs.step(plan, model).count() * 1e3,
-                                 jobs.cluster().device.name});
+    const Model model = gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"),
+                            c.integer("sequence"), kVocabulary);
+    result.add(Role::predicted,
+               {fmt::format("vTrain {}B b={} t={} d={} p={}", c.text("parameters_billion"),
+                            plan.micro_batch_size, plan.tp, plan.dp, plan.pp),
+                "iteration, ms", c.printed("iteration_ms"), jobs.step(plan, model).count() * 1e3,
+                jobs.cluster().device.name});
     if (plan.pp > 1) pipelines.push_back(std::abs(result.lines.back().error()));
   }
   if (!pipelines.empty()) result.notes.push_back(pipelines_note(pipelines));
@@ -94,7 +103,8 @@ void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
 
 void add_korthikanti(const Publications& published, Jobs jobs, CaseResult& result) {
   std::map<std::string, PublishedRow> models;
-  for (const PublishedRow& c : published.table("korthikanti-models.csv")) models.emplace(c.text("model"), c);
+  for (const PublishedRow& c : published.table("korthikanti-models.csv"))
+    models.emplace(c.text("model"), c);
   for (const PublishedRow& c : published.table("korthikanti-steps.csv")) {
     const PublishedRow& m = named(models, c, "model");
     const auto mode = parse_recompute_mode(c.text("recompute"));
@@ -109,18 +119,21 @@ void add_korthikanti(const Publications& published, Jobs jobs, CaseResult& resul
     plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
     plan.sequence_parallel = c.text("sequence") == "yes";
     plan.recompute = {*mode, false, RecomputePlacement::fused};
-    const Model model = gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kVocabulary);
+    const Model model =
+        gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kVocabulary);
     result.add(c.text("model") == "22B" ? Role::calibrated : Role::predicted,
                {fmt::format("Korthikanti {}, {}{}, d={}", c.text("model"), c.text("recompute"),
                             plan.sequence_parallel ? ", sequence parallel" : "", plan.dp),
-                "iteration, s", c.printed("iteration_s"), jobs.step(plan, model).count(), jobs.cluster().device.name});
+                "iteration, s", c.printed("iteration_s"), jobs.step(plan, model).count(),
+                jobs.cluster().device.name});
   }
 }
 
-// FLOPs of a step with re-materialisation: 96 B s l h^2 (1 + s / 6h + V / 16 l h) (Narayanan et al., SC 2021, equation
-// 3).
+// FLOPs of a step with re-materialisation: 96 B s l h^2 (1 + s / 6h + V / 16 l h) (Narayanan et
+// al., SC 2021, equation 3).
 double megatron_flops(double batch, double s, double l, double h) {
-  return 96 * batch * s * l * h * h * (1 + s / (6 * h) + static_cast<double>(kVocabulary) / (16 * l * h));
+  return 96 * batch * s * l * h * h *
+         (1 + s / (6 * h) + static_cast<double>(kVocabulary) / (16 * l * h));
 }
 
 void add_megatron(const Publications& published, Jobs jobs, CaseResult& result) {
@@ -136,9 +149,10 @@ void add_megatron(const Publications& published, Jobs jobs, CaseResult& result) 
     plan.schedule = "1f1b";
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
     const double flops = megatron_flops(c.number("batch"), kSequence, kLayers, kHidden);
-    result.add(Role::predicted,
-               {fmt::format("Megatron-LM 175B, {} GPUs", plan.devices()), "TFLOP/s a GPU", c.printed("tflops_per_gpu"),
-                flops / jobs.step(plan, model).count() / plan.devices() / 1e12, jobs.cluster().device.name});
+    result.add(Role::predicted, {fmt::format("Megatron-LM 175B, {} GPUs", plan.devices()),
+                                 "TFLOP/s a GPU", c.printed("tflops_per_gpu"),
+                                 flops / jobs.step(plan, model).count() / plan.devices() / 1e12,
+                                 jobs.cluster().device.name});
   }
 }
 
@@ -148,8 +162,9 @@ void add_zero_bubble(const Publications& published, Jobs jobs, CaseResult& resul
   };
   for (const ZeroBubbleRow& row : zero_bubble_rows(published)) {
     const Model model = gpt(row.heads, row.hidden, row.layers, row.sequence, kZeroBubbleVocabulary);
-    for (const auto& [schedule, column] : {Method{"1f1b", "samples_1f1b"}, Method{"interleaved-1f1b", "samples_1f1b_i"},
-                                           Method{"zb-h1", "samples_zb_1p"}}) {
+    for (const auto& [schedule, column] :
+         {Method{"1f1b", "samples_1f1b"}, Method{"interleaved-1f1b", "samples_1f1b_i"},
+          Method{"zb-h1", "samples_zb_1p"}}) {
       Plan plan;
       plan.pp = row.p;
       plan.micro_batch_size = row.b;
@@ -162,8 +177,9 @@ void add_zero_bubble(const Publications& published, Jobs jobs, CaseResult& resul
       --of_stages.back();
       const double samples = static_cast<double>(plan.global_batch_size()) / plan.pp;
       result.add(Role::predicted,
-                 {fmt::format("Zero Bubble {}, {}", row.name, schedule), "samples/s a GPU", row.cells.printed(column),
-                  samples / jobs.step(plan, model, of_stages).count(), jobs.cluster().device.name});
+                 {fmt::format("Zero Bubble {}, {}", row.name, schedule), "samples/s a GPU",
+                  row.cells.printed(column), samples / jobs.step(plan, model, of_stages).count(),
+                  jobs.cluster().device.name});
     }
   }
 }
@@ -178,10 +194,12 @@ CaseResult reproduce_builtin(const Publications& published) {
   add_megatron(published, jobs, result);
   add_zero_bubble(published, jobs, result);
   result.notes.emplace_back(
-      "Built-in costs of A100-SXM4-80GB (tools/examples/clusters/dgx-a100.json), as a forecast without any measurement "
+      "Built-in costs of A100-SXM4-80GB (tools/examples/clusters/dgx-a100.json), as a forecast "
+      "without any measurement "
       "takes them; only the 22B layer's two times stand behind its kernel efficiencies.");
   result.notes.emplace_back(
-      "Of H100 and H200 no published step is in the tables: their built-in costs are not held to any.");
+      "Of H100 and H200 no published step is in the tables: their built-in costs are not held to "
+      "any.");
   return result;
 }
 

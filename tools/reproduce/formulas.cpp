@@ -1,14 +1,14 @@
-// Formula tables of the literature against the simulator: the row's schedule runs with unit times, and what comes out
-// must be what the formula prints.
+// Formula tables of the literature against the simulator: the row's schedule runs with unit times,
+// and what comes out must be what the formula prints.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "plan/error.hpp"
-#include "plan/schedules/orders.hpp"
-#include "plan/schedules/schedules.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/generators/orders.hpp"
+#include "plan/words/error.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
@@ -22,8 +22,8 @@ struct Row {
   int pp = 1, v = 1, m = 1;
 };
 
-// Chimera's order is a rule for choosing the next action, here at the F = B of its formula; the generator's is at B = 2
-// F.
+// Chimera's order is a rule for choosing the next action, here at the F = B of its formula; the
+// generator's is at B = 2 F.
 Schedule chimera_at_equal_times(const Row& row) {
   const ListRule rule{.times = {.f = 2, .i = 1, .w = 1}, .split = false, .most_in_flight = row.pp};
   return schedule_or_refusal(list_schedule("chimera", bidirectional_shape(row.pp, row.m), rule));
@@ -41,7 +41,8 @@ EqualStage unit_times(const std::string& source) {
   return {Seconds(kUnit), Seconds(half), Seconds(half), Seconds(0)};
 }
 
-// DeepSeek's stage is one of pp, whatever a device holds; Megatron's p stages are its devices, a chunk takes 1/v.
+// DeepSeek's stage is one of pp, whatever a device holds; Megatron's p stages are its devices, a
+// chunk takes 1/v.
 EqualStage stage_times(const Row& row) {
   EqualStage times = unit_times(row.source);
   if (row.source == "megatron") {
@@ -54,8 +55,10 @@ EqualStage stage_times(const Row& row) {
 
 double weight_copies(const std::string& method) {
   const auto all = generators();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Generator& g) { return g.name == method; });
-  if (found == all.end()) throw InputError("schedule-formulas.csv", "method", "no schedule is called " + method);
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Generator& g) { return g.name == method; });
+  if (found == all.end())
+    throw InputError("schedule-formulas.csv", "method", "no schedule is called " + method);
   return found->weight_copies;
 }
 
@@ -63,14 +66,17 @@ double quantity_of(const Row& row) {
   const Schedule schedule = schedule_of(row);
   const std::vector<std::int32_t> in_flight = peak_in_flight(schedule);
   if (row.quantity == "activations") return *std::max_element(in_flight.begin(), in_flight.end());
-  if (row.quantity == "activations_least") return *std::min_element(in_flight.begin(), in_flight.end());
+  if (row.quantity == "activations_least")
+    return *std::min_element(in_flight.begin(), in_flight.end());
   if (row.quantity == "parameters") return weight_copies(row.method);
-  const StepMetrics step = time_pipeline(schedule, equal_stages(schedule, stage_times(row)), {.fuse_overlapped = true});
+  const StepMetrics step =
+      time_pipeline(schedule, equal_stages(schedule, stage_times(row)), {.fuse_overlapped = true});
   const double idle = (to_seconds(step.step_time) - step.ideal).count();
   if (row.quantity == "bubble") return idle / kUnit;
   if (row.quantity == "bubble_ratio") return idle / to_seconds(step.step_time).count();
   if (row.quantity == "bubble_over_ideal") return idle / step.ideal.count();
-  throw InputError("schedule-formulas.csv", "quantity", fmt::format("\"{}\" is not known", row.quantity));
+  throw InputError("schedule-formulas.csv", "quantity",
+                   fmt::format("\"{}\" is not known", row.quantity));
 }
 
 }  // namespace
@@ -80,11 +86,13 @@ CaseResult reproduce_formulas(const Publications& published) {
   for (const PublishedRow& cells : published.table("schedule-formulas.csv")) {
     const Row row{cells.text("source"), cells.text("method"), cells.text("quantity"),
                   cells.integer("pp"),  cells.integer("v"),   cells.integer("m")};
-    result.add(Role::formula,
-               {fmt::format("{} {}, stages={} v={} M={}", row.source, row.method, row.pp, row.v, row.m),
-                fmt::format("{} {}", row.quantity, cells.text("formula")), cells.printed("value"), quantity_of(row)});
+    result.add(Role::formula, {fmt::format("{} {}, stages={} v={} M={}", row.source, row.method,
+                                           row.pp, row.v, row.m),
+                               fmt::format("{} {}", row.quantity, cells.text("formula")),
+                               cells.printed("value"), quantity_of(row)});
   }
-  result.notes.emplace_back("Equal stages, no communication; F = I = W = 1, Chimera's rows F = B = 1; simulated.");
+  result.notes.emplace_back(
+      "Equal stages, no communication; F = I = W = 1, Chimera's rows F = B = 1; simulated.");
   return result;
 }
 

@@ -12,8 +12,9 @@ struct GPipeGain {
 };
 [[nodiscard]] GPipeGain read_gain(const PublishedRow& row);
 
-// Adds it as predicted; or as an anomaly where the printed figure is above the most that K and M can gain at one batch
-// size: equal stages, free messages, and of keeping and re-materialising what gains more.
+// Adds it as predicted; or as an anomaly where the printed figure is above the most that K and M
+// can gain at one batch size: equal stages, free messages, and of keeping and re-materialising what
+// gains more.
 void add_gain(CaseResult& result, const GPipeGain& gain, const ReproducedNumber& number);
 
 }  // namespace weir

@@ -1,9 +1,11 @@
-// GPipe, Tables 2 and 3: how a Transformer's throughput grows with K and M, and the share of re-materialisation.
+// GPipe, Tables 2 and 3: how a Transformer's throughput grows with K and M, and the share of
+// re-materialisation.
 //
-// One rule for both machines, nothing fitted: a cell is an attention or a feed-forward sublayer, or the vocabulary
-// head, which is the last; its time is its FLOPs; B = 2 F; every stage re-materialises (GPipe always does), R not
-// waiting for the gradient; boundaries are the best there are. Only ratios are printed, so the rate cancels but against
-// the link. SPDX-License-Identifier: Apache-2.0
+// One rule for both machines, nothing fitted: a cell is an attention or a feed-forward sublayer, or
+// the vocabulary head, which is the last; its time is its FLOPs; B = 2 F; every stage
+// re-materialises (GPipe always does), R not waiting for the gradient; boundaries are the best
+// there are. Only ratios are printed, so the rate cancels but against the link.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +32,8 @@ struct Cell {
   double output = 0;  // numbers that a boundary after it carries, of a token
 };
 
-// Attention: projections 8 d^2 and scores 4 s d. Two feed-forward layers, 8 d^2 each; between them 4 d numbers, and d
-// of the residual. The head: 2 d V.
+// Attention: projections 8 d^2 and scores 4 s d. Two feed-forward layers, 8 d^2 each; between them
+// 4 d numbers, and d of the residual. The head: 2 d V.
 std::vector<Cell> transformer_cells(int layers) {
   constexpr double kSquare = kWidth * kWidth;
   std::vector<Cell> cells;
@@ -56,7 +58,8 @@ StepMetrics transformer_step(int layers, int k, int m, const Machine& machine) {
   const double tokens = kBatch * kSequence / m;
   std::vector<std::int64_t> times;
   const std::vector<Cell> cells = transformer_cells(layers);
-  for (const Cell& cell : cells) times.push_back(to_nanoseconds(Flops(cell.flops * tokens) / machine.rate).count());
+  for (const Cell& cell : cells)
+    times.push_back(to_nanoseconds(Flops(cell.flops * tokens) / machine.rate).count());
   const auto crossing = [&](const Cell& cell) {
     const Seconds time(tokens * cell.output * machine.bytes_per_number / machine.link.count());
     return MessageCost{to_nanoseconds(time), Nanoseconds(0)};
@@ -91,7 +94,8 @@ double most_gain(const GPipeGain& gain) {
 
 double rematerialisation_share(const StepMetrics& step) {
   double share = 0;
-  for (const RankMetrics& rank : step.ranks) share += to_seconds(rank.rematerialise) / to_seconds(step.step_time);
+  for (const RankMetrics& rank : step.ranks)
+    share += to_seconds(rank.rematerialise) / to_seconds(step.step_time);
   return share / static_cast<double>(step.ranks.size());
 }
 
@@ -107,17 +111,19 @@ void add_gain(CaseResult& result, const GPipeGain& gain, const ReproducedNumber&
     result.add(Role::predicted, number);
     return;
   }
-  result.add_anomaly(number,
-                     fmt::format("above {:.2f}, the most at one batch size; the paper adjusted batch sizes from "
-                                 "cell to cell",
-                                 most));
+  result.add_anomaly(
+      number,
+      fmt::format("above {:.2f}, the most at one batch size; the paper adjusted batch sizes from "
+                  "cell to cell",
+                  most));
 }
 
 CaseResult reproduce_gpipe_throughput(const Publications& published) {
   std::map<std::string, Machine> machines;
   for (const PublishedRow& row : published.table("gpipe-machines.csv")) {
     machines[row.text("machine")] = {FlopsPerSecond(row.number("tflops") * 1e12),
-                                     BytesPerSecond(row.number("link_gb_per_s") * 1e9), row.number("bytes_per_number")};
+                                     BytesPerSecond(row.number("link_gb_per_s") * 1e9),
+                                     row.number("bytes_per_number")};
   }
   CaseResult result;
   for (const PublishedRow& row : published.table("gpipe-throughput.csv")) {
@@ -129,16 +135,21 @@ CaseResult reproduce_gpipe_throughput(const Publications& published) {
                         to_seconds(transformer_step(layers, k, m, machine).step_time);
     add_gain(result, {k, m, base_k, base_m},
              {fmt::format("table {}, Transformer-{} K={} M={}", row.text("table"), layers, k, m),
-              fmt::format("throughput over K={} M={}", base_k, base_m), row.printed("throughput"), gain});
+              fmt::format("throughput over K={} M={}", base_k, base_m), row.printed("throughput"),
+              gain});
   }
   for (const PublishedRow& row : published.table("gpipe-breakdown.csv")) {
     const int k = row.integer("k"), m = row.integer("m");
-    const StepMetrics step = transformer_step(row.integer("layers"), k, m, named(machines, row, "machine"));
-    result.add(Role::predicted, {fmt::format("section 3.1, K={} M={}", k, m), "share of re-materialisation in the step",
-                                 row.printed("rematerialisation_share"), rematerialisation_share(step)});
+    const StepMetrics step =
+        transformer_step(row.integer("layers"), k, m, named(machines, row, "machine"));
+    result.add(
+        Role::predicted,
+        {fmt::format("section 3.1, K={} M={}", k, m), "share of re-materialisation in the step",
+         row.printed("rematerialisation_share"), rematerialisation_share(step)});
   }
   result.notes.emplace_back(
-      "d = 2048, 1024 tokens, V = 32000; a boundary may fall after attention and after either feed-forward layer; the "
+      "d = 2048, 1024 tokens, V = 32000; a boundary may fall after attention and after either "
+      "feed-forward layer; the "
       "head is the last cell, on the last stage.");
   return result;
 }

@@ -1,10 +1,11 @@
-// Korthikanti et al. (2022): memory of the first device, from costmodel/korthikanti and the order of the schedule.
+// Korthikanti et al. (2022): memory of the first device, from costmodel/memory/korthikanti and the
+// order of the schedule.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "costmodel/korthikanti.hpp"
+#include "costmodel/memory/korthikanti.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
@@ -51,8 +52,8 @@ CaseResult reproduce_korthikanti_memory(const Publications& published) {
     add(Role::formula, "parameters and optimizer, GiB (12 L h^2 18 B / (t p))", "state_gib",
         12 * row.layers * h * h * 18 / (t * row.schedule.shape.ranks) / kGib);
     add(Role::formula, "activations, GiB, tensor parallel", "baseline_gib", baseline);
-    add(Role::formula, "activations, GiB, sequence parallel and selective", "sequence_selective_gib",
-        held_gib(row, korthikanti_sequence_selective(x)));
+    add(Role::formula, "activations, GiB, sequence parallel and selective",
+        "sequence_selective_gib", held_gib(row, korthikanti_sequence_selective(x)));
     const auto percent = [&](const char* quantity, const char* column, Bytes layer) {
       add(Role::predicted, quantity, column, held_gib(row, layer) / baseline * 100);
     };
@@ -63,7 +64,8 @@ CaseResult reproduce_korthikanti_memory(const Publications& published) {
     percent("% of baseline, full", "full_percent", korthikanti_full(x));
   }
   result.notes.emplace_back(
-      "In flight by the schedule's own order: L layers' worth on 1F1B's first rank, (1 + (p - 1) / (p v)) of that "
+      "In flight by the schedule's own order: L layers' worth on 1F1B's first rank, (1 + (p - 1) / "
+      "(p v)) of that "
       "interleaved.");
   result.notes.emplace_back(
       "Percentages were read from bars (Calculon's Figure 7), so their last digits are not exact.");

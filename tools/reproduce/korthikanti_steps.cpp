@@ -1,34 +1,43 @@
-// Korthikanti et al. (2022): times of a layer and of a step. Two constants are fitted on the 22B rows (one device
-// group, no pipeline); the 530B rows, 35 stages of three chunks, are simulated with them.
+// Korthikanti et al. (2022): times of a layer and of a step. Two constants are fitted on the 22B
+// rows (one device group, no pipeline); the 530B rows, 35 stages of three chunks, are simulated
+// with them.
 //
-// Legend: b micro-batch, s tokens, h hidden, a heads, t tensor parallel, V vocabulary. A layer's F takes
-//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s   matrix products (Narayanan et al., SC 2021, appendix); B twice that
-// + x1 traffic / 2039 GB/s                         memory: for each of the b a s^2 / t attention scores F moves 13 B
-// and B
-//                                                  19 B (below); for each of the b s h numbers outside tensor
-//                                                  parallelism 22 B and 32 B, with sequence parallelism over t
-// + 4 b s h (t - 1) / t x 2 B / 195 GB/s          two ring all-reduces, in B two more; sequence parallelism moves the
-// same
-//                                                  bytes, and hides what it gathers again in B (section 4.2.2)
-// The all-reduces' rate is NVLink's 300 GB/s at the 65 % of Calculon's a100_80g system file (Isaev et al., SC 2023):
-// beside products and memory traffic, a constant of its own could not be told from them by these rows.
+// Legend: b micro-batch, s tokens, h hidden, a heads, t tensor parallel, V vocabulary. A layer's F
+// takes
+//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s   matrix products (Narayanan et al., SC 2021,
+//   appendix); B twice that
+// + x1 traffic / 2039 GB/s                         memory: for each of the b a s^2 / t attention
+// scores F moves 13 B and B
+//                                                  19 B (below); for each of the b s h numbers
+//                                                  outside tensor parallelism 22 B and 32 B, with
+//                                                  sequence parallelism over t
+// + 4 b s h (t - 1) / t x 2 B / 195 GB/s          two ring all-reduces, in B two more; sequence
+// parallelism moves the same
+//                                                  bytes, and hides what it gathers again in B
+//                                                  (section 4.2.2)
+// The all-reduces' rate is NVLink's 300 GB/s at the 65 % of Calculon's a100_80g system file (Isaev
+// et al., SC 2023): beside products and memory traffic, a constant of its own could not be told
+// from them by these rows.
 //
-// Scores, fp16: F writes them (2), softmax reads and writes (4), dropout reads, writes and writes its mask (5), the
-// product with the values reads (2). B writes the probabilities' gradient (2), dropout reads it and the mask and writes
-// (5), softmax reads two and writes one (6), three products read (6). Numbers outside: two norms (2 read, 2 written; in
-// B with the sum into the residual's gradient 10 in all), two dropouts with residual (7; 6 in B). Re-materialisation
+// Scores, fp16: F writes them (2), softmax reads and writes (4), dropout reads, writes and writes
+// its mask (5), the product with the values reads (2). B writes the probabilities' gradient (2),
+// dropout reads it and the mask and writes (5), softmax reads two and writes one (6), three
+// products read (6). Numbers outside: two norms (2 read, 2 written; in B with the sum into the
+// residual's gradient 10 in all), two dropouts with residual (7; 6 in B). Re-materialisation
 // repeats F (full), or of it the scores' traffic and products 4 b s^2 h / t (selective).
 //
-// Around the layers, as stated: the head x0 2 b s h V / t FLOPs a pass, B two; Adam's 38 B a parameter at 2039 GB/s; a
-// crossing between stages, 2 b s h / t B over a 25 GB/s adapter, occupies its sender (Megatron waits for it); fp32
-// gradients through the same adapter where there are replicas. SPDX-License-Identifier: Apache-2.0
+// Around the layers, as stated: the head x0 2 b s h V / t FLOPs a pass, B two; Adam's 38 B a
+// parameter at 2039 GB/s; a crossing between stages, 2 b s h / t B over a 25 GB/s adapter, occupies
+// its sender (Megatron waits for it); fp32 gradients through the same adapter where there are
+// replicas.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <array>
 #include <map>
 
-#include "costmodel/robust_fit.hpp"
-#include "plan/error.hpp"
+#include "costmodel/fit/robust_fit.hpp"
+#include "plan/words/error.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
@@ -40,7 +49,9 @@ constexpr double kPeak = 312e12, kMemory = 2.039e12, kNvlink = 0.65 * 300e9, kAd
 
 using Constants = std::array<double, 3>;  // x0, x1, and 1 for the known
 
-Constants operator+(const Constants& a, const Constants& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
+Constants operator+(const Constants& a, const Constants& b) {
+  return {a[0] + b[0], a[1] + b[1], a[2] + b[2]};
+}
 Constants operator*(double f, const Constants& a) { return {f * a[0], f * a[1], f * a[2]}; }
 Seconds seconds(const Constants& x, const Constants& times) {
   return Seconds(x[0] * times[0] + x[1] * times[1] + x[2] * times[2]);
@@ -65,9 +76,15 @@ Memory read_memory(const PublishedRow& cells) {
 }
 
 double scores(const Shape& x) { return x.b * x.a * kSequence * kSequence / x.t; }
-double outside(const Shape& x, const Memory& memory) { return x.b * kSequence * x.h / (memory.sequence ? x.t : 1); }
-double products(const Shape& x) { return 24 * x.b * kSequence * x.h * x.h * (1 + kSequence / (6 * x.h)) / x.t / kPeak; }
-double all_reduces(const Shape& x) { return 4 * x.b * kSequence * x.h * (x.t - 1) / x.t * 2 / kNvlink; }
+double outside(const Shape& x, const Memory& memory) {
+  return x.b * kSequence * x.h / (memory.sequence ? x.t : 1);
+}
+double products(const Shape& x) {
+  return 24 * x.b * kSequence * x.h * x.h * (1 + kSequence / (6 * x.h)) / x.t / kPeak;
+}
+double all_reduces(const Shape& x) {
+  return 4 * x.b * kSequence * x.h * (x.t - 1) / x.t * 2 / kNvlink;
+}
 
 Constants forward(const Shape& x, const Memory& memory) {
   return {products(x), (13 * scores(x) + 22 * outside(x, memory)) / kMemory, all_reduces(x)};
@@ -75,15 +92,21 @@ Constants forward(const Shape& x, const Memory& memory) {
 
 // Re-materialisation included.
 Constants backward(const Shape& x, const Memory& memory) {
-  const Constants own{2 * products(x), (19 * scores(x) + 32 * outside(x, memory)) / kMemory, all_reduces(x)};
+  const Constants own{2 * products(x), (19 * scores(x) + 32 * outside(x, memory)) / kMemory,
+                      all_reduces(x)};
   if (memory.recompute == "full") return own + forward(x, memory);
   if (memory.recompute == "none") return own;
-  return own + Constants{4 * x.b * kSequence * kSequence * x.h / x.t / kPeak, 13 * scores(x) / kMemory, 0};
+  return own + Constants{4 * x.b * kSequence * kSequence * x.h / x.t / kPeak,
+                         13 * scores(x) / kMemory, 0};
 }
 
-Constants head(const Shape& x) { return {2 * x.b * kSequence * x.h * kVocabulary / x.t / kPeak, 0, 0}; }
+Constants head(const Shape& x) {
+  return {2 * x.b * kSequence * x.h * kVocabulary / x.t / kPeak, 0, 0};
+}
 
-double parameters(const Shape& x) { return (12.0 * x.h * x.h * x.layers / x.p + kVocabulary * x.h) / x.t; }
+double parameters(const Shape& x) {
+  return (12.0 * x.h * x.h * x.layers / x.p + kVocabulary * x.h) / x.t;
+}
 
 Seconds after_backward(const Shape& x, int replicas) {
   const double reduce = 2 * (replicas - 1.0) / replicas * parameters(x) * 4 / kAdapter;
@@ -93,12 +116,14 @@ Seconds after_backward(const Shape& x, int replicas) {
 Seconds step_time(const Shape& x, const Memory& memory, int replicas, const Constants& constants) {
   const Schedule schedule = named_schedule(x.v == 1 ? "1f1b" : "interleaved-1f1b", x.p, x.v, x.m);
   const int stages = x.p * x.v;
-  CostTable costs = equal_stages(schedule, {.latency = Seconds(2 * x.b * kSequence * x.h / x.t / kAdapter)});
+  CostTable costs =
+      equal_stages(schedule, {.latency = Seconds(2 * x.b * kSequence * x.h / x.t / kAdapter)});
   for (int s = 0; s < stages; ++s) {
     const double layers = static_cast<double>(x.layers) / stages, at_head = s == stages - 1 ? 1 : 0;
     StageCost& cost = costs.stages[static_cast<std::size_t>(s)];
     cost.f = to_nanoseconds(seconds(constants, layers * forward(x, memory) + at_head * head(x)));
-    cost.b = to_nanoseconds(seconds(constants, layers * backward(x, memory) + 2 * at_head * head(x)));
+    cost.b =
+        to_nanoseconds(seconds(constants, layers * backward(x, memory) + 2 * at_head * head(x)));
   }
   occupy_senders(costs);
   return to_seconds(time_pipeline(schedule, costs).step_time) + after_backward(x, replicas);
@@ -117,10 +142,12 @@ struct StepRow {
   int replicas = 1;
 };
 
-FitRow known_removed(const Constants& times, Seconds total) { return {{times[0], times[1]}, total.count() - times[2]}; }
+FitRow known_removed(const Constants& times, Seconds total) {
+  return {{times[0], times[1]}, total.count() - times[2]};
+}
 
-Constants fit(const std::vector<LayerRow>& layers, const std::vector<StepRow>& steps, const std::string& model,
-              const Shape& shape) {
+Constants fit(const std::vector<LayerRow>& layers, const std::vector<StepRow>& steps,
+              const std::string& model, const Shape& shape) {
   std::vector<FitRow> rows;
   for (const LayerRow& row : layers) {
     rows.push_back(known_removed(row.f, Seconds(row.f_ms.value * 1e-3)));
@@ -130,23 +157,27 @@ Constants fit(const std::vector<LayerRow>& layers, const std::vector<StepRow>& s
     if (row.model != model) continue;
     const Constants passes = forward(shape, row.memory) + backward(shape, row.memory);
     const Constants all = shape.m * (static_cast<double>(shape.layers) * passes + 3 * head(shape));
-    rows.push_back(known_removed(all, Seconds(row.seconds.value) - after_backward(shape, row.replicas)));
+    rows.push_back(
+        known_removed(all, Seconds(row.seconds.value) - after_backward(shape, row.replicas)));
   }
   const std::vector<double> fitted = robust_fit(rows, {1, 1});
   return {fitted[0], fitted[1], 1};
 }
 
-std::string describe(const Memory& memory) { return memory.recompute + (memory.sequence ? ", sequence parallel" : ""); }
+std::string describe(const Memory& memory) {
+  return memory.recompute + (memory.sequence ? ", sequence parallel" : "");
+}
 
 }  // namespace
 
 CaseResult reproduce_korthikanti_steps(const Publications& published) {
   std::map<std::string, Shape> shapes;
   for (const PublishedRow& c : published.table("korthikanti-models.csv")) {
-    shapes[c.text("model")] = {c.number("micro_batch"), c.number("hidden"),
-                               c.number("heads"),       c.number("tensor_parallel"),
-                               c.integer("layers"),     c.integer("pipeline_parallel"),
-                               c.integer("interleave"), c.share("global_batch", c.integer("micro_batch"))};
+    shapes[c.text("model")] = {
+        c.number("micro_batch"), c.number("hidden"),
+        c.number("heads"),       c.number("tensor_parallel"),
+        c.integer("layers"),     c.integer("pipeline_parallel"),
+        c.integer("interleave"), c.share("global_batch", c.integer("micro_batch"))};
   }
   const std::string calibrated = "22B";
   if (!shapes.contains(calibrated))
@@ -155,31 +186,36 @@ CaseResult reproduce_korthikanti_steps(const Publications& published) {
   for (const PublishedRow& c : published.table("korthikanti-layer.csv")) {
     const Memory memory = read_memory(c);
     const Shape& shape = named(shapes, c, "model");
-    layers.push_back({fmt::format("table 4, {}, {}", c.text("model"), describe(memory)), c.printed("forward_ms"),
-                      c.printed("backward_ms"), forward(shape, memory), backward(shape, memory)});
+    layers.push_back({fmt::format("table 4, {}, {}", c.text("model"), describe(memory)),
+                      c.printed("forward_ms"), c.printed("backward_ms"), forward(shape, memory),
+                      backward(shape, memory)});
   }
   std::vector<StepRow> steps;
   for (const PublishedRow& c : published.table("korthikanti-steps.csv")) {
     const Memory memory = read_memory(c);
     const int replicas = c.integer("data_parallel");
-    steps.push_back({fmt::format("table 5, {}, {}, d={}", c.text("model"), describe(memory), replicas), c.text("model"),
-                     c.printed("iteration_s"), memory, replicas});
+    steps.push_back(
+        {fmt::format("table 5, {}, {}, d={}", c.text("model"), describe(memory), replicas),
+         c.text("model"), c.printed("iteration_s"), memory, replicas});
   }
   const Constants constants = fit(layers, steps, calibrated, shapes.at(calibrated));
   CaseResult result;
   for (const LayerRow& row : layers) {
-    result.add(Role::calibrated, {row.name, "layer F, ms", row.f_ms, seconds(constants, row.f).count() * 1e3});
-    result.add(Role::calibrated, {row.name, "layer B, ms", row.b_ms, seconds(constants, row.b).count() * 1e3});
+    result.add(Role::calibrated,
+               {row.name, "layer F, ms", row.f_ms, seconds(constants, row.f).count() * 1e3});
+    result.add(Role::calibrated,
+               {row.name, "layer B, ms", row.b_ms, seconds(constants, row.b).count() * 1e3});
   }
   for (const StepRow& row : steps) {
     result.add(row.model == calibrated ? Role::calibrated : Role::predicted,
                {row.name, "iteration, s", row.seconds,
                 step_time(shapes.at(row.model), row.memory, row.replicas, constants).count()});
   }
-  result.notes.push_back(fmt::format(
-      "Two constants, from the 22B rows: matrix products at {:.0f} % of peak, memory at {:.0f} %; NVLink at 65 % "
-      "(Calculon's system file).",
-      100 / constants[0], 100 / constants[1]));
+  result.notes.push_back(
+      fmt::format("Two constants, from the 22B rows: matrix products at {:.0f} % of peak, memory "
+                  "at {:.0f} %; NVLink at 65 % "
+                  "(Calculon's system file).",
+                  100 / constants[0], 100 / constants[1]));
   return result;
 }
 

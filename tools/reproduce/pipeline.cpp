@@ -4,15 +4,16 @@
 #include <stdexcept>
 #include <variant>
 
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
 
 namespace {
 
-// Each pair's first operation takes both durations and waits for what the second waits for, besides itself.
+// Each pair's first operation takes both durations and waits for what the second waits for, besides
+// itself.
 void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& costs) {
   std::vector<std::vector<Dependency>> known(program.operations.size());
   for (std::size_t id = 0; id < known.size(); ++id) {
@@ -21,8 +22,10 @@ void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& cost
   }
   for (const Lane& lane : program.lanes) {
     if (lane.kind != LaneKind::compute) continue;
-    for (const std::int32_t position : schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
-      const auto first = static_cast<std::size_t>(lane.first) + static_cast<std::size_t>(position), second = first + 1;
+    for (const std::int32_t position :
+         schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
+      const auto first = static_cast<std::size_t>(lane.first) + static_cast<std::size_t>(position),
+                 second = first + 1;
       costs.duration_ns[first] += costs.duration_ns[second];
       costs.duration_ns[second] = 0;
       for (const Dependency& d : known[second]) {
@@ -41,7 +44,8 @@ void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& cost
 }  // namespace
 
 Schedule schedule_or_refusal(ScheduleOrReason made) {
-  if (const auto* reason = std::get_if<std::string>(&made)) throw InputError("published tables", "", *reason);
+  if (const auto* reason = std::get_if<std::string>(&made))
+    throw InputError("published tables", "", *reason);
   return std::get<Schedule>(std::move(made));
 }
 
@@ -49,14 +53,17 @@ Schedule named_schedule(const std::string& name, int ranks, int chunks, int micr
   return schedule_or_refusal(make_schedule(name, {ranks, chunks, microbatches}));
 }
 
-StepMetrics time_pipeline(const Schedule& schedule, const CostTable& costs, const PipelineOptions& options) {
+StepMetrics time_pipeline(const Schedule& schedule, const CostTable& costs,
+                          const PipelineOptions& options) {
   LoweringOptions lowering;
   lowering.slots = 0;
   lowering.optimizer = false;
-  if (options.recompute) lowering.recompute.assign(static_cast<std::size_t>(schedule.shape.total_stages()), true);
+  if (options.recompute)
+    lowering.recompute.assign(static_cast<std::size_t>(schedule.shape.total_stages()), true);
   Program program = block_transfers(lower(schedule, lowering), options.transfers);
   OperationCosts durations = expand(program, costs);
-  if (options.fuse_overlapped && !schedule.overlapped.empty()) fuse_pairs(schedule, program, durations);
+  if (options.fuse_overlapped && !schedule.overlapped.empty())
+    fuse_pairs(schedule, program, durations);
   auto outcome = simulate(program, durations);
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
   return step_metrics(program, to_trace(program, std::get<Timing>(outcome)));

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -34,13 +34,18 @@ double Printed::rounded(double x) const {
 
 std::optional<Printed> parse_printed(const std::string& text) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc() || !std::isfinite(number)) return std::nullopt;
   const std::string digits(text.data(), end), suffix(end, text.data() + text.size());
-  const double scale = suffix == "M" ? 1e6 : suffix == "B" ? 1e9 : suffix.empty() || suffix == "G" ? 1 : 0;
+  const double scale = suffix == "M"                     ? 1e6
+                       : suffix == "B"                   ? 1e9
+                       : suffix.empty() || suffix == "G" ? 1
+                                                         : 0;
   if (scale == 0) return std::nullopt;
   const auto point = digits.find('.');
-  const auto decimals = point == std::string::npos ? 0 : static_cast<int>(digits.size() - point - 1);
+  const auto decimals =
+      point == std::string::npos ? 0 : static_cast<int>(digits.size() - point - 1);
   return Printed{number * scale, scale * std::pow(10, -decimals)};
 }
 
@@ -56,14 +61,17 @@ const std::string& PublishedRow::text(const std::string& column) const {
 Printed PublishedRow::printed(const std::string& column) const {
   const std::string& cell = text(column);
   const auto value = parse_printed(cell);
-  if (!value) throw InputError(where_, column, fmt::format("\"{}\": expected a number, as 0.2431 or 5.3B", cell));
+  if (!value)
+    throw InputError(where_, column,
+                     fmt::format("\"{}\": expected a number, as 0.2431 or 5.3B", cell));
   return *value;
 }
 
 int PublishedRow::integer(const std::string& column) const {
   const double value = number(column);
   if (value < 1 || value > 1e9 || value != std::floor(value)) {
-    throw InputError(where_, column, fmt::format("\"{}\": expected a positive integer", text(column)));
+    throw InputError(where_, column,
+                     fmt::format("\"{}\": expected a positive integer", text(column)));
   }
   return static_cast<int>(value);
 }
@@ -92,12 +100,14 @@ std::vector<PublishedRow> parse_published(const std::string& text, const std::st
       continue;
     }
     if (cells.size() != header.size()) {
-      throw InputError(file, fmt::format("line {}", number),
-                       fmt::format("{} columns where the header has {}", cells.size(), header.size()));
+      throw InputError(
+          file, fmt::format("line {}", number),
+          fmt::format("{} columns where the header has {}", cells.size(), header.size()));
     }
     std::map<std::string, std::string> named;
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      if (!named.emplace(header[c], cells[c]).second) throw InputError(file, header[c], "this column stands twice");
+      if (!named.emplace(header[c], cells[c]).second)
+        throw InputError(file, header[c], "this column stands twice");
     }
     rows.emplace_back(fmt::format("{}: line {}", file, number), std::move(named));
   }

@@ -1,6 +1,7 @@
-// Published tables as they were printed: CSV with a header, `#` lines before it that cite the source. They are compiled
-// in from tools/examples/published (cmake/PublishedTables.cmake); a folder with files of the same names takes their
-// place, so that other rows of a paper can be held to the same rules.
+// Published tables as they were printed: CSV with a header, `#` lines before it that cite the
+// source. They are compiled in from tools/examples/published (cmake/PublishedTables.cmake); a
+// folder with files of the same names takes their place, so that other rows of a paper can be held
+// to the same rules.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +22,8 @@ struct Printed {
   [[nodiscard]] double rounded(double x) const;
 };
 
-// "0.2431", "18", or with a suffix: M (1e6), B (1e9); G stays 1, the reader knows of which bytes. nullopt: anything
-// else.
+// "0.2431", "18", or with a suffix: M (1e6), B (1e9); G stays 1, the reader knows of which bytes.
+// nullopt: anything else.
 [[nodiscard]] std::optional<Printed> parse_printed(const std::string& text);
 
 class PublishedRow {
@@ -52,7 +53,8 @@ template <class Value>
 }
 
 // Throws InputError: a row of another length than the header, a column twice, no row.
-[[nodiscard]] std::vector<PublishedRow> parse_published(const std::string& text, const std::string& file);
+[[nodiscard]] std::vector<PublishedRow> parse_published(const std::string& text,
+                                                        const std::string& file);
 
 // Where tables come from: a folder, or what was compiled in.
 struct Publications {

@@ -19,12 +19,15 @@ double ReproductionLine::error() const {
 }
 
 void CaseResult::add(Role role, const ReproducedNumber& number) {
-  const double predicted = role == Role::formula ? number.published.rounded(number.predicted) : number.predicted;
-  lines.push_back({number.row, number.quantity, number.published.value, predicted, role, number.device});
+  const double predicted =
+      role == Role::formula ? number.published.rounded(number.predicted) : number.predicted;
+  lines.push_back(
+      {number.row, number.quantity, number.published.value, predicted, role, number.device});
 }
 
 void CaseResult::add_anomaly(const ReproducedNumber& number, std::string reason) {
-  anomalies.push_back({number.row, number.quantity, number.published.value, number.predicted, std::move(reason)});
+  anomalies.push_back(
+      {number.row, number.quantity, number.published.value, number.predicted, std::move(reason)});
 }
 
 std::vector<ErrorSummary> summaries(const CaseResult& result) {
@@ -37,41 +40,53 @@ std::vector<ErrorSummary> summaries(const CaseResult& result) {
     if (errors.empty()) continue;
     std::sort(errors.begin(), errors.end());
     const std::size_t half = errors.size() / 2;
-    const double median = errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2;
-    all.push_back({role, static_cast<int>(errors.size()), median,
-                   std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size()),
-                   errors.back()});
+    const double median =
+        errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2;
+    all.push_back(
+        {role, static_cast<int>(errors.size()), median,
+         std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(errors.size()),
+         errors.back()});
   }
   return all;
 }
 
 std::span<const ReproductionCase> reproduction_cases() {
   static constexpr std::array kCases{
-      ReproductionCase{"gpipe-memory", "GPipe (Huang et al., NeurIPS 2019), Table 1", reproduce_gpipe_memory},
-      ReproductionCase{"gpipe-throughput", "GPipe, Tables 2 and 3 (Transformer) and the breakdown of section 3.1",
+      ReproductionCase{"gpipe-memory", "GPipe (Huang et al., NeurIPS 2019), Table 1",
+                       reproduce_gpipe_memory},
+      ReproductionCase{"gpipe-throughput",
+                       "GPipe, Tables 2 and 3 (Transformer) and the breakdown of section 3.1",
                        reproduce_gpipe_throughput},
       ReproductionCase{"gpipe-amoebanet", "GPipe, Tables 2 and 3 (AmoebaNet-D), by built-in costs",
                        reproduce_gpipe_amoebanet},
-      ReproductionCase{"torchgpipe", "torchgpipe's benchmarks of AmoebaNet-D on P40s, by built-in costs",
+      ReproductionCase{"torchgpipe",
+                       "torchgpipe's benchmarks of AmoebaNet-D on P40s, by built-in costs",
                        reproduce_torchgpipe},
-      ReproductionCase{"zero-bubble-rates", "Zero Bubble (Qi et al., ICLR 2024), Table 5 from Table 9",
+      ReproductionCase{"zero-bubble-rates",
+                       "Zero Bubble (Qi et al., ICLR 2024), Table 5 from Table 9",
                        reproduce_zero_bubble_rates},
       ReproductionCase{"zero-bubble-throughput", "Zero Bubble, Table 4: measured throughput",
                        reproduce_zero_bubble_throughput},
-      ReproductionCase{"zero-bubble-memory", "Zero Bubble, Table 4: measured memory", reproduce_zero_bubble_memory},
-      ReproductionCase{"schedule-formulas", "DeepSeek-V3, DualPipe, Chimera and Megatron: bubbles, memory, weights",
+      ReproductionCase{"zero-bubble-memory", "Zero Bubble, Table 4: measured memory",
+                       reproduce_zero_bubble_memory},
+      ReproductionCase{"schedule-formulas",
+                       "DeepSeek-V3, DualPipe, Chimera and Megatron: bubbles, memory, weights",
                        reproduce_formulas},
-      ReproductionCase{"megatron-2021", "Megatron-LM (Narayanan et al., SC 2021), Tables 1 and 2", reproduce_megatron},
+      ReproductionCase{"megatron-2021", "Megatron-LM (Narayanan et al., SC 2021), Tables 1 and 2",
+                       reproduce_megatron},
       ReproductionCase{"korthikanti-memory", "Korthikanti et al., 2022: memory of the first device",
                        reproduce_korthikanti_memory},
-      ReproductionCase{"korthikanti-steps", "Korthikanti et al., 2022, Tables 4 and 5: layer and step times",
+      ReproductionCase{"korthikanti-steps",
+                       "Korthikanti et al., 2022, Tables 4 and 5: layer and step times",
                        reproduce_korthikanti_steps},
-      ReproductionCase{"vtrain", "vTrain (Bang et al., MICRO 2024), measured iterations of Megatron-DeepSpeed",
-                       reproduce_vtrain},
-      ReproductionCase{"builtin",
-                       "Measured steps of A100s in vTrain, Korthikanti, Megatron-LM and Zero Bubble by the "
-                       "built-in costs, nothing fitted",
-                       reproduce_builtin},
+      ReproductionCase{
+          "vtrain", "vTrain (Bang et al., MICRO 2024), measured iterations of Megatron-DeepSpeed",
+          reproduce_vtrain},
+      ReproductionCase{
+          "builtin",
+          "Measured steps of A100s in vTrain, Korthikanti, Megatron-LM and Zero Bubble by the "
+          "built-in costs, nothing fitted",
+          reproduce_builtin},
   };
   return kCases;
 }

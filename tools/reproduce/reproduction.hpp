@@ -1,6 +1,7 @@
-// Published numbers beside Weir's: one line a number. The rules: a formula must give the printed digits; a constant
-// serves every row of its case, and is fitted on the rows marked `calibrated` only; what a paper contradicts itself in
-// is an anomaly, listed with the reason and left out of every statistic.
+// Published numbers beside Weir's: one line a number. The rules: a formula must give the printed
+// digits; a constant serves every row of its case, and is fitted on the rows marked `calibrated`
+// only; what a paper contradicts itself in is an anomaly, listed with the reason and left out of
+// every statistic.
 //
 // Start at `reproduction_cases()`; each case is a file of its paper.
 // SPDX-License-Identifier: Apache-2.0

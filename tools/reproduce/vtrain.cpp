@@ -1,27 +1,33 @@
-// vTrain (Bang et al., MICRO 2024): measured iterations of Megatron-DeepSpeed on 64 to 512 A100s. Six constants of a
-// transformer layer are fitted on the rows without a pipeline (p = 1); rows with one are simulated with them.
+// vTrain (Bang et al., MICRO 2024): measured iterations of Megatron-DeepSpeed on 64 to 512 A100s.
+// Six constants of a transformer layer are fitted on the rows without a pipeline (p = 1); rows with
+// one are simulated with them.
 //
-// Legend: b micro-batch, s tokens, h hidden, a heads, t, d, p tensor, data, pipeline parallel, M micro-batches, V
-// vocabulary, P parameters of a device. A layer's pass (F, or its re-materialisation R; B is two passes) takes
+// Legend: b micro-batch, s tokens, h hidden, a heads, t, d, p tensor, data, pipeline parallel, M
+// micro-batches, V vocabulary, P parameters of a device. A layer's pass (F, or its
+// re-materialisation R; B is two passes) takes
 //
-//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s    matrix products (Narayanan et al., SC 2021, appendix)
+//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s    matrix products (Narayanan et al., SC 2021,
+//   appendix)
 // + x1 b a s^2 / t x 20 B / 2039 GB/s               what is done to every attention score
-// + x2 b s h x 20 B / 2039 GB/s                     what is done to every activation that t does not split
-// + x3 4 b s h (t - 1) / t x 2 B / 300 GB/s         two ring all-reduces for two passes, NVLink, t <= 8
+// + x2 b s h x 20 B / 2039 GB/s                     what is done to every activation that t does
+// not split
+// + x3 4 b s h (t - 1) / t x 2 B / 300 GB/s         two ring all-reduces for two passes, NVLink, t
+// <= 8
 // + x4 the same over 100 GB/s                       t > 8: between nodes
 // + x5 100 us                                       launches
 //
-// and around the passes, as stated: the head x0 2 b s h V / t FLOPs a pass (F, B); a ring all-reduce of fp16 gradients
-// through the node's 100 GB/s, which the rings of its t devices share; Adam's 38 B a parameter; messages cut in t parts
-// (scatter-gather, Narayanan et al., section 4.1), waited for, through an eighth of the node's 100 GB/s.
+// and around the passes, as stated: the head x0 2 b s h V / t FLOPs a pass (F, B); a ring
+// all-reduce of fp16 gradients through the node's 100 GB/s, which the rings of its t devices share;
+// Adam's 38 B a parameter; messages cut in t parts (scatter-gather, Narayanan et al., section 4.1),
+// waited for, through an eighth of the node's 100 GB/s.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "costmodel/robust_fit.hpp"
-#include "plan/error.hpp"
+#include "costmodel/fit/robust_fit.hpp"
+#include "plan/words/error.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
@@ -55,8 +61,8 @@ Row read_row(const PublishedRow& cells) {
           cells.integer("pipeline_parallel"),
           0};
   row.m = cells.share("global_batch", cells.integer("micro_batch") * row.d);
-  row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"), cells.text("micro_batch"), row.t,
-                         row.d, row.p);
+  row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"),
+                         cells.text("micro_batch"), row.t, row.d, row.p);
   return row;
 }
 
@@ -93,9 +99,11 @@ Constants fit(const std::vector<Row>& rows) {
     Constants total = layer_pass(r);
     for (double& value : total) value *= 4.0 * r.layers * r.m;  // F, R and the two of B
     total[0] += head_pass(r) * 3 * r.m;
-    alone.push_back({{total.begin(), total.end()}, r.iteration_ms.value * 1e-3 - after_backward(r)});
+    alone.push_back(
+        {{total.begin(), total.end()}, r.iteration_ms.value * 1e-3 - after_backward(r)});
   }
-  if (alone.empty()) throw InputError("vtrain.csv", "pipeline_parallel", "no row with 1 to calibrate on");
+  if (alone.empty())
+    throw InputError("vtrain.csv", "pipeline_parallel", "no row with 1 to calibrate on");
   const std::vector<double> fitted = robust_fit(alone, {kLeast.begin(), kLeast.end()});
   Constants constants{};
   std::copy(fitted.begin(), fitted.end(), constants.begin());
@@ -106,8 +114,8 @@ double iteration_s(const Row& r, const Constants& constants) {
   const Schedule schedule = named_schedule("1f1b", r.p, 1, r.m);
   const double layer = dot(constants, layer_pass(r)), head = constants[0] * head_pass(r);
   const double link = r.t * r.d >= kNodeDevices ? kNode / kNodeDevices : kNvlink;
-  CostTable costs =
-      equal_stages(schedule, {Seconds(0), Seconds(0), Seconds(0), Seconds(r.b * r.s * r.h * 2 / r.t / link)});
+  CostTable costs = equal_stages(
+      schedule, {Seconds(0), Seconds(0), Seconds(0), Seconds(r.b * r.s * r.h * 2 / r.t / link)});
   for (int s = 0; s < r.p; ++s) {
     const int layers = r.layers / r.p + (s < r.layers % r.p ? 1 : 0);
     const double pass = layer * layers;
@@ -130,19 +138,24 @@ CaseResult reproduce_vtrain(const Publications& published) {
     result.add(row.p == 1 ? Role::calibrated : Role::predicted,
                {row.name, "iteration, ms", row.iteration_ms, iteration_s(row, constants) * 1e3});
   }
-  result.notes.push_back(fmt::format(
-      "Six constants, from the p = 1 rows: matrix products at {:.0f} % of peak; {:.0f} B a score and {:.0f} B an "
-      "activation of memory traffic; all-reduces at {:.0f} % of NVLink and {:.0f} % of a node's 100 GB/s; {:.0f} us "
-      "of launches a layer and pass.",
-      100 / constants[0], 20 * constants[1], 20 * constants[2], 100 / constants[3], 100 / constants[4],
-      100 * constants[5]));
+  result.notes.push_back(
+      fmt::format("Six constants, from the p = 1 rows: matrix products at {:.0f} % of peak; {:.0f} "
+                  "B a score and {:.0f} B an "
+                  "activation of memory traffic; all-reduces at {:.0f} % of NVLink and {:.0f} % of "
+                  "a node's 100 GB/s; {:.0f} us "
+                  "of launches a layer and pass.",
+                  100 / constants[0], 20 * constants[1], 20 * constants[2], 100 / constants[3],
+                  100 / constants[4], 100 * constants[5]));
   result.notes.emplace_back(
-      "39.1B with b = 2 and t = 2 is slower than with b = 3 on the same devices, whose micro-batches do more: nothing "
+      "39.1B with b = 2 and t = 2 is slower than with b = 3 on the same devices, whose "
+      "micro-batches do more: nothing "
       "that a "
-      "message, a kernel, a launch or a wave of tiles costs does that, so no rule was made for it. The case builtin "
+      "message, a kernel, a launch or a wave of tiles costs does that, so no rule was made for it. "
+      "The case builtin "
       "forecasts "
       "the same rows with nothing fitted.");
-  result.notes.emplace_back("The published predictor's mean error on rows of several nodes is 14.7 %.");
+  result.notes.emplace_back(
+      "The published predictor's mean error on rows of several nodes is 14.7 %.");
   return result;
 }
 

@@ -1,18 +1,23 @@
-// Zero Bubble, Table 4: measured throughput from the times of Table 9, and memory from the shapes. Nothing is fitted to
-// Table 4; what the profiled times leave out is stated here.
+// Zero Bubble, Table 4: measured throughput from the times of Table 9, and memory from the shapes.
+// Nothing is fitted to Table 4; what the profiled times leave out is stated here.
 //
-//   transfers   Megatron's 1F1B and 1F1B-I wait for each batch of a send and a receive; the ZB schedules do not wait
-//   for
+//   transfers   Megatron's 1F1B and 1F1B-I wait for each batch of a send and a receive; the ZB
+//   schedules do not wait for
 //               their sends
-//   devices     same-model A100s differ by 8 % from the slowest to the fastest (Sinha et al., "Not All GPUs Are Created
-//               Equal", SC 2022, the average of its clusters): factors drawn evenly around the profiled mean
-//   optimizer   Adam in mixed precision moves 38 B a parameter (reads gradient, weight and two moments in fp32, writes
-//               them and the fp16 weight, reads gradients once for the norm and clears them) at the A100 80GB SXM
-//               datasheet's 2039 GB/s
-//   memory      18 B a parameter (fp16 weight, fp32 gradient, weight and two moments); activations of Korthikanti et
-//               al. (arXiv:2205.05198), s b h (34 + 5 a s / h) a layer, of which 32 s b h stay from I to W (Qi et al.,
-//               section 2.3); while a layer's backward runs, fp16 gradients of its attention probabilities and scores,
-//               4 a s^2 b; GB are 2^30, as PyTorch counts them
+//   devices     same-model A100s differ by 8 % from the slowest to the fastest (Sinha et al., "Not
+//   All GPUs Are Created
+//               Equal", SC 2022, the average of its clusters): factors drawn evenly around the
+//               profiled mean
+//   optimizer   Adam in mixed precision moves 38 B a parameter (reads gradient, weight and two
+//   moments in fp32, writes
+//               them and the fp16 weight, reads gradients once for the norm and clears them) at the
+//               A100 80GB SXM datasheet's 2039 GB/s
+//   memory      18 B a parameter (fp16 weight, fp32 gradient, weight and two moments); activations
+//   of Korthikanti et
+//               al. (arXiv:2205.05198), s b h (34 + 5 a s / h) a layer, of which 32 s b h stay from
+//               I to W (Qi et al., section 2.3); while a layer's backward runs, fp16 gradients of
+//               its attention probabilities and scores, 4 a s^2 b; GB are 2^30, as PyTorch counts
+//               them
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -25,7 +30,8 @@
 namespace weir {
 namespace {
 
-constexpr double kDeviceSpread = 0.08, kOptimizerBytes = 38, kMemoryRate = 2.039e12, kVocabulary = 50257;
+constexpr double kDeviceSpread = 0.08, kOptimizerBytes = 38, kMemoryRate = 2.039e12,
+                 kVocabulary = 50257;
 constexpr int kDraws = 16;
 
 struct Method {
@@ -47,7 +53,8 @@ double layer_parameters(const ZeroBubbleRow& row) {
 // Of a rank: its layers, and the embedding or the head.
 double rank_parameters(const ZeroBubbleRow& row, int rank) {
   const bool end = rank == 0 || rank == row.p - 1;
-  return (row.layers_per_stage() - (end ? 1 : 0)) * layer_parameters(row) + (end ? kVocabulary * row.hidden : 0);
+  return (row.layers_per_stage() - (end ? 1 : 0)) * layer_parameters(row) +
+         (end ? kVocabulary * row.hidden : 0);
 }
 
 Seconds optimizer_time(const ZeroBubbleRow& row) {
@@ -136,12 +143,14 @@ CaseResult reproduce_zero_bubble_throughput(const Publications& published) {
   for (const ZeroBubbleRow& row : zero_bubble_rows(published)) {
     for (const Method& method : kMethods) {
       const double samples = 1.0 * row.b * row.m / row.p / step_time(row, method).count();
-      result.add(Role::predicted, {row.name, fmt::format("samples/s a GPU, {}", method.paper),
-                                   row.cells.printed(fmt::format("samples_{}", method.column)), samples});
+      result.add(Role::predicted,
+                 {row.name, fmt::format("samples/s a GPU, {}", method.paper),
+                  row.cells.printed(fmt::format("samples_{}", method.column)), samples});
     }
   }
   result.notes.push_back(
-      fmt::format("Beyond Table 9's times: 1F1B and 1F1B-I wait for their transfers, devices {:.0f} % apart ({} seeded "
+      fmt::format("Beyond Table 9's times: 1F1B and 1F1B-I wait for their transfers, devices "
+                  "{:.0f} % apart ({} seeded "
                   "draws), Adam's "
                   "{:.0f} B a parameter. Nothing is fitted.",
                   kDeviceSpread * 100, kDraws, kOptimizerBytes));
@@ -153,13 +162,14 @@ CaseResult reproduce_zero_bubble_memory(const Publications& published) {
   CaseResult result;
   for (const ZeroBubbleRow& row : zero_bubble_rows(published)) {
     for (const Method& method : kMethods) {
-      result.add(Role::predicted,
-                 {row.name, fmt::format("memory GB, {}", method.paper),
-                  row.cells.printed(fmt::format("memory_{}", method.column)), memory_gib(row, method)});
+      result.add(Role::predicted, {row.name, fmt::format("memory GB, {}", method.paper),
+                                   row.cells.printed(fmt::format("memory_{}", method.column)),
+                                   memory_gib(row, method)});
     }
   }
   result.notes.emplace_back(
-      "18 B a parameter; activations by Korthikanti et al.; ZB-2p at its limit of 2p micro-batches.");
+      "18 B a parameter; activations by Korthikanti et al.; ZB-2p at its limit of 2p "
+      "micro-batches.");
   return result;
 }
 

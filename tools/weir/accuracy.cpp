@@ -20,14 +20,18 @@ double kendall(const std::vector<Outcome>& outcomes) {
       (measured * (a.predicted - b.predicted).count() > 0 ? concordant : discordant)++;
     }
   }
-  return concordant + discordant == 0 ? 1.0 : static_cast<double>(concordant - discordant) / (concordant + discordant);
+  return concordant + discordant == 0
+             ? 1.0
+             : static_cast<double>(concordant - discordant) / (concordant + discordant);
 }
 
 double regret(const std::vector<Outcome>& outcomes) {
-  const auto chosen = std::min_element(outcomes.begin(), outcomes.end(),
-                                       [](const Outcome& a, const Outcome& b) { return a.predicted < b.predicted; });
-  const auto best = std::min_element(outcomes.begin(), outcomes.end(),
-                                     [](const Outcome& a, const Outcome& b) { return a.measured() < b.measured(); });
+  const auto chosen = std::min_element(
+      outcomes.begin(), outcomes.end(),
+      [](const Outcome& a, const Outcome& b) { return a.predicted < b.predicted; });
+  const auto best = std::min_element(
+      outcomes.begin(), outcomes.end(),
+      [](const Outcome& a, const Outcome& b) { return a.measured() < b.measured(); });
   return chosen->measured() / best->measured() - 1;
 }
 
@@ -43,7 +47,9 @@ Seconds Outcome::noise() const {
   return Seconds(times[times.size() * 3 / 4] - times[times.size() / 4]);
 }
 
-bool Outcome::inside() const { return interval && interval->low <= measured() && measured() <= interval->high; }
+bool Outcome::inside() const {
+  return interval && interval->low <= measured() && measured() <= interval->high;
+}
 
 Accuracy accuracy(const std::vector<Outcome>& outcomes) {
   Accuracy a;
@@ -52,13 +58,15 @@ Accuracy accuracy(const std::vector<Outcome>& outcomes) {
     errors.push_back(std::abs(o.error()));
     const auto measured_peak = static_cast<double>(o.measured_peak.count());
     a.memory_error =
-        std::max(a.memory_error, std::abs(static_cast<double>(o.predicted_peak.count()) / measured_peak - 1));
+        std::max(a.memory_error,
+                 std::abs(static_cast<double>(o.predicted_peak.count()) / measured_peak - 1));
     a.with_interval += o.interval ? 1 : 0;
     a.hits += o.inside() ? 1 : 0;
   }
   a.median_error = median(errors);
   std::sort(errors.begin(), errors.end());
-  a.p95_error = errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
+  a.p95_error =
+      errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
   a.tau = kendall(outcomes);
   a.regret = regret(outcomes);
   return a;

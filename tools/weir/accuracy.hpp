@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "plan/plan.hpp"
-#include "plan/units.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/words/units.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
@@ -22,15 +22,15 @@ struct Outcome {
   [[nodiscard]] Seconds measured() const;  // the median step
   [[nodiscard]] double error() const;      // (predicted - measured) / measured
   [[nodiscard]] Seconds noise() const;     // interquartile range of the steps
-  [[nodiscard]] bool inside() const;       // measured within the interval; false where there is none
+  [[nodiscard]] bool inside() const;  // measured within the interval; false where there is none
 };
 
 struct Accuracy {
   double median_error = 0, p95_error = 0;  // of |error|; the 95th percentile by nearest rank
-  double tau = 0;                          // Kendall's tau-a over pairs that differ by more than the noise of both
-  double regret = 0;                       // measured time of the plan forecast fastest over the fastest, minus 1
-  double memory_error = 0;                 // worst |predicted peak / measured peak - 1|
-  int hits = 0, with_interval = 0;         // measured inside its interval, of so many that had one
+  double tau = 0;           // Kendall's tau-a over pairs that differ by more than the noise of both
+  double regret = 0;        // measured time of the plan forecast fastest over the fastest, minus 1
+  double memory_error = 0;  // worst |predicted peak / measured peak - 1|
+  int hits = 0, with_interval = 0;  // measured inside its interval, of so many that had one
 };
 
 // Precondition: there is at least one outcome.

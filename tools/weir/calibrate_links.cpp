@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 
-#include "costmodel/costs.hpp"
-#include "costmodel/link_fit.hpp"
-#include "costmodel/nccl_tests.hpp"
-#include "plan/error.hpp"
+#include "costmodel/links/link_fit.hpp"
+#include "costmodel/links/nccl_tests.hpp"
+#include "costmodel/table/costs.hpp"
 #include "plan/import/gpu_topology.hpp"
-#include "plan/strict_json.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -23,12 +23,14 @@ struct FittedTest {
   LinkFit fit;
 };
 
-// Which test tells most of one link. sendrecv is a pipeline's own message; the others move the same bytes over a link,
-// but their latency is that of many steps, and all_reduce may be computed in the switch.
+// Which test tells most of one link. sendrecv is a pipeline's own message; the others move the same
+// bytes over a link, but their latency is that of many steps, and all_reduce may be computed in the
+// switch.
 constexpr std::array<std::string_view, 6> kPreference{"sendrecv",       "all_gather", "broadcast",
                                                       "reduce_scatter", "alltoall",   "all_reduce"};
 
-// Between nodes a collective of several devices a node shares its bytes over their adapters: no single link's rate.
+// Between nodes a collective of several devices a node shares its bytes over their adapters: no
+// single link's rate.
 bool tells_a_link(const NcclTest& test) {
   return test.collective == "sendrecv" || test.nodes == 1 || test.nodes == test.ranks;
 }
@@ -38,7 +40,8 @@ std::vector<FittedTest> fitted_tests(const LinkCalibration& request) {
   for (const auto& file : request.nccl) {
     for (NcclTest& test : read_nccl_tests(read_text_file(file), file.string())) {
       auto fit = fit_link(test.samples, test.bus_factor);
-      if (!fit) throw InputError(file.string(), test.collective, "expected at least two sizes of messages");
+      if (!fit)
+        throw InputError(file.string(), test.collective, "expected at least two sizes of messages");
       all.push_back({file.filename().string(), std::move(test), std::move(*fit)});
     }
   }
@@ -48,24 +51,30 @@ std::vector<FittedTest> fitted_tests(const LinkCalibration& request) {
 const FittedTest* best_for(const std::vector<FittedTest>& tests, bool between_nodes) {
   for (const std::string_view collective : kPreference) {
     for (const FittedTest& t : tests) {
-      if (t.test.collective == collective && (t.test.nodes > 1) == between_nodes && tells_a_link(t.test)) return &t;
+      if (t.test.collective == collective && (t.test.nodes > 1) == between_nodes &&
+          tells_a_link(t.test))
+        return &t;
     }
   }
   return nullptr;
 }
 
-// The link as measured. A message's own test tells all of it, a collective only the rate of large messages.
-Link measured_link(const FittedTest& t, const Link& before, std::vector<std::string>& origin, const char* name) {
+// The link as measured. A message's own test tells all of it, a collective only the rate of large
+// messages.
+Link measured_link(const FittedTest& t, const Link& before, std::vector<std::string>& origin,
+                   const char* name) {
   const FittedRange& last = t.fit.ranges.back();
   if (last.bandwidth.count() <= 0) {
-    throw InputError(t.file, t.test.collective, "its times do not grow with the size: no bandwidth can be told");
+    throw InputError(t.file, t.test.collective,
+                     "its times do not grow with the size: no bandwidth can be told");
   }
   std::string kept;
   Link link = before;
   if (t.test.collective == "sendrecv") {
     link = to_link(t.fit, before.regimes.empty() ? before.latency : before.regimes.front().latency);
     if (!t.fit.latency_known) {
-      kept = fmt::format("; below {} from the latency it had", format_bytes(t.fit.ranges.front().smallest));
+      kept = fmt::format("; below {} from the latency it had",
+                         format_bytes(t.fit.ranges.front().smallest));
     }
   } else {
     link.regimes.clear();
@@ -75,8 +84,9 @@ Link measured_link(const FittedTest& t, const Link& before, std::vector<std::str
   origin.push_back(fmt::format(
       "{}: nccl-tests {} of {} x {} on {} node{}, {} samples up to {}, median residual {:.1f} % "
       "({}){}",
-      name, t.test.collective, t.test.ranks, t.test.device, t.test.nodes, t.test.nodes == 1 ? "" : "s",
-      t.test.samples.size(), format_bytes(t.test.samples.back().size), 100 * last.median_residual, t.file, kept));
+      name, t.test.collective, t.test.ranks, t.test.device, t.test.nodes,
+      t.test.nodes == 1 ? "" : "s", t.test.samples.size(), format_bytes(t.test.samples.back().size),
+      100 * last.median_residual, t.file, kept));
   return link;
 }
 
@@ -86,13 +96,14 @@ std::string rate(BytesPerSecond value) {
 
 void print_fits(const std::vector<FittedTest>& tests) {
   if (tests.empty()) return;
-  fmt::print("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>9}\n", "test", "ranks", "nodes", "from", "to",
-             "latency", "bus bandwidth", "residual");
+  fmt::print("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>9}\n", "test", "ranks", "nodes",
+             "from", "to", "latency", "bus bandwidth", "residual");
   for (const FittedTest& t : tests) {
     for (const FittedRange& range : t.fit.ranges) {
-      fmt::print("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>8.1f}%\n", t.test.collective, t.test.ranks,
-                 t.test.nodes, format_bytes(range.smallest), format_bytes(range.largest),
-                 format_duration(range.latency), rate(range.bandwidth), 100 * range.median_residual);
+      fmt::print("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>8.1f}%\n", t.test.collective,
+                 t.test.ranks, t.test.nodes, format_bytes(range.smallest),
+                 format_bytes(range.largest), format_duration(range.latency), rate(range.bandwidth),
+                 100 * range.median_residual);
     }
   }
 }
@@ -119,20 +130,23 @@ Json fits_json(const std::vector<FittedTest>& tests) {
   return all;
 }
 
-// "H100-SXM5-80GB" and "NVIDIA H100 80GB HBM3" are one kind; where the model number differs someone took the wrong
-// file.
+// "H100-SXM5-80GB" and "NVIDIA H100 80GB HBM3" are one kind; where the model number differs someone
+// took the wrong file.
 void warn_of_another_device(const Cluster& cluster, const FittedTest& t) {
   const std::string model = cluster.device.name.substr(0, cluster.device.name.find_first_of("- "));
   if (t.test.device.empty() || t.test.device.find(model) != std::string::npos) return;
-  fmt::print(stderr, "weir: {}: measured on {}, the cluster has {}\n", t.file, t.test.device, cluster.device.name);
+  fmt::print(stderr, "weir: {}: measured on {}, the cluster has {}\n", t.file, t.test.device,
+             cluster.device.name);
 }
 
-std::vector<std::string> refine_cluster(const LinkCalibration& request, const std::vector<FittedTest>& tests) {
+std::vector<std::string> refine_cluster(const LinkCalibration& request,
+                                        const std::vector<FittedTest>& tests) {
   Cluster cluster = load_cluster(*request.cluster);
   const std::size_t before = cluster.origin.size();
   if (request.topology) {
     const std::string file = request.topology->filename().string();
-    cluster.origin.push_back(apply_topology(read_gpu_topology(read_text_file(*request.topology), file), file, cluster));
+    cluster.origin.push_back(
+        apply_topology(read_gpu_topology(read_text_file(*request.topology), file), file, cluster));
   }
   if (const FittedTest* t = best_for(tests, false)) {
     warn_of_another_device(cluster, *t);
@@ -149,11 +163,13 @@ std::vector<std::string> refine_cluster(const LinkCalibration& request, const st
   return {cluster.origin.begin() + static_cast<std::ptrdiff_t>(before), cluster.origin.end()};
 }
 
-std::vector<std::string> refine_costs(const LinkCalibration& request, const std::vector<FittedTest>& tests) {
+std::vector<std::string> refine_costs(const LinkCalibration& request,
+                                      const std::vector<FittedTest>& tests) {
   Costs costs = load_costs(*request.costs);
   const FittedTest* t = best_for(tests, false);
   if (t == nullptr) t = best_for(tests, true);
-  if (t == nullptr) throw InputError(request.nccl.front().string(), "", "no test of it tells a single link's rate");
+  if (t == nullptr)
+    throw InputError(request.nccl.front().string(), "", "no test of it tells a single link's rate");
   std::vector<std::string> origin;
   costs.link = measured_link(*t, costs.link, origin, "link");
   costs.origin += (costs.origin.empty() ? "" : "; ") + origin.front();
@@ -167,12 +183,16 @@ void calibrate_links(const LinkCalibration& request, const GlobalOptions& global
   if (request.cluster.has_value() == request.costs.has_value()) {
     throw UsageError("--nccl and --topo refine either a cluster (--cluster) or costs (--costs)");
   }
-  if (request.costs && request.topology) throw UsageError("--topo refines a cluster: give --cluster");
+  if (request.costs && request.topology)
+    throw UsageError("--topo refines a cluster: give --cluster");
   const std::vector<FittedTest> tests = fitted_tests(request);
-  const auto taken = request.cluster ? refine_cluster(request, tests) : refine_costs(request, tests);
+  const auto taken =
+      request.cluster ? refine_cluster(request, tests) : refine_costs(request, tests);
   if (global.json) {
-    const Json json{
-        {"schema", "weir.links/1"}, {"output", request.output.string()}, {"tests", fits_json(tests)}, {"taken", taken}};
+    const Json json{{"schema", "weir.links/1"},
+                    {"output", request.output.string()},
+                    {"tests", fits_json(tests)},
+                    {"taken", taken}};
     fmt::print("{}\n", json.dump(1));
     return;
   }

@@ -17,7 +17,8 @@ struct LinkCalibration {
   std::filesystem::path output;
 };
 
-// Writes the refined cluster or costs and prints every fit, which of them was taken, and what stays as it was.
+// Writes the refined cluster or costs and prints every fit, which of them was taken, and what stays
+// as it was.
 void calibrate_links(const LinkCalibration& request, const GlobalOptions& global);
 
 }  // namespace weir

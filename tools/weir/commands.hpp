@@ -1,5 +1,6 @@
-// The sub-commands of `weir`, one file each. A command registers its options and a callback; it prints data on
-// stdout, progress and logs on stderr, and reports failure by throwing (plan/error.hpp).
+// The sub-commands of `weir`, one file each. A command registers its options and a callback; it
+// prints data on stdout, progress and logs on stderr, and reports failure by throwing
+// (plan/words/error.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

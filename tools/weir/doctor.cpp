@@ -16,7 +16,7 @@
 #include "exec/cuda/device_info.hpp"
 #endif
 #ifdef WEIR_HAS_MPI
-#include "exec/mpi/mpi_facts.hpp"
+#include "exec/processes/mpi/mpi_facts.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
 #include "exec/nccl/nccl_facts.hpp"
@@ -41,15 +41,18 @@ Finding gpus() {
   const auto init = reinterpret_cast<Init>(dlsym(driver, "cuInit"));
   const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
   int devices = 0;
-  const bool works = init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
-  return {"GPUs", works, works ? fmt::format("{} found", devices) : "the driver is there but finds no device"};
+  const bool works =
+      init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
+  return {"GPUs", works,
+          works ? fmt::format("{} found", devices) : "the driver is there but finds no device"};
 }
 #endif
 
 std::vector<Finding> findings() {
   std::vector<Finding> all;
 #ifdef WEIR_HAS_CPU_BACKEND
-  all.push_back({"cpu backend", true, fmt::format("oneDNN, fp32, K up to {} (one core a device)", available_cores())});
+  all.push_back({"cpu backend", true,
+                 fmt::format("oneDNN, fp32, K up to {} (one core a device)", available_cores())});
 #else
   all.push_back({"cpu backend", false, "this build leaves the executor out (WEIR_EXECUTOR=OFF)"});
 #endif
@@ -69,11 +72,13 @@ std::vector<Finding> findings() {
   all.push_back({"processes (MPI)", false, "not in this build"});
 #endif
   all.push_back({"processes (file)", true,
-                 "TCP: weir run PLAN --rendezvous FILE --process I --processes N, or under torchrun or srun"});
+                 "TCP: weir run PLAN --rendezvous FILE --process I --processes N, or under "
+                 "torchrun or srun"});
 #ifdef WEIR_HAS_NCCL
-  all.push_back({"NCCL", cuda.device.has_value(),
-                 nccl_facts().version + (cuda.device ? ": weir run --transport nccl, a GPU each process"
-                                                     : ": nothing to send between without a device")});
+  all.push_back(
+      {"NCCL", cuda.device.has_value(),
+       nccl_facts().version + (cuda.device ? ": weir run --transport nccl, a GPU each process"
+                                           : ": nothing to send between without a device")});
 #else
   all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend and NCCL for it"});
 #endif
@@ -87,13 +92,16 @@ void add_doctor_command(CLI::App& app, GlobalOptions& global) {
   command->callback([&global] {
     const auto all = findings();
     if (global.json) {
-      nlohmann::ordered_json json{{"schema", "weir.doctor/1"}, {"machine", machine_name()}, {"version", WEIR_VERSION}};
-      for (const Finding& f : all) json["findings"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+      nlohmann::ordered_json json{
+          {"schema", "weir.doctor/1"}, {"machine", machine_name()}, {"version", WEIR_VERSION}};
+      for (const Finding& f : all)
+        json["findings"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
       fmt::print("{}\n", json.dump(2));
       return;
     }
     fmt::print("weir {} on {}\n", WEIR_VERSION, machine_name());
-    for (const Finding& f : all) fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
+    for (const Finding& f : all)
+      fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
   });
 }
 

@@ -1,5 +1,6 @@
-// `weir evaluate`: how good is the forecaster on this machine? A seeded random set of plans of one mini-batch: some fit
-// the model, others set the interval, the rest are forecast, the forecasts written and hashed, and only then run.
+// `weir evaluate`: how good is the forecaster on this machine? A seeded random set of plans of one
+// mini-batch: some fit the model, others set the interval, the rest are forecast, the forecasts
+// written and hashed, and only then run.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
@@ -11,12 +12,12 @@
 #include <random>
 #include <set>
 
-#include "costmodel/calibrate.hpp"
-#include "costmodel/intervals.hpp"
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
-#include "plan/sha256.hpp"
-#include "plan/text_file.hpp"
+#include "costmodel/fit/calibrate.hpp"
+#include "costmodel/fit/intervals.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/partition.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/report/evaluation_report.hpp"
@@ -32,13 +33,15 @@
 namespace weir {
 namespace {
 
-// The K to draw from: those asked for, or up to a core each. The shares of a GPU are smaller the more there are, so a
-// profile of them holds for one K.
+// The K to draw from: those asked for, or up to a core each. The shares of a GPU are smaller the
+// more there are, so a profile of them holds for one K.
 std::vector<int> stages_of(const EvaluateOptions& o, const Model& model) {
   const int layers = static_cast<int>(model.layers.size());
   const BackendKind backend = parse_backend(o.backend);
   if (backend == BackendKind::cuda && o.stages.size() > 1) {
-    throw UsageError("--backend cuda: --pp takes one number, since layers are timed on shares of the GPU for one K");
+    throw UsageError(
+        "--backend cuda: --pp takes one number, since layers are timed on shares of the GPU for "
+        "one K");
   }
   std::vector<int> stages = o.stages;
   if (stages.empty() && backend == BackendKind::cuda) stages.push_back(default_devices(backend));
@@ -47,17 +50,21 @@ std::vector<int> stages_of(const EvaluateOptions& o, const Model& model) {
   }
   for (const int k : stages) {
     if (k < 1 || k > layers) {
-      throw InputError(o.common.model, "layers", fmt::format("K = {} needs as many layers, there are {}", k, layers));
+      throw InputError(o.common.model, "layers",
+                       fmt::format("K = {} needs as many layers, there are {}", k, layers));
     }
   }
   return stages;
 }
 
-// K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and re-materialisation at random.
-std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const Model& model, const Costs& costs,
-                               const Cluster& host, std::uint64_t seed) {
+// K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and
+// re-materialisation at random.
+std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const Model& model,
+                               const Costs& costs, const Cluster& host, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto pick = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  const auto pick = [&random](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
   std::vector<int> divisors;
   for (int m = 1; m <= o.global_batch_size; ++m) {
     if (o.global_batch_size % m == 0) divisors.push_back(m);
@@ -70,7 +77,8 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
   for (int attempt = 0; std::ssize(plans) < wanted && attempt < 10'000; ++attempt) {
     Plan plan = base;
     plan.pp = stages[static_cast<std::size_t>(pick(0, static_cast<int>(stages.size()) - 1))];
-    plan.microbatches = divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
+    plan.microbatches =
+        divisors[static_cast<std::size_t>(pick(0, static_cast<int>(divisors.size()) - 1))];
     plan.micro_batch_size = o.global_batch_size / plan.microbatches;
     plan.schedule = schedules[pick(0, 2)];
     const int mode = pick(0, 2);
@@ -83,12 +91,13 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
     const bool ascending =
         std::is_sorted(plan.boundaries.begin(), plan.boundaries.end(), std::less_equal<>()) &&
         (plan.boundaries.empty() ||
-         (plan.boundaries.front() > 0 && plan.boundaries.back() < static_cast<int>(model.layers.size())));
+         (plan.boundaries.front() > 0 &&
+          plan.boundaries.back() < static_cast<int>(model.layers.size())));
     if (ascending && seen.insert(summary(plan)).second) plans.push_back(plan);
   }
   if (std::ssize(plans) < wanted) {
-    throw UsageError(
-        fmt::format("only {} different plans exist for these sizes; {} were asked for", plans.size(), wanted));
+    throw UsageError(fmt::format("only {} different plans exist for these sizes; {} were asked for",
+                                 plans.size(), wanted));
   }
   return plans;
 }
@@ -120,29 +129,31 @@ nlohmann::ordered_json evaluation_json(const EvaluationReport& r) {
                 {"band", {r.band.low, r.band.high}},
                 {"calibration_plans", r.interval->calibration_plans}};
   }
-  nlohmann::ordered_json json{
-      {"schema", "weir.evaluation/1"},
-      {"machine", r.machine},
-      {"seed", r.seed},
-      {"predictions_sha256", r.predictions_sha256},
-      {"plans", r.outcomes.size()},
-      {"median_abs_error", a.median_error},
-      {"p95_abs_error", a.p95_error},
-      {"kendall_tau", a.tau},
-      {"top1_regret", a.regret},
-      {"coverage", coverage},
-      {"memory_max_abs_error", a.memory_error},
-      {"sharing", r.sharing.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.sharing)},
-      {"idle", nlohmann::ordered_json::object()},
-      {"trials", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
+                              {"machine", r.machine},
+                              {"seed", r.seed},
+                              {"predictions_sha256", r.predictions_sha256},
+                              {"plans", r.outcomes.size()},
+                              {"median_abs_error", a.median_error},
+                              {"p95_abs_error", a.p95_error},
+                              {"kendall_tau", a.tau},
+                              {"top1_regret", a.regret},
+                              {"coverage", coverage},
+                              {"memory_max_abs_error", a.memory_error},
+                              {"sharing", r.sharing.empty() ? nlohmann::ordered_json(nullptr)
+                                                            : nlohmann::ordered_json(r.sharing)},
+                              {"idle", nlohmann::ordered_json::object()},
+                              {"trials", nlohmann::ordered_json::array()}};
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    json["idle"][kIdleCauses[c]] = {{"predicted", r.idle.predicted[c]}, {"measured", r.idle.measured[c]}};
+    json["idle"][kIdleCauses[c]] = {{"predicted", r.idle.predicted[c]},
+                                    {"measured", r.idle.measured[c]}};
   }
   for (const Outcome& o : r.outcomes) json["trials"].push_back(outcome_json(o));
   return json;
 }
 
-// The plans of one evaluation and the costs they are forecast by, from the profile to the held-out plans' runs.
+// The plans of one evaluation and the costs they are forecast by, from the profile to the held-out
+// plans' runs.
 class Evaluator {
  public:
   Evaluator(const EvaluateOptions& o, const GlobalOptions& global)
@@ -187,12 +198,13 @@ class Evaluator {
 
   void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
     ProgressBar bar(title, !global_.quiet);
-    TrialOptions options{.backend = backend_,
-                         .rounds = rounds,
-                         .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
-                         .seed = global_.seed + 1,
-                         .data = {},
-                         .progress = {}};
+    TrialOptions options{
+        .backend = backend_,
+        .rounds = rounds,
+        .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
+        .seed = global_.seed + 1,
+        .data = {},
+        .progress = {}};
     options.progress = [&bar](int done, int of) { bar.show(done, of); };
     run_trials(trials, options, backends_);
   }
@@ -227,11 +239,13 @@ class Evaluator {
   // The forecasts are on disk, and their hash printed, before any of these plans is run.
   EvaluationReport judge() {
     std::vector<Trial> held_out = trials(o_.fit + o_.interval, o_.held_out);
-    nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"}, {"plans", nlohmann::ordered_json::array()}};
+    nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"},
+                                       {"plans", nlohmann::ordered_json::array()}};
     for (const Trial& t : held_out) {
-      predictions["plans"].push_back({{"plan", summary(t.plan.plan)},
-                                      {"step_time_s", t.first.forecast.step_time.count()},
-                                      {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
+      predictions["plans"].push_back(
+          {{"plan", summary(t.plan.plan)},
+           {"step_time_s", t.first.forecast.step_time.count()},
+           {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
     }
     const std::string text = predictions.dump(2) + "\n";
     write_file_atomically(o_.output / "predictions.json", text);
@@ -253,7 +267,8 @@ class Evaluator {
     if (!devices.empty()) report.sharing = devices.front().sharing;
     for (const Trial& t : held_out) report.outcomes.push_back(outcome_of(t));
     report.accuracy = accuracy(report.outcomes);
-    if (report.interval) report.band = coverage_band(*report.interval, report.accuracy.with_interval);
+    if (report.interval)
+      report.band = coverage_band(*report.interval, report.accuracy.with_interval);
     return report;
   }
 
@@ -278,21 +293,23 @@ EvaluationReport evaluate_here(const EvaluateOptions& o, const GlobalOptions& gl
   return report;
 }
 
-void print_evaluation(const EvaluationReport& report, const EvaluateOptions& o, const GlobalOptions& global) {
+void print_evaluation(const EvaluationReport& report, const EvaluateOptions& o,
+                      const GlobalOptions& global) {
   if (global.json) {
     fmt::print("{}\n", evaluation_json(report).dump(2));
     return;
   }
   fmt::print("{:<36} {:>10} {:>10} {:>8}\n", "held-out plan", "forecast", "measured", "error");
   for (const Outcome& outcome : report.outcomes) {
-    fmt::print("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan), format_duration(outcome.predicted),
-               format_duration(outcome.measured()), outcome.error() * 100,
+    fmt::print("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan),
+               format_duration(outcome.predicted), format_duration(outcome.measured()),
+               outcome.error() * 100,
                outcome.interval && !outcome.inside() ? "  outside its interval" : "");
   }
   fmt::print("\n{}\nidle, predicted / measured:", accuracy_text(report));
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c], report.idle.predicted[c] * 100, report.idle.measured[c] * 100,
-               c + 1 < kIdleCauses.size() ? "," : "\n");
+    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c], report.idle.predicted[c] * 100,
+               report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
   }
   if (!report.sharing.empty()) fmt::print("{}\n", report.sharing);
   fmt::print("{}\n", (o.output / "report.html").string());
@@ -301,30 +318,36 @@ void print_evaluation(const EvaluationReport& report, const EvaluateOptions& o, 
 }  // namespace
 
 std::string evaluate(const EvaluateOptions& options, std::uint64_t seed) {
-  return evaluation_json(evaluate_here(options, {.json = true, .quiet = true, .seed = seed})).dump(2);
+  return evaluation_json(evaluate_here(options, {.json = true, .quiet = true, .seed = seed}))
+      .dump(2);
 }
 
 void add_evaluate_command(CLI::App& app, GlobalOptions& global) {
-  CLI::App* command =
-      app.add_subcommand("evaluate", "Run random held-out plans here and report the forecaster's error");
+  CLI::App* command = app.add_subcommand(
+      "evaluate", "Run random held-out plans here and report the forecaster's error");
   auto o = std::make_shared<EvaluateOptions>();
   auto stages = std::make_shared<std::string>();
   add_plan_options(*command, o->common);
   const CLI::Range positive(1, 1 << 16);
   command->add_option("--backend", o->backend, "cpu or cuda")->capture_default_str();
-  command->add_option("-K,--pp", *stages,
-                      "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)");
+  command->add_option(
+      "-K,--pp", *stages,
+      "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)");
   command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--fit", o->fit, "Plans that fit the model")->check(positive)->capture_default_str();
+  command->add_option("--fit", o->fit, "Plans that fit the model")
+      ->check(positive)
+      ->capture_default_str();
   command->add_option("--interval", o->interval, "Plans that set the interval (9 or more)")
       ->check(positive)
       ->capture_default_str();
   command->add_option("--held-out", o->held_out, "Plans forecast before they are run")
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--rounds", o->rounds, "Runs of each held-out plan")->check(positive)->capture_default_str();
+  command->add_option("--rounds", o->rounds, "Runs of each held-out plan")
+      ->check(positive)
+      ->capture_default_str();
   command->add_option("-o,--output", o->output, "Folder")->capture_default_str();
   command->callback([o, stages, &global] {
     if (!stages->empty()) o->stages = parse_numbers(*stages, "--pp");

@@ -1,4 +1,5 @@
-// `weir export`: carries a plan to where people train: files, the launch line, and what could not be carried.
+// `weir export`: carries a plan to where people train: files, the launch line, and what could not
+// be carried.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/export/export.hpp"
 
@@ -7,8 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "plan/strict_json.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
 #include "tools/weir/commands.hpp"
 
 namespace weir {
@@ -28,8 +29,10 @@ ExportedJob exported(const ExportCommand& c, const LoadedPlan& loaded) {
 }
 
 void print_json(const ExportCommand& c, const ExportedJob& job) {
-  Json json{{"schema", "weir.export/1"}, {"to", c.to}, {"files", Json::array()}, {"launch", job.launch}};
-  for (const ExportedFile& file : job.files) json["files"].push_back((c.output / file.name).string());
+  Json json{
+      {"schema", "weir.export/1"}, {"to", c.to}, {"files", Json::array()}, {"launch", job.launch}};
+  for (const ExportedFile& file : job.files)
+    json["files"].push_back((c.output / file.name).string());
   json["not_carried"] = Json::array();
   for (const Remark& remark : job.not_carried) {
     json["not_carried"].push_back({{"name", remark.name}, {"text", remark.text}});
@@ -57,7 +60,9 @@ void add_export_command(CLI::App& app, GlobalOptions& global) {
       ->required()
       ->check(CLI::IsMember({"torchtitan", "torch", "megatron", "deepspeed"}));
   command->add_option("-o,--output", c->output, "Folder of the files")->capture_default_str();
-  command->add_option("--gpus-per-node", c->options.gpus_per_node, "At most so many devices a node in the launch line")
+  command
+      ->add_option("--gpus-per-node", c->options.gpus_per_node,
+                   "At most so many devices a node in the launch line")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command->callback([c, &global] { run(*c, global); });

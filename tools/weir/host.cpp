@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "exec/run.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/cpu_backend.hpp"
 #endif
@@ -50,7 +50,8 @@ Cluster gpu_cluster(int devices) {
   cluster.device.multiprocessors = facts.device->multiprocessors / sharing;
   cluster.intra = {Seconds(1e-6), BytesPerSecond(0)};  // messages are handed over
   cluster.inter = cluster.intra;
-  cluster.origin = {"memory and multiprocessors as the driver says; weir profile measures the rest"};
+  cluster.origin = {
+      "memory and multiprocessors as the driver says; weir profile measures the rest"};
   return cluster;
 }
 
@@ -71,7 +72,9 @@ std::string machine_name(BackendKind backend) {
   return processor_name();
 }
 
-int default_devices(BackendKind backend) { return backend == BackendKind::cuda ? 2 : available_cores(); }
+int default_devices(BackendKind backend) {
+  return backend == BackendKind::cuda ? 2 : available_cores();
+}
 
 Cluster host_cluster() {
   Cluster cluster;
@@ -80,7 +83,8 @@ Cluster host_cluster() {
   cluster.device.name = "cpu-core";
   const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   cluster.device.memory = Bytes(memory / cluster.devices_per_node);
-  // Rough rates of a server core with two 512-bit multiply-add units at 2.5 GHz, and a core's share of its memory bus.
+  // Rough rates of a server core with two 512-bit multiply-add units at 2.5 GHz, and a core's share
+  // of its memory bus.
   cluster.device.peak_fp32 = FlopsPerSecond(160e9);
   cluster.device.memory_bandwidth = BytesPerSecond(10e9);
   cluster.intra = {Seconds(1e-6), BytesPerSecond(20e9)};

@@ -15,7 +15,8 @@ Shares shares_of(const StepMetrics& metrics) {
                           rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
     const auto whole = static_cast<double>((rank.busy + rank.idle.total()).count());
     for (std::size_t c = 0; c < idle.size(); ++c) {
-      shares[c] += static_cast<double>(idle[c].count()) / whole / static_cast<double>(metrics.ranks.size());
+      shares[c] +=
+          static_cast<double>(idle[c].count()) / whole / static_cast<double>(metrics.ranks.size());
     }
   }
   return shares;
@@ -28,7 +29,8 @@ IdleShares idle_shares(const std::vector<Trial>& trials) {
   const double weight = 1 / static_cast<double>(trials.size());
   for (const Trial& t : trials) {
     const Comparison c = compare(t.program, t.first.trace, t.run.trace);
-    const Shares predicted = shares_of(c.predicted_metrics), measured = shares_of(c.measured_metrics);
+    const Shares predicted = shares_of(c.predicted_metrics),
+                 measured = shares_of(c.measured_metrics);
     for (std::size_t i = 0; i < mean.predicted.size(); ++i) {
       mean.predicted[i] += weight * predicted[i];
       mean.measured[i] += weight * measured[i];

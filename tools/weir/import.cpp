@@ -4,16 +4,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "plan/error.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
-#include "plan/layer_list.hpp"
-#include "plan/lower.hpp"
-#include "plan/model_import.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/sha256.hpp"
-#include "plan/strict_json.hpp"
-#include "plan/text_file.hpp"
+#include "plan/model/layer_list.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tools/weir/options.hpp"
 
 namespace weir {
@@ -24,9 +24,12 @@ void check_same(const Model& named, const Model& described, const ImportOptions&
   const auto a = as_decoder(named), b = as_decoder(described);
   const auto differ = [&](const char* what, std::int64_t x, std::int64_t y) {
     if (x == y) return;
-    throw InputError(o.file.string(), what, fmt::format("{} here, {} in {}", y, x, o.model->string()));
+    throw InputError(o.file.string(), what,
+                     fmt::format("{} here, {} in {}", y, x, o.model->string()));
   };
-  if (!a || !b) throw InputError(o.model->string(), "", "expected an embedding, equal blocks, a norm and a head");
+  if (!a || !b)
+    throw InputError(o.model->string(), "",
+                     "expected an embedding, equal blocks, a norm and a head");
   differ("num-layers", a->blocks, b->blocks);
   differ("hidden-size", a->block.hidden, b->block.hidden);
   differ("num-attention-heads", a->block.heads, b->block.heads);
@@ -59,7 +62,8 @@ class Draft {
   std::filesystem::path file_;
 };
 
-// The model beside the plan. Written under another name first: a refused plan leaves an earlier model as it was.
+// The model beside the plan. Written under another name first: a refused plan leaves an earlier
+// model as it was.
 void save_with_model(Plan& plan, const Model& model, const std::filesystem::path& output,
                      const std::filesystem::path& model_file) {
   const std::string text = to_layer_list(model);
@@ -76,7 +80,8 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
   save_plan(plan, output);
 }
 
-void report(const ImportOptions& o, const Job& job, const std::filesystem::path& model, const GlobalOptions& global) {
+void report(const ImportOptions& o, const Job& job, const std::filesystem::path& model,
+            const GlobalOptions& global) {
   for (const Remark& remark : job.remarks) {
     fmt::print(stderr, "weir: {}: {}: {}\n", o.file.string(), remark.name, remark.text);
   }
@@ -86,7 +91,8 @@ void report(const ImportOptions& o, const Job& job, const std::filesystem::path&
   }
   Json json{{"schema", "weir.import/1"}, {"plan", o.output.string()}, {"model", model.string()}};
   json["remarks"] = Json::array();
-  for (const Remark& remark : job.remarks) json["remarks"].push_back({{"name", remark.name}, {"text", remark.text}});
+  for (const Remark& remark : job.remarks)
+    json["remarks"].push_back({{"name", remark.name}, {"text", remark.text}});
   fmt::print("{}\n", json.dump(1));
 }
 
@@ -102,7 +108,8 @@ void import_plan(const ImportOptions& o, const GlobalOptions& global) {
   const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
   const auto* schedule = std::get_if<Schedule>(&made);
   if (!o.slots && schedule != nullptr) plan.slots = fewest_slots(*schedule, plan.slots);
-  plan.note = o.note.empty() ? fmt::format("from the {} job {}", o.from, o.file.filename().string()) : o.note;
+  plan.note = o.note.empty() ? fmt::format("from the {} job {}", o.from, o.file.filename().string())
+                             : o.note;
   const auto folder = std::filesystem::absolute(o.output).parent_path();
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(o.file).parent_path() / plan.schedule;

@@ -20,7 +20,8 @@ struct ImportOptions {
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
 };
 
-// Writes the plan and, unless a model file was named, its model beside it; lists on stderr what was not carried.
+// Writes the plan and, unless a model file was named, its model beside it; lists on stderr what was
+// not carried.
 void import_plan(const ImportOptions& options, const GlobalOptions& global);
 
 }  // namespace weir

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "plan/units.hpp"
-#include "traces/kernel_table.hpp"
+#include "plan/words/units.hpp"
+#include "traces/kernels/kernel_table.hpp"
 
 namespace weir {
 namespace {
@@ -33,7 +33,8 @@ std::string losses_text(const KernelTrace& kernels) {
   if (kernels.outside > 0) text += fmt::format("; {} ran outside of actions", kernels.outside);
   if (kernels.untimed > 0) text += fmt::format("; {} without a time are left out", kernels.untimed);
   if (kernels.dropped > 0) {
-    text += fmt::format("; {} records were dropped, so kernels are missing: run fewer steps", kernels.dropped);
+    text += fmt::format("; {} records were dropped, so kernels are missing: run fewer steps",
+                        kernels.dropped);
   }
   return text;
 }
@@ -42,10 +43,13 @@ std::string losses_text(const KernelTrace& kernels) {
 
 nlohmann::ordered_json kernels_json(const Trace& trace, const KernelTrace& kernels) {
   const KernelTable table = tabulate(trace, kernels);
-  nlohmann::ordered_json json{{"total_s", seconds(table.total)}, {"by_name", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{{"total_s", seconds(table.total)},
+                              {"by_name", nlohmann::ordered_json::array()}};
   for (const KernelRow& row : table.kernels) {
-    json["by_name"].push_back(
-        {{"name", row.name}, {"calls", row.calls}, {"total_s", seconds(row.total)}, {"share", row.share}});
+    json["by_name"].push_back({{"name", row.name},
+                               {"calls", row.calls},
+                               {"total_s", seconds(row.total)},
+                               {"share", row.share}});
   }
   json["others"] = {{"names", table.other_names},
                     {"calls", table.others.calls},
@@ -63,25 +67,31 @@ nlohmann::ordered_json kernels_json(const Trace& trace, const KernelTrace& kerne
   json["outside_actions"] = kernels.outside;
   json["untimed"] = kernels.untimed;
   json["dropped_records"] = kernels.dropped;
-  json["clock"] = {{"uncertainty_s", seconds(kernels.uncertainty)}, {"overhang_s", seconds(kernels.overhang)}};
+  json["clock"] = {{"uncertainty_s", seconds(kernels.uncertainty)},
+                   {"overhang_s", seconds(kernels.overhang)}};
   return json;
 }
 
 std::string kernels_text(const Trace& trace, const KernelTrace& kernels) {
   const KernelTable table = tabulate(trace, kernels);
-  std::string text = fmt::format("{} kernels, copies and fills in {} steps, {} in all{}\n", kernels.spans.size(),
-                                 trace.steps.size(), format_duration(Seconds(table.total)), losses_text(kernels));
-  text += fmt::format("  {:<{}} {:>8} {:>10} {:>8}\n", "kernel", kNameWidth, "calls", "total", "share");
-  for (const KernelRow& row : table.kernels) text += row_text(row.name, row);
-  if (table.other_names > 0) text += row_text(fmt::format("({} others)", table.other_names), table.others);
+  std::string text =
+      fmt::format("{} kernels, copies and fills in {} steps, {} in all{}\n", kernels.spans.size(),
+                  trace.steps.size(), format_duration(Seconds(table.total)), losses_text(kernels));
   text +=
-      fmt::format("  {:<10} {:>8} {:>8} {:>10} {:>16}\n", "action", "actions", "kernels", "time", "nothing running");
+      fmt::format("  {:<{}} {:>8} {:>10} {:>8}\n", "kernel", kNameWidth, "calls", "total", "share");
+  for (const KernelRow& row : table.kernels) text += row_text(row.name, row);
+  if (table.other_names > 0)
+    text += row_text(fmt::format("({} others)", table.other_names), table.others);
+  text += fmt::format("  {:<10} {:>8} {:>8} {:>10} {:>16}\n", "action", "actions", "kernels",
+                      "time", "nothing running");
   for (const ActionRow& row : table.actions) {
-    text += fmt::format("  {:<10} {:>8} {:>8} {:>10} {:>14.1f} %\n", to_string(row.kind), row.actions, row.kernels,
-                        format_duration(Seconds(row.time)), 100 * row.idle_share());
+    text +=
+        fmt::format("  {:<10} {:>8} {:>8} {:>10} {:>14.1f} %\n", to_string(row.kind), row.actions,
+                    row.kernels, format_duration(Seconds(row.time)), 100 * row.idle_share());
   }
-  text += fmt::format("clocks joined to within {:.1f} us; kernels reach beyond their action by up to {:.1f} us\n",
-                      seconds(kernels.uncertainty) * 1e6, seconds(kernels.overhang) * 1e6);
+  text += fmt::format(
+      "clocks joined to within {:.1f} us; kernels reach beyond their action by up to {:.1f} us\n",
+      seconds(kernels.uncertainty) * 1e6, seconds(kernels.overhang) * 1e6);
   text += "recording slows launches: for times, run without --kernels\n";
   return text;
 }

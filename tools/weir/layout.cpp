@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "exec/run.hpp"
-#include "plan/error.hpp"
 #include "plan/layout/read.hpp"
+#include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/layout_run.hpp"
 #include "tools/weir/layout_text.hpp"
@@ -46,7 +46,8 @@ void layout_command(const LayoutOptions& options, const GlobalOptions& global) {
     result = run_layouts(file, request);
   }
   if (result && result->oversubscribed) {
-    fmt::print(stderr, "weir: {} workers on {} cores: oversubscribed\n", request.workers, available_cores());
+    fmt::print(stderr, "weir: {} workers on {} cores: oversubscribed\n", request.workers,
+               available_cores());
   }
   if (global.json) {
     print_layouts_json(file, request, result);

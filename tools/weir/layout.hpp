@@ -1,5 +1,6 @@
-// `weir model --layout FILE`: what each layout of a program of einsums costs a processor, derived and printed step by
-// step; with --run, the layouts run for real beside the time predicted from the derivation.
+// `weir model --layout FILE`: what each layout of a program of einsums costs a processor, derived
+// and printed step by step; with --run, the layouts run for real beside the time predicted from the
+// derivation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

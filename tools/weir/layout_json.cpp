@@ -25,31 +25,36 @@ Json total(const Polynomial& polynomial, const layout::Symbols& symbols) {
 Json mesh_json(const layout::Layout& layout) {
   Json mesh = Json::array();
   for (const layout::MeshDimension& dimension : layout.mesh) {
-    mesh.push_back({{"name", dimension.name}, {"symbol", dimension.symbol}, {"size", dimension.size}});
+    mesh.push_back(
+        {{"name", dimension.name}, {"symbol", dimension.symbol}, {"size", dimension.size}});
   }
   return mesh;
 }
 
 Json layout_json(const layout::Program& program, const layout::Layout& layout) {
   const LayoutCost cost = layout_cost(program, layout);
-  Json json{{"name", layout.name}, {"rules", rules_text(program, layout)}, {"mesh", mesh_json(layout)}};
+  Json json{
+      {"name", layout.name}, {"rules", rules_text(program, layout)}, {"mesh", mesh_json(layout)}};
   json["tensors"] = Json::array();
   for (const layout::NamedTensor& tensor : program.tensors) {
     json["tensors"].push_back(
         {{"tensor", to_text(program, tensor)},
          {"local_shape", local_shape(program, layout, tensor)},
-         {"memory", formula(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols)}});
+         {"memory",
+          formula(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols)}});
   }
   json["einsums"] = Json::array();
   for (std::size_t e = 0; e < program.einsums.size(); ++e) {
     Json over = Json::array();
-    for (const int m : cost.einsums[e].all_reduced_over) over.push_back(layout.mesh[static_cast<std::size_t>(m)].name);
-    json["einsums"].push_back({{"einsum", to_text(program, program.einsums[e])},
-                               {"pass", static_cast<int>(e) < program.forward ? "forward" : "backward"},
-                               {"computation", formula(Polynomial(cost.einsums[e].computation), cost.symbols)},
-                               {"all_reduced_over", over},
-                               {"communication", formula(cost.einsums[e].communication, cost.symbols)},
-                               {"memory", formula(Polynomial(cost.einsums[e].output), cost.symbols)}});
+    for (const int m : cost.einsums[e].all_reduced_over)
+      over.push_back(layout.mesh[static_cast<std::size_t>(m)].name);
+    json["einsums"].push_back(
+        {{"einsum", to_text(program, program.einsums[e])},
+         {"pass", static_cast<int>(e) < program.forward ? "forward" : "backward"},
+         {"computation", formula(Polynomial(cost.einsums[e].computation), cost.symbols)},
+         {"all_reduced_over", over},
+         {"communication", formula(cost.einsums[e].communication, cost.symbols)},
+         {"memory", formula(Polynomial(cost.einsums[e].output), cost.symbols)}});
   }
   json["computation"] = total(cost.computation, cost.symbols);
   json["communication"] = total(cost.communication, cost.symbols);
@@ -66,7 +71,8 @@ Json time_json(const LayoutTime& time) {
           {"waiting_s", time.waiting.count()},        {"step_time_s", time.step().count()}};
 }
 
-Json run_json(const layout::Program& program, const LayoutRunRequest& request, const LayoutRunResult& result) {
+Json run_json(const layout::Program& program, const LayoutRunRequest& request,
+              const LayoutRunResult& result) {
   Json json{{"workers", request.workers},
             {"rounds", request.rounds},
             {"seed", request.seed},
@@ -79,7 +85,9 @@ Json run_json(const layout::Program& program, const LayoutRunRequest& request, c
             {"all_reduce_bytes_per_s", result.rates.all_reduce_bandwidth.count()},
             {"layouts", Json::array()}};
   for (const LayoutRunRow& row : result.rows) {
-    Json one{{"name", row.layout.name}, {"rules", rules_text(program, row.layout)}, {"mesh", mesh_json(row.layout)}};
+    Json one{{"name", row.layout.name},
+             {"rules", rules_text(program, row.layout)},
+             {"mesh", mesh_json(row.layout)}};
     one["measured"] = time_json(row.measured);
     one["predicted"] = result.oversubscribed ? Json() : time_json(row.predicted);
     one["spread"] = row.spread;
@@ -99,10 +107,12 @@ void print_layouts_json(const layout::LayoutFile& file, const LayoutRunRequest& 
                         const std::optional<LayoutRunResult>& result) {
   Json json{{"schema", "weir.layout_costs/1"}, {"name", file.name}, {"dimensions", Json::array()}};
   for (const layout::Dimension& dimension : file.program.dimensions) {
-    json["dimensions"].push_back({{"name", dimension.name}, {"symbol", dimension.symbol}, {"size", dimension.size}});
+    json["dimensions"].push_back(
+        {{"name", dimension.name}, {"symbol", dimension.symbol}, {"size", dimension.size}});
   }
   json["layouts"] = Json::array();
-  for (const layout::Layout& layout : file.layouts) json["layouts"].push_back(layout_json(file.program, layout));
+  for (const layout::Layout& layout : file.layouts)
+    json["layouts"].push_back(layout_json(file.program, layout));
   if (result) json["run"] = run_json(file.program, request, *result);
   fmt::print("{}\n", json.dump(2));
 }

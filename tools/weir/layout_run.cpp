@@ -1,5 +1,6 @@
-// Rates and layouts are measured in the same rounds, in a fresh random order each, so that a machine that slows down
-// slows all of them. The rates are those of shapes of the probe's own, never of the layouts that they predict.
+// Rates and layouts are measured in the same rounds, in a fresh random order each, so that a
+// machine that slows down slows all of them. The rates are those of shapes of the probe's own,
+// never of the layouts that they predict.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/layout_run.hpp"
 
@@ -11,7 +12,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/mesh_run.hpp"
 #include "exec/cpu/layout/probe.hpp"
@@ -22,7 +23,8 @@
 namespace weir {
 namespace {
 
-void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left, std::vector<layout::Layout>& all) {
+void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left,
+                   std::vector<layout::Layout>& all) {
   if (dimension + 1 == layout.mesh.size()) {
     layout.mesh[dimension].size = left;
     all.push_back(std::move(layout));
@@ -49,23 +51,27 @@ Seconds median_of(const std::vector<Sample>& samples, Seconds Sample::*part) {
   return Seconds(median(values));
 }
 
-LayoutRates rates_of(const cpu::MeshProbe& probe, const std::vector<cpu::MeshProbe::Sample>& samples) {
+LayoutRates rates_of(const cpu::MeshProbe& probe,
+                     const std::vector<cpu::MeshProbe::Sample>& samples) {
   using Probe = cpu::MeshProbe;
   const double flops = 2.0 * Probe::kEdge * Probe::kEdge * Probe::kEdge;
   LayoutRates rates;
   rates.products = FlopsPerSecond(flops / median_of(samples, &Probe::Sample::product).count());
-  rates.elementwise_per_s = 2.0 * Probe::kElements / median_of(samples, &Probe::Sample::elementwise).count();
+  rates.elementwise_per_s =
+      2.0 * Probe::kElements / median_of(samples, &Probe::Sample::elementwise).count();
   const Seconds small = median_of(samples, &Probe::Sample::small_reduce);
   const Seconds large = median_of(samples, &Probe::Sample::large_reduce);
-  const auto bytes =
-      static_cast<double>(probe.exchanged(Probe::kElements).count() - probe.exchanged(Probe::kFew).count());
+  const auto bytes = static_cast<double>(probe.exchanged(Probe::kElements).count() -
+                                         probe.exchanged(Probe::kFew).count());
   rates.all_reduce_latency = small;
   rates.all_reduce_bandwidth = BytesPerSecond(bytes / std::max(1e-9, (large - small).count()));
-  rates.all_reduce_wait = std::max(Seconds(0), median_of(samples, &Probe::Sample::small_wall) - small);
+  rates.all_reduce_wait =
+      std::max(Seconds(0), median_of(samples, &Probe::Sample::small_wall) - small);
   return rates;
 }
 
-// What one worker counted, as the formula's type; the exchange is a mean, as blocks may divide unevenly.
+// What one worker counted, as the formula's type; the exchange is a mean, as blocks may divide
+// unevenly.
 LayoutNumbers counted(const cpu::MeshRun& run) {
   LayoutNumbers numbers;
   for (const cpu::MeshCounts& counts : run.counts()) {
@@ -80,24 +86,29 @@ LayoutNumbers counted(const cpu::MeshRun& run) {
   return numbers;
 }
 
-// Where fp32 rounds, sums of another order differ by their rounding, and a relu near zero may fall on the other side.
+// Where fp32 rounds, sums of another order differ by their rounding, and a relu near zero may fall
+// on the other side.
 constexpr double kTolerance = 1e-3;
 
 void check(const LayoutRunRow& row, const layout::Program& program, bool rounds_nowhere) {
   const std::string where = fmt::format("layout {} on {}", row.layout.name, mesh_text(row.layout));
   if (!(row.difference <= (rounds_nowhere ? 0 : kTolerance))) {
-    throw RunFailed(fmt::format("{}: the result differs from the unsplit one by {:.1e}", where, row.difference));
+    throw RunFailed(fmt::format("{}: the result differs from the unsplit one by {:.1e}", where,
+                                row.difference));
   }
-  if (row.counted.multiply_adds != row.formula.multiply_adds || row.counted.all_reduces != row.formula.all_reduces ||
+  if (row.counted.multiply_adds != row.formula.multiply_adds ||
+      row.counted.all_reduces != row.formula.all_reduces ||
       row.counted.reduced_elements != row.formula.reduced_elements) {
-    throw RunFailed(fmt::format("{}: {} multiply-adds and {} reduced elements counted, {} and {} derived", where,
-                                row.counted.multiply_adds, row.counted.reduced_elements, row.formula.multiply_adds,
-                                row.formula.reduced_elements));
+    throw RunFailed(
+        fmt::format("{}: {} multiply-adds and {} reduced elements counted, {} and {} derived",
+                    where, row.counted.multiply_adds, row.counted.reduced_elements,
+                    row.formula.multiply_adds, row.formula.reduced_elements));
   }
   const auto rounding = static_cast<std::int64_t>(64 * program.tensors.size());
-  if (row.counted.memory < row.formula.memory || row.counted.memory > row.formula.memory + Bytes(rounding)) {
-    throw RunFailed(
-        fmt::format("{}: {} bytes held, {} derived", where, row.counted.memory.count(), row.formula.memory.count()));
+  if (row.counted.memory < row.formula.memory ||
+      row.counted.memory > row.formula.memory + Bytes(rounding)) {
+    throw RunFailed(fmt::format("{}: {} bytes held, {} derived", where, row.counted.memory.count(),
+                                row.formula.memory.count()));
   }
 }
 
@@ -111,7 +122,8 @@ std::unique_ptr<cpu::MeshRun> mesh_run(const layout::LayoutFile& file, const lay
 }
 
 void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest& request,
-                          const std::vector<std::unique_ptr<cpu::MeshRun>>& runs, std::vector<LayoutRunRow>& rows) {
+                          const std::vector<std::unique_ptr<cpu::MeshRun>>& runs,
+                          std::vector<LayoutRunRow>& rows) {
   cpu::Workers one(1);
   layout::Layout nowhere;
   nowhere.mesh = {{"one", "one", 1}};
@@ -185,8 +197,8 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
     std::vector<double> steps;
     for (const cpu::MeshTimes& time : times[r]) {
       steps.push_back(time.step.count());
-      result.preemptions +=
-          static_cast<double>(time.preemptions) / static_cast<double>(times.size() * times[r].size()) / request.workers;
+      result.preemptions += static_cast<double>(time.preemptions) /
+                            static_cast<double>(times.size() * times[r].size()) / request.workers;
     }
     row.spread = (quantile(steps, 0.75) - quantile(steps, 0.25)) / step.count();
     check(row, file.program, result.rounds_nowhere);

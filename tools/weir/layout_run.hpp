@@ -1,4 +1,5 @@
-// Measured beside predicted: every layout of a file on every mesh shape that the workers make, steps interleaved.
+// Measured beside predicted: every layout of a file on every mesh shape that the workers make,
+// steps interleaved.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/layout_math.hpp"
+#include "costmodel/layers/layout_math.hpp"
 #include "plan/layout/layout.hpp"
 #include "plan/layout/read.hpp"
 
@@ -25,7 +26,8 @@ struct LayoutRunRow {
   layout::Layout layout;  // with the mesh it ran on
   LayoutNumbers formula, counted;
   LayoutTime predicted;
-  LayoutTime measured;    // medians of each part by the workers' core clocks; waiting: what is left of the step
+  LayoutTime measured;    // medians of each part by the workers' core clocks; waiting: what is left
+                          // of the step
   double spread = 0;      // interquartile range of the step over its median
   double difference = 0;  // from the unsplit computation; 0: the same bits
 };
@@ -38,11 +40,14 @@ struct LayoutRunResult {
   std::vector<LayoutRunRow> rows;
 };
 
-// The layout on each mesh of `workers` processors with the same mesh dimensions: 2 x 1 and 1 x 2 for two of them.
+// The layout on each mesh of `workers` processors with the same mesh dimensions: 2 x 1 and 1 x 2
+// for two of them.
 [[nodiscard]] std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers);
 
-// Throws InputError where a layout cannot be on such a mesh or an einsum is no matrix product, RunFailed where a result
-// or a count is not as it has to be, MissingComponent in a build without the CPU backend.
-[[nodiscard]] LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunRequest& request);
+// Throws InputError where a layout cannot be on such a mesh or an einsum is no matrix product,
+// RunFailed where a result or a count is not as it has to be, MissingComponent in a build without
+// the CPU backend.
+[[nodiscard]] LayoutRunResult run_layouts(const layout::LayoutFile& file,
+                                          const LayoutRunRequest& request);
 
 }  // namespace weir

@@ -9,7 +9,8 @@
 namespace weir {
 
 void print_layouts(const layout::LayoutFile& file);
-void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& request, const LayoutRunResult& result);
+void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& request,
+                      const LayoutRunResult& result);
 void print_layouts_json(const layout::LayoutFile& file, const LayoutRunRequest& request,
                         const std::optional<LayoutRunResult>& result);
 

@@ -1,16 +1,19 @@
-// `weir`: parses the command line, runs one sub-command, and turns what was thrown into one line and an exit code:
-// 0 ok, 2 usage, 3 bad input, 4 no feasible plan, 5 missing hardware or component, 6 run failed.
+// `weir`: parses the command line, runs one sub-command, and turns what was thrown into one line
+// and an exit code: 0 ok, 2 usage, 3 bad input, 4 no feasible plan, 5 missing hardware or
+// component, 6 run failed.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <exception>
 
-#include "plan/ending.hpp"
+#include "plan/text/ending.hpp"
 #include "tools/weir/commands.hpp"
 
 int main(int argc, char** argv) {
-  CLI::App app{"Forecasts pipeline-parallel training, runs the plan it picked, and learns from the difference."};
+  CLI::App app{
+      "Forecasts pipeline-parallel training, runs the plan it picked, and learns from the "
+      "difference."};
   app.set_version_flag("--version", WEIR_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
@@ -37,7 +40,8 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
-  } catch (const CLI::RuntimeError& ended) {  // the run was one of several processes, and has said why
+  } catch (
+      const CLI::RuntimeError& ended) {  // the run was one of several processes, and has said why
     return ended.get_exit_code();
   } catch (const CLI::ParseError& error) {
     app.exit(error);

@@ -1,5 +1,5 @@
-// `weir model`: the layers of a model, their parameters, FLOPs and bytes; with --layout, what each layout of a program
-// of einsums costs.
+// `weir model`: the layers of a model, their parameters, FLOPs and bytes; with --layout, what each
+// layout of a program of einsums costs.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
@@ -7,9 +7,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "costmodel/layer_math.hpp"
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/layout.hpp"
 #include "tools/weir/options.hpp"
@@ -19,9 +19,10 @@ namespace weir {
 namespace {
 
 nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, Dtype dtype) {
-  nlohmann::ordered_json json{{"schema", "weir.model/1"}, {"name", model.name},
-                              {"family", model.family},   {"parameters", parameter_count(model)},
-                              {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{
+      {"schema", "weir.model/1"}, {"name", model.name},
+      {"family", model.family},   {"parameters", parameter_count(model)},
+      {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
     json["layers"].push_back(
@@ -29,21 +30,24 @@ nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, D
          {"kind", kind_name(layer)},
          {"parameters", parameter_count(layer)},
          {"flops_forward", forward_flops(layer, seq_length).count()},
-         {"activation_bytes", activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
-         {"boundary_bytes", crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
+         {"activation_bytes",
+          activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
+         {"boundary_bytes",
+          crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
   }
   return json;
 }
 
 void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
-  fmt::print("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family, model.layers.size(),
-             parameter_count(model), seq_length);
-  fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind", "parameters",
-             "GFLOP forward", "activations", "boundary");
+  fmt::print("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
+             model.layers.size(), parameter_count(model), seq_length);
+  fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind",
+             "parameters", "GFLOP forward", "activations", "boundary");
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
-               parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
+    fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name,
+               kind_name(layer), parameter_count(layer),
+               forward_flops(layer, seq_length).count() / 1e9,
                format_bytes(activation_bytes(model, static_cast<int>(l), seq_length, dtype)),
                format_bytes(crossing_bytes(model, static_cast<int>(l), seq_length, dtype)));
   }
@@ -60,11 +64,15 @@ void add_model_command(CLI::App& app, GlobalOptions& global) {
   auto options = std::make_shared<PlanOptions>();
   add_plan_options(*command, *options);
   auto layouts = std::make_shared<LayoutOptions>();
-  CLI::Option* layout =
-      command->add_option("--layout", layouts->file, "A program of einsums and its layouts, instead of a model");
-  command->add_flag("--run", layouts->run, "Run the layouts on this machine's cores, beside the prediction")
+  CLI::Option* layout = command->add_option(
+      "--layout", layouts->file, "A program of einsums and its layouts, instead of a model");
+  command
+      ->add_flag("--run", layouts->run,
+                 "Run the layouts on this machine's cores, beside the prediction")
       ->needs(layout);
-  command->add_option("--workers", layouts->workers, "Processors of the mesh to run on (default: all cores)")
+  command
+      ->add_option("--workers", layouts->workers,
+                   "Processors of the mesh to run on (default: all cores)")
       ->needs(layout);
   command->add_option("--rounds", layouts->rounds, "Interleaved steps of each layout")
       ->needs(layout)

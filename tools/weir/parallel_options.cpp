@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/weir/options.hpp"
 
@@ -15,18 +15,23 @@ namespace {
 constexpr const char* kTp = "Tensor-parallel devices a stage";
 constexpr const char* kCp = "Context-parallel devices a stage: each has a part of every sequence";
 constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
-constexpr const char* kZero = "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
+constexpr const char* kZero =
+    "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
 
 template <class Options>
 void add_flags(CLI::App& command, Options& o) {
-  command.add_option("--ep", o.ep, "Expert parallelism: not modelled, only 1")->check(CLI::Range(1, 1 << 20));
-  command.add_flag("--sequence-parallel", o.sequence_parallel, "Divide what --tp leaves whole by tokens");
+  command.add_option("--ep", o.ep, "Expert parallelism: not modelled, only 1")
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_flag("--sequence-parallel", o.sequence_parallel,
+                   "Divide what --tp leaves whole by tokens");
   command.add_flag("--overlap-grad-reduce", o.overlap_grad_reduce,
                    "Reduce gradients beside the last micro-batch's backward (default: after it)");
 }
 
 void refuse_experts(int ep) {
-  if (ep > 1) throw MissingComponent(fmt::format("--ep {}: expert parallelism is not modelled yet; only 1", ep));
+  if (ep > 1)
+    throw MissingComponent(
+        fmt::format("--ep {}: expert parallelism is not modelled yet; only 1", ep));
 }
 
 }  // namespace
@@ -48,7 +53,8 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.zero = o.zero.value_or(plan.zero);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
-  if (o.sequence_parallel && plan.tp == 1) throw UsageError("--sequence-parallel needs --tp above 1");
+  if (o.sequence_parallel && plan.tp == 1)
+    throw UsageError("--sequence-parallel needs --tp above 1");
   if (o.tp && plan.tp == 1) plan.sequence_parallel = false;
 }
 
@@ -78,8 +84,9 @@ void apply(const ParallelLists& o, SweepRequest& request) {
 
 void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file) {
   if (plan.devices() <= cluster.devices()) return;
-  throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp, plan.tp, plan.cp,
-                                   plan.dp, plan.devices(), file.string(), cluster.devices()));
+  throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp,
+                                   plan.tp, plan.cp, plan.dp, plan.devices(), file.string(),
+                                   cluster.devices()));
 }
 
 }  // namespace weir

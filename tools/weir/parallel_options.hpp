@@ -1,4 +1,5 @@
-// Options for parallel degrees, which several commands share: --tp, --cp, --dp and what goes with them.
+// Options for parallel degrees, which several commands share: --tp, --cp, --dp and what goes with
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "plan/cluster.hpp"
-#include "plan/plan.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
 
 namespace CLI {
 class App;

@@ -5,13 +5,13 @@
 
 #include <cstdlib>
 
-#include "exec/launched.hpp"
+#include "exec/processes/launched.hpp"
+#include "exec/processes/wire_transport.hpp"
 #include "exec/socket/rendezvous.hpp"
 #include "exec/socket/socket_wire.hpp"
-#include "exec/wire_transport.hpp"
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #ifdef WEIR_HAS_MPI
-#include "exec/mpi/mpi_wire.hpp"
+#include "exec/processes/mpi/mpi_wire.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
 #include "exec/nccl/nccl_transport.hpp"
@@ -26,7 +26,8 @@ TransportKind kind_of(const SessionOptions& options) {
   if (name == "mpi") return TransportKind::mpi;
   if (name == "sockets") return TransportKind::sockets;
   if (name == "nccl") return TransportKind::nccl;
-  if (!name.empty()) throw UsageError(fmt::format("--transport: {} is none of threads, mpi, sockets, nccl", name));
+  if (!name.empty())
+    throw UsageError(fmt::format("--transport: {} is none of threads, mpi, sockets, nccl", name));
   if (options.rendezvous) return TransportKind::sockets;
   return launched(std::getenv) ? TransportKind::mpi : TransportKind::threads;
 }
@@ -44,11 +45,13 @@ ProcessNumber own_number(const SessionOptions& options) {
   }
   if (!number) {
     throw UsageError(
-        "--rendezvous needs --process I and --processes N where no launcher says them (RANK and WORLD_SIZE, or "
+        "--rendezvous needs --process I and --processes N where no launcher says them (RANK and "
+        "WORLD_SIZE, or "
         "SLURM_PROCID and SLURM_NTASKS)");
   }
   if (number->index < 0 || number->index >= number->count) {
-    throw UsageError(fmt::format("process {} of {}: the number must be from 0 to N - 1", number->index, number->count));
+    throw UsageError(fmt::format("process {} of {}: the number must be from 0 to N - 1",
+                                 number->index, number->count));
   }
   return *number;
 }
@@ -57,8 +60,9 @@ std::unique_ptr<Wire> open_wire(const SessionOptions& options) {
   if (options.rendezvous) {
     const ProcessNumber own = own_number(options);
     const auto patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
-    return std::make_unique<SocketWire>(rendezvous({*options.rendezvous, own.index, own.count, patience}),
-                                        SocketWire::Options{own.index, patience});
+    return std::make_unique<SocketWire>(
+        rendezvous({*options.rendezvous, own.index, own.count, patience}),
+        SocketWire::Options{own.index, patience});
   }
 #ifdef WEIR_HAS_MPI
   return std::make_unique<MpiWire>();
@@ -74,21 +78,23 @@ std::unique_ptr<Wire> open_wire(const SessionOptions& options) {
 TransportKind choose_transport(const SessionOptions& options) {
   const TransportKind kind = kind_of(options);
   if (!options.rendezvous) {
-    if (options.process || options.processes) throw UsageError("--process and --processes are for --rendezvous FILE");
+    if (options.process || options.processes)
+      throw UsageError("--process and --processes are for --rendezvous FILE");
     if (kind == TransportKind::sockets) {
       throw UsageError("--transport sockets needs --rendezvous FILE, by which the processes meet");
     }
     return kind;
   }
   if (kind == TransportKind::threads || kind == TransportKind::mpi) {
-    throw UsageError(fmt::format("--rendezvous connects processes by sockets; --transport {} does not go with it",
-                                 options.transport));
+    throw UsageError(fmt::format(
+        "--rendezvous connects processes by sockets; --transport {} does not go with it",
+        options.transport));
   }
   if (const auto by = launched(std::getenv); by && by->speaks_mpi) {
-    throw UsageError(
-        fmt::format("{} has started {} processes that meet over MPI; leave out --rendezvous, or start them "
-                    "without it",
-                    by->by, by->processes));
+    throw UsageError(fmt::format(
+        "{} has started {} processes that meet over MPI; leave out --rendezvous, or start them "
+        "without it",
+        by->by, by->processes));
   }
   static_cast<void>(own_number(options));
   return kind;
@@ -96,12 +102,13 @@ TransportKind choose_transport(const SessionOptions& options) {
 
 ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
 #ifdef WEIR_HAS_NCCL
-  // Messages wait on queues of their own. With fewer ways into the device than queues, one that waits would hold up
-  // kernels behind it (the default is 8; read when the device is first used).
+  // Messages wait on queues of their own. With fewer ways into the device than queues, one that
+  // waits would hold up kernels behind it (the default is 8; read when the device is first used).
   if (kind == TransportKind::nccl) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 #else
   if (kind == TransportKind::nccl) {
-    throw MissingComponent("this build has no NCCL; --transport mpi and sockets move messages, too");
+    throw MissingComponent(
+        "this build has no NCCL; --transport mpi and sockets move messages, too");
   }
 #endif
   ProcessGroup::Options group_options;
@@ -111,7 +118,8 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
   if (kind == TransportKind::nccl) {
-    return {std::move(processes), LaunchedTransportFactory([&group](const LaunchedTransportRequest& request) {
+    return {std::move(processes),
+            LaunchedTransportFactory([&group](const LaunchedTransportRequest& request) {
               return std::make_unique<NcclTransport>(request, group);
             })};
   }

@@ -22,7 +22,8 @@ class ProgressBar {
     if (!shown_ || of <= 0) return;
     constexpr int kWidth = 40;
     const int filled = kWidth * done / of;
-    fmt::print(stderr, "\r{:<10} [{}{}] {}/{} ", title_, std::string(static_cast<std::size_t>(filled), '#'),
+    fmt::print(stderr, "\r{:<10} [{}{}] {}/{} ", title_,
+               std::string(static_cast<std::size_t>(filled), '#'),
                std::string(static_cast<std::size_t>(kWidth - filled), '.'), done, of);
     drawn_ = true;
   }

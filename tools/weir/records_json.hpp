@@ -1,13 +1,14 @@
-// What the commands print with --json, for those who call them as functions: weir.model/1, weir.run/1 and
-// weir.comparison/1. Each is made beside its command. SPDX-License-Identifier: Apache-2.0
+// What the commands print with --json, for those who call them as functions: weir.model/1,
+// weir.run/1 and weir.comparison/1. Each is made beside its command.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "exec/run.hpp"
-#include "plan/dtype.hpp"
-#include "plan/model.hpp"
+#include "plan/model/model.hpp"
+#include "plan/words/dtype.hpp"
 #include "traces/compare.hpp"
 
 namespace weir {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "exec/process_run.hpp"
+#include "exec/processes/process_run.hpp"
 #include "exec/socket/rendezvous.hpp"
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
@@ -41,7 +41,8 @@ void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ran
   }
   json["devices"] = nlohmann::ordered_json::array();
   for (const Bytes outside : outside_the_pools(ranks)) {
-    json["devices"].push_back({{"device", json["devices"].size()}, {"outside_pools_bytes", outside.count()}});
+    json["devices"].push_back(
+        {{"device", json["devices"].size()}, {"outside_pools_bytes", outside.count()}});
   }
 }
 
@@ -49,16 +50,19 @@ nlohmann::ordered_json run_json(const RunResult& result, const std::string& back
   nlohmann::ordered_json json{
       {"schema", "weir.run/1"}, {"backend", backend}, {"steps", nlohmann::ordered_json::array()}};
   for (const StepResult& step : result.steps)
-    json["steps"].push_back({{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
+    json["steps"].push_back(
+        {{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
   json["step_time_s"] = result.step_time.count();
-  json["parameters_sha256"] = result.parameters_sha256.empty() ? nlohmann::ordered_json(nullptr)
-                                                               : nlohmann::ordered_json(result.parameters_sha256);
+  json["parameters_sha256"] = result.parameters_sha256.empty()
+                                  ? nlohmann::ordered_json(nullptr)
+                                  : nlohmann::ordered_json(result.parameters_sha256);
   json["oversubscribed"] = result.oversubscribed;
   if (result.host_per_action) json["host_s_per_action"] = result.host_per_action->count();
   json["ranks"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < result.trace.ranks; ++rank) {
     nlohmann::ordered_json peak = nullptr;
-    if (!result.peak_memory.empty()) peak = result.peak_memory[static_cast<std::size_t>(rank)].count();
+    if (!result.peak_memory.empty())
+      peak = result.peak_memory[static_cast<std::size_t>(rank)].count();
     json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
   }
   if (!result.devices.empty()) add_devices(json, result.devices);
@@ -71,7 +75,8 @@ void print_devices(const std::vector<DeviceUse>& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     fmt::print("{}rank {} {}", rank == 0 ? "" : ", ", rank, format_bytes(ranks[rank].pool_peak));
   }
-  if (!ranks.front().attention.empty()) fmt::print("; fused attention: {}", ranks.front().attention);
+  if (!ranks.front().attention.empty())
+    fmt::print("; fused attention: {}", ranks.front().attention);
   for (const Bytes outside : outside_the_pools(ranks)) {
     fmt::print("; {} outside them (context, libraries, others)", format_bytes(outside));
   }
@@ -83,11 +88,13 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
              options.backend == BackendKind::synthetic ? " (timed waits, no training)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     const char* kind = static_cast<int>(i) < options.warmup_steps ? " (warm-up)" : "";
-    fmt::print("step {:>3}  loss {:.6f}  {}{}\n", i, result.steps[i].loss, format_duration(result.steps[i].time), kind);
+    fmt::print("step {:>3}  loss {:.6f}  {}{}\n", i, result.steps[i].loss,
+               format_duration(result.steps[i].time), kind);
   }
   fmt::print("median step {}", format_duration(result.step_time));
   for (std::size_t rank = 0; rank < result.peak_memory.size(); ++rank) {
-    fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank, format_bytes(result.peak_memory[rank]));
+    fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank,
+               format_bytes(result.peak_memory[rank]));
   }
   fmt::print("\n");
   if (!result.devices.empty()) print_devices(result.devices);
@@ -101,7 +108,9 @@ void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptio
 
 }  // namespace
 
-std::string to_json(const RunResult& result, const std::string& backend) { return run_json(result, backend).dump(2); }
+std::string to_json(const RunResult& result, const std::string& backend) {
+  return run_json(result, backend).dump(2);
+}
 
 void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend) {
   result.trace.info["machine"] = machine_name(parse_backend(backend));
@@ -129,7 +138,8 @@ struct RunCommand {
 using Execute = std::function<RunResult(const LoadedPlan&, const RunOptions&)>;
 
 // Loads, runs and, where `speaks`, reports: everything but how the ranks are spread over processes.
-void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, const Execute& execute) {
+void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks,
+              const Execute& execute) {
   const LoadedPlan loaded = load_plan(o.plan);
   RunOptions options;
   options.backend = parse_backend(o.backend);
@@ -139,7 +149,8 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
   options.graphs = o.graphs;
   options.fastest = o.fastest;
   options.kernels = o.kernels;
-  if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
+  if (options.backend == BackendKind::synthetic)
+    options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
   ProgressBar bar("run", speaks && !global.quiet);
   options.progress = [&bar](int done, int of) { bar.show(done, of); };
   RunResult result = execute(loaded, options);
@@ -150,7 +161,8 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
     write_file_atomically(o.output / "run.json", json.dump(2) + "\n");
     save_traced_plan(result.trace, loaded, o.plan.parent_path(), o.output, "measured");
     if (result.kernels) {
-      write_file_atomically(o.output / "kernels.json", to_chrome_json(result.trace, result.kernels->spans));
+      write_file_atomically(o.output / "kernels.json",
+                            to_chrome_json(result.trace, result.kernels->spans));
     }
   }
   if (global.json) {
@@ -164,16 +176,20 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks, con
 void run_alone(const RunCommand& o, const GlobalOptions& global) {
   run_plan(o, global, true, [](const LoadedPlan& loaded, const RunOptions& options) {
     if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
-      fmt::print(stderr, "weir: K = {} on {} cores: the result is oversubscribed and compares with nothing\n",
-                 loaded.plan.pp, available_cores());
+      fmt::print(
+          stderr,
+          "weir: K = {} on {} cores: the result is oversubscribed and compares with nothing\n",
+          loaded.plan.pp, available_cores());
     }
     return run(loaded, options, available_backends());
   });
 }
 
-// As one of several processes, which end together: the leader has said why, the rest is an exit code.
+// As one of several processes, which end together: the leader has said why, the rest is an exit
+// code.
 void run_with_others(const RunCommand& o, const GlobalOptions& global, TransportKind transport) {
-  if (o.kernels) throw UsageError("--kernels records the ranks of one process: leave out --transport");
+  if (o.kernels)
+    throw UsageError("--kernels records the ranks of one process: leave out --transport");
   ProcessSession session;
   try {
     session = open_session(transport, o.session);
@@ -185,10 +201,12 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
   Ending ending;
   try {
     run_plan(o, global, leads, [&](const LoadedPlan& loaded, const RunOptions& options) {
-      RunResult result = run_as_process(loaded, options, available_backends(), processes, session.links);
+      RunResult result =
+          run_as_process(loaded, options, available_backends(), processes, session.links);
       if (leads && result.oversubscribed) {
         fmt::print(stderr,
-                   "weir: fewer cores than processes: the result is oversubscribed and compares with nothing\n");
+                   "weir: fewer cores than processes: the result is oversubscribed and compares "
+                   "with nothing\n");
       }
       return result;
     });
@@ -204,13 +222,18 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_option("--transport", o.transport,
-                     "threads of one process; mpi: one process a rank, as mpirun or srun started them (default where "
-                     "they started several); sockets: the same over TCP (default with --rendezvous); nccl: messages "
+                     "threads of one process; mpi: one process a rank, as mpirun or srun started "
+                     "them (default where "
+                     "they started several); sockets: the same over TCP (default with "
+                     "--rendezvous); nccl: messages "
                      "go from GPU to GPU, whichever way the processes met");
   command.add_option("--rendezvous", o.rendezvous,
-                     "Without MPI: the file by which the processes of this run meet, on a file system all of them see");
-  command.add_option("--process", o.process, "Which of them this is, from 0 (default: RANK, or SLURM_PROCID)");
-  command.add_option("--processes", o.processes, "How many they are (default: WORLD_SIZE, or SLURM_NTASKS)");
+                     "Without MPI: the file by which the processes of this run meet, on a file "
+                     "system all of them see");
+  command.add_option("--process", o.process,
+                     "Which of them this is, from 0 (default: RANK, or SLURM_PROCID)");
+  command.add_option("--processes", o.processes,
+                     "How many they are (default: WORLD_SIZE, or SLURM_NTASKS)");
   command
       .add_option_function<double>(
           "--patience", [&o](const double& seconds) { o.patience = Seconds(seconds); },
@@ -227,17 +250,23 @@ void add_run_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("plan", o->plan, "Plan file")->required();
   command->add_option("--backend", o->backend, "cpu, cuda or synthetic (timed waits, no training)")
       ->capture_default_str();
-  command->add_option("--steps", o->steps, "Measured steps")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  command->add_option("--steps", o->steps, "Measured steps")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   command->add_option("--warmup", o->warmup, "Steps before them, trained but not measured")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
   command->add_flag("--fastest", o->fastest,
-                    "cuda: matrix products by what is fastest for this K (parameters are then no longer equal over K)");
-  command->add_option("--costs", o->costs, "Costs that give the synthetic backend its durations (default: built in)");
-  command->add_flag("--graphs", o->graphs, "Launch the step as one CUDA graph, from the second on (backend cuda)");
+                    "cuda: matrix products by what is fastest for this K (parameters are then no "
+                    "longer equal over K)");
+  command->add_option("--costs", o->costs,
+                      "Costs that give the synthetic backend its durations (default: built in)");
+  command->add_flag("--graphs", o->graphs,
+                    "Launch the step as one CUDA graph, from the second on (backend cuda)");
   command->add_flag("--kernels", o->kernels,
-                    "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, kernels.json; "
+                    "cuda: record which kernels run in each action (CUPTI), for a table and, with "
+                    "-o, kernels.json; "
                     "launching is slower then");
   command->add_option("-o,--output", o->output, "Folder for run.json and the measured trace");
   add_session_options(*command, o->session);

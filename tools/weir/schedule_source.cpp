@@ -9,11 +9,11 @@
 #include <utility>
 #include <variant>
 
-#include "plan/error.hpp"
-#include "plan/schedule_csv.hpp"
-#include "plan/schedules/schedules.hpp"
-#include "plan/text_file.hpp"
-#include "plan/validate.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/schedule/validate.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -28,8 +28,9 @@ std::string output_of(const std::string& command) {
     text.append(buffer.data(), got);
   const int status = ::pclose(pipe);
   if (status != 0)
-    throw InputError(command, "",
-                     fmt::format("ended with status {}", WIFEXITED(status) ? WEXITSTATUS(status) : status));
+    throw InputError(
+        command, "",
+        fmt::format("ended with status {}", WIFEXITED(status) ? WEXITSTATUS(status) : status));
   return text;
 }
 
@@ -52,30 +53,32 @@ int default_chunks(const std::string& name) {
 
 }  // namespace
 
-Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv, const std::string& maker) {
+Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv,
+                           const std::string& maker) {
   const int chunks = source.chunks.value_or(1);
   Schedule schedule = judged(parse_schedule_csv(csv, maker), source);
   const ScheduleShape& shape = schedule.shape;
   if (shape.ranks != source.ranks || shape.microbatches != source.microbatches ||
       shape.stages != source.ranks * chunks) {
-    throw InputError(
-        maker, "",
-        fmt::format("made K = {}, M = {}, v = {} where {}, {} and {} were asked for", shape.ranks, shape.microbatches,
-                    shape.stages / shape.ranks, source.ranks, source.microbatches, chunks));
+    throw InputError(maker, "",
+                     fmt::format("made K = {}, M = {}, v = {} where {}, {} and {} were asked for",
+                                 shape.ranks, shape.microbatches, shape.stages / shape.ranks,
+                                 source.ranks, source.microbatches, chunks));
   }
   return schedule;
 }
 
 Schedule obtain_schedule(const ScheduleSource& source) {
   if (is_program(source.name)) {
-    const std::string command =
-        fmt::format("{} {} {} {}", source.name.substr(5), source.ranks, source.microbatches, source.chunks.value_or(1));
+    const std::string command = fmt::format("{} {} {} {}", source.name.substr(5), source.ranks,
+                                            source.microbatches, source.chunks.value_or(1));
     return schedule_made_for(source, output_of(command), command);
   }
   if (source.name.ends_with(".csv"))
     return judged(parse_schedule_csv(read_text_file(source.name), source.name), source);
-  auto made = make_schedule(source.name,
-                            {source.ranks, source.chunks.value_or(default_chunks(source.name)), source.microbatches});
+  auto made = make_schedule(
+      source.name,
+      {source.ranks, source.chunks.value_or(default_chunks(source.name)), source.microbatches});
   if (const auto* reason = std::get_if<std::string>(&made)) throw UsageError(*reason);
   return std::get<Schedule>(std::move(made));
 }

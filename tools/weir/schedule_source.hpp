@@ -1,11 +1,12 @@
-// Where a command's schedule comes from: a generator's name, a CSV file, or a program of the user's own.
+// Where a command's schedule comes from: a generator's name, a CSV file, or a program of the user's
+// own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "plan/schedule.hpp"
+#include "plan/schedule/schedule.hpp"
 
 namespace weir {
 
@@ -17,13 +18,14 @@ struct ScheduleSource {
   bool allow_reordered = false;
 };
 
-// A judged schedule. COMMAND is run by the shell as "COMMAND K M v" and prints a CSV on its stdout; files and programs
-// bring their own K, M and v, which for a program must be the ones asked for. Throws UsageError (a name or sizes that
-// cannot be), InputError (a file or output that is no schedule, a program that failed).
+// A judged schedule. COMMAND is run by the shell as "COMMAND K M v" and prints a CSV on its stdout;
+// files and programs bring their own K, M and v, which for a program must be the ones asked for.
+// Throws UsageError (a name or sizes that cannot be), InputError (a file or output that is no
+// schedule, a program that failed).
 [[nodiscard]] Schedule obtain_schedule(const ScheduleSource& source);
 
-// The same for the CSV that a program or a function made when asked for the source's K, M and v; `maker` is its name in
-// messages.
+// The same for the CSV that a program or a function made when asked for the source's K, M and v;
+// `maker` is its name in messages.
 [[nodiscard]] Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv,
                                          const std::string& maker);
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
 #include "tools/reproduce/accuracy.hpp"
@@ -24,35 +24,42 @@ namespace {
 void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
   fmt::print("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
              format_duration(f.step_time), to_string(f.basis),
-             f.interval
-                 ? fmt::format(", 90 % {} to {}", format_duration(f.interval->low), format_duration(f.interval->high))
-                 : std::string(", no interval"),
+             f.interval ? fmt::format(", 90 % {} to {}", format_duration(f.interval->low),
+                                      format_duration(f.interval->high))
+                        : std::string(", no interval"),
              format_duration(f.lower_bound), f.metrics.bubble_fraction * 100);
   if (f.samples_per_s) fmt::print("{:.4g} samples/s", *f.samples_per_s);
   if (f.tokens_per_s) fmt::print(", {:.4g} tokens/s", *f.tokens_per_s);
-  if (f.model_tflops_per_device) fmt::print(", {:.4g} model TFLOP/s a device", *f.model_tflops_per_device);
-  fmt::print("\n{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", "rank", "busy", "fill", "drain",
-             "imbalance", "comm.", "host", "optimizer", "peak memory", "in flight");
+  if (f.model_tflops_per_device)
+    fmt::print(", {:.4g} model TFLOP/s a device", *f.model_tflops_per_device);
+  fmt::print("\n{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", "rank", "busy",
+             "fill", "drain", "imbalance", "comm.", "host", "optimizer", "peak memory",
+             "in flight");
   for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
     const RankMetrics& m = f.metrics.ranks[r];
     const auto d = [](Nanoseconds t) { return format_duration(to_seconds(t)); };
-    fmt::print("{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", r, d(m.busy), d(m.idle.fill),
-               d(m.idle.drain), d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host), d(m.idle.optimizer),
-               format_bytes(f.memory[r].peak), f.peak_in_flight[r]);
+    fmt::print("{:>4} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}\n", r, d(m.busy),
+               d(m.idle.fill), d(m.idle.drain), d(m.idle.imbalance), d(m.idle.communication),
+               d(m.idle.host), d(m.idle.optimizer), format_bytes(f.memory[r].peak),
+               f.peak_in_flight[r]);
   }
   if (f.distribution) {
     fmt::print("jitter: mean {}, median {}, 90 % of steps between {} and {} ({} samples)\n",
                format_duration(f.distribution->mean), format_duration(f.distribution->median),
-               format_duration(f.distribution->low), format_duration(f.distribution->high), f.distribution->samples);
+               format_duration(f.distribution->low), format_duration(f.distribution->high),
+               f.distribution->samples);
   }
-  if (f.without_barrier) fmt::print("without a barrier between steps: {}\n", format_duration(*f.without_barrier));
+  if (f.without_barrier)
+    fmt::print("without a barrier between steps: {}\n", format_duration(*f.without_barrier));
   if (f.goodput) {
     const auto& [r, checkpoints] = *f.goodput;
-    fmt::print("checkpoint every {} steps ({}): goodput {:.2f} %{}; optimum {}, Daly {}, Young {}\n", checkpoints.steps,
-               format_duration(checkpoints.interval), checkpoints.goodput * 100,
-               f.samples_per_s ? fmt::format(", {:.4g} samples/s", *f.samples_per_s * checkpoints.goodput) : "",
-               format_duration(best_interval(r)), format_duration(daly_interval(r)),
-               format_duration(young_interval(r)));
+    fmt::print(
+        "checkpoint every {} steps ({}): goodput {:.2f} %{}; optimum {}, Daly {}, Young {}\n",
+        checkpoints.steps, format_duration(checkpoints.interval), checkpoints.goodput * 100,
+        f.samples_per_s ? fmt::format(", {:.4g} samples/s", *f.samples_per_s * checkpoints.goodput)
+                        : "",
+        format_duration(best_interval(r)), format_duration(daly_interval(r)),
+        format_duration(young_interval(r)));
   }
   for (const std::string& warning : f.warnings) fmt::print(stderr, "weir: {}\n", warning);
 }
@@ -63,7 +70,8 @@ struct FailureOptions {
 
 Seconds duration_option(const std::string& text, const char* option) {
   const auto value = parse_duration(text);
-  if (!value) throw UsageError(fmt::format("{} {}: expected a duration, as 30s, 5min or 3h", option, text));
+  if (!value)
+    throw UsageError(fmt::format("{} {}: expected a duration, as 30s, 5min or 3h", option, text));
   return *value;
 }
 
@@ -72,9 +80,11 @@ std::optional<Reliability> reliability(const FailureOptions& o) {
   if (o.mtbf.empty() || o.checkpoint.empty() || o.restart.empty()) {
     throw UsageError("goodput needs all of --mtbf, --checkpoint-cost and --restart-cost");
   }
-  const Reliability r{duration_option(o.mtbf, "--mtbf"), duration_option(o.checkpoint, "--checkpoint-cost"),
-                      duration_option(o.restart, "--restart-cost"), duration_option(o.downtime, "--downtime")};
-  if (r.mtbf <= Seconds(0)) throw UsageError(fmt::format("--mtbf {}: expected more than 0", o.mtbf));
+  const Reliability r{
+      duration_option(o.mtbf, "--mtbf"), duration_option(o.checkpoint, "--checkpoint-cost"),
+      duration_option(o.restart, "--restart-cost"), duration_option(o.downtime, "--downtime")};
+  if (r.mtbf <= Seconds(0))
+    throw UsageError(fmt::format("--mtbf {}: expected more than 0", o.mtbf));
   return r;
 }
 
@@ -87,14 +97,16 @@ std::map<std::int32_t, double> parse_stragglers(const std::vector<std::string>& 
     const char* const last = text.data() + text.size();
     const auto [equals, error] = std::from_chars(text.data(), last, rank);
     const bool named = error == std::errc() && equals != last && *equals == '=';
-    const auto [end, bad] = named ? std::from_chars(equals + 1, last, factor) : std::from_chars_result{};
+    const auto [end, bad] =
+        named ? std::from_chars(equals + 1, last, factor) : std::from_chars_result{};
     if (!named || bad != std::errc() || end != last || !(factor > 0 && factor <= 1e6)) {
       throw UsageError(fmt::format("--straggler {}: expected RANK=FACTOR, as 2=1.5", text));
     }
     if (rank < 0 || rank >= ranks) {
       throw UsageError(fmt::format("--straggler {}: the plan has ranks 0 to {}", text, ranks - 1));
     }
-    if (!stragglers.emplace(rank, factor).second) throw UsageError(fmt::format("--straggler {}: given twice", text));
+    if (!stragglers.emplace(rank, factor).second)
+      throw UsageError(fmt::format("--straggler {}: given twice", text));
   }
   return stragglers;
 }
@@ -118,16 +130,25 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
-  command->add_option("--transfers", o->transfers, "buffered, rendezvous, or batched as NCCL groups")
+  command
+      ->add_option("--transfers", o->transfers, "buffered, rendezvous, or batched as NCCL groups")
       ->capture_default_str();
-  command->add_option("--samples", o->samples, "Steps drawn from measured jitter (with --seed): a distribution")
+  command
+      ->add_option("--samples", o->samples,
+                   "Steps drawn from measured jitter (with --seed): a distribution")
       ->check(CLI::Range(1, 1'000'000));
-  command->add_flag("--no-barrier", o->no_barrier, "Also the time of a step that the next one may overlap");
+  command->add_flag("--no-barrier", o->no_barrier,
+                    "Also the time of a step that the next one may overlap");
   add_parallel_options(*command, o->parallel);
-  command->add_option("--mtbf", o->failures.mtbf, "Mean time between failures of the whole job, as 3h");
-  command->add_option("--checkpoint-cost", o->failures.checkpoint, "Time that training stands still for a checkpoint");
-  command->add_option("--restart-cost", o->failures.restart, "Time from a restart until training goes on");
-  command->add_option("--downtime", o->failures.downtime, "Time from a failure until the restart begins")
+  command->add_option("--mtbf", o->failures.mtbf,
+                      "Mean time between failures of the whole job, as 3h");
+  command->add_option("--checkpoint-cost", o->failures.checkpoint,
+                      "Time that training stands still for a checkpoint");
+  command->add_option("--restart-cost", o->failures.restart,
+                      "Time from a restart until training goes on");
+  command
+      ->add_option("--downtime", o->failures.downtime,
+                   "Time from a failure until the restart begins")
       ->capture_default_str();
   command->add_option("--straggler", o->stragglers,
                       "RANK=FACTOR: this rank computes so many times slower (repeatable)");
@@ -135,7 +156,8 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
   command->callback([o, &global] {
     LoadedPlan loaded = load_plan(o->plan);
     apply(o->parallel, loaded.plan);
-    if (const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
+    if (const auto misfit =
+            cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
       throw InputError(o->plan.string(), misfit->key, misfit->reason);
     }
     const auto failures = reliability(o->failures);
@@ -151,7 +173,8 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     const bool builtin = costs.basis == Basis::builtin;
     ForecastResult result = forecast(loaded, costs, cluster, options);
     if (failures) {
-      result.forecast.goodput = GoodputForecast{*failures, best_checkpoints(result.forecast.step_time, *failures)};
+      result.forecast.goodput =
+          GoodputForecast{*failures, best_checkpoints(result.forecast.step_time, *failures)};
     }
     if (!o->memory_limit.empty()) {
       result.forecast.memory_limit = parse_memory(o->memory_limit, "--memory-limit");
@@ -175,7 +198,8 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
       if (!o->output.empty()) fmt::print("{}\n", o->output.string());
     }
     if (!result.forecast.fits()) {
-      throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}", o->plan.string(),
+      throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}",
+                                       o->plan.string(),
                                        format_bytes(result.forecast.peak_memory()),
                                        format_bytes(*result.forecast.memory_limit)));
     }

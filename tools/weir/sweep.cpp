@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/run.hpp"
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
-#include "plan/text_file.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
@@ -33,7 +33,8 @@ namespace {
 struct SweepOptions {
   PlanOptions common;
   ParallelLists parallel;
-  std::string pp = "1..8", vpp = "1", microbatches, micro_batch_size = "1", schedule = "gpipe,1f1b", recompute = "none";
+  std::string pp = "1..8", vpp = "1", microbatches, micro_batch_size = "1", schedule = "gpipe,1f1b",
+              recompute = "none";
   std::string memory_limit, backend = "cpu";
   std::optional<int> global_batch_size;
   std::optional<std::filesystem::path> costs, cluster, picture, output, baseline, report;
@@ -55,12 +56,14 @@ SweepRequest request_for(const SweepOptions& o, const Plan& base, const Cluster&
   request.folder = ".";
   request.pp = parse_numbers(o.pp, "--pp");
   request.vpp = parse_numbers(o.vpp, "--vpp");
-  if (!o.microbatches.empty()) request.microbatches = parse_numbers(o.microbatches, "--microbatches");
+  if (!o.microbatches.empty())
+    request.microbatches = parse_numbers(o.microbatches, "--microbatches");
   request.micro_batch_size = parse_numbers(o.micro_batch_size, "--micro-batch-size");
   request.global_batch_size = o.global_batch_size;
   request.schedules = parse_words(o.schedule);
   request.recompute.clear();
-  for (const std::string& mode : parse_words(o.recompute)) request.recompute.push_back(parse_recompute(mode, ""));
+  for (const std::string& mode : parse_words(o.recompute))
+    request.recompute.push_back(parse_recompute(mode, ""));
   apply(o.parallel, request);
   set_limits(request, {o.memory_limit, o.cluster}, cluster);
   request.threads = o.threads;
@@ -75,7 +78,8 @@ void run_rows(std::vector<Row>& rows, const SweepOptions& o, bool progress) {
     RunOptions options;
     options.backend = parse_backend(o.backend);
     options.steps = o.steps;
-    if (options.backend == BackendKind::synthetic) options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
+    if (options.backend == BackendKind::synthetic)
+      options.synthetic_duration_ns = synthetic_durations(loaded, o.costs);
     const RunResult result = run(loaded, options, backends);
     rows[i].measured = result.step_time;
     std::vector<double> bubbles;
@@ -89,27 +93,34 @@ void run_rows(std::vector<Row>& rows, const SweepOptions& o, bool progress) {
 }
 
 void print_rows(const SweepResult& result, const std::vector<Row>& rows) {
-  fmt::print("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible, result.seconds);
-  for (const std::string& reason : result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
-  fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6}\n", "plan", "predicted", "measured", "bubble p",
-             "bubble m", "peak memory", "gap", "pareto");
+  fmt::print("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible,
+             result.seconds);
+  for (const std::string& reason : result.refused)
+    fmt::print(stderr, "weir: left out: {}\n", reason);
+  fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6}\n", "plan", "predicted",
+             "measured", "bubble p", "bubble m", "peak memory", "gap", "pareto");
   for (const Row& row : rows) {
     const Forecast& f = row.ranked->forecast;
-    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>5.1f}% {:>6}{}\n", summary(row.ranked->plan),
-               format_duration(f.step_time), row.measured ? format_duration(*row.measured) : "-",
-               f.metrics.bubble_fraction * 100, row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
-               format_bytes(f.peak_memory()), row.ranked->gap * 100, row.ranked->pareto ? "yes" : "",
-               row.baseline ? " (baseline)" : "");
+    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>5.1f}% {:>6}{}\n",
+               summary(row.ranked->plan), format_duration(f.step_time),
+               row.measured ? format_duration(*row.measured) : "-", f.metrics.bubble_fraction * 100,
+               row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
+               format_bytes(f.peak_memory()), row.ranked->gap * 100,
+               row.ranked->pareto ? "yes" : "", row.baseline ? " (baseline)" : "");
   }
 }
 
-void print_baseline(const Baseline& baseline, const SweepResult& result, const std::filesystem::path& file) {
+void print_baseline(const Baseline& baseline, const SweepResult& result,
+                    const std::filesystem::path& file) {
   const Forecast& f = baseline.ranked.forecast;
-  const std::string place = baseline.place ? fmt::format("place {} among {} plans", *baseline.place, result.feasible)
-                                           : fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
-                                                         format_bytes(*f.memory_limit));
-  fmt::print("baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has {}\n",
-             file.string(), place, baseline.ratio, f.devices, result.plans.front().forecast.devices);
+  const std::string place =
+      baseline.place ? fmt::format("place {} among {} plans", *baseline.place, result.feasible)
+                     : fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
+                                   format_bytes(*f.memory_limit));
+  fmt::print(
+      "baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
+      "{}\n",
+      file.string(), place, baseline.ratio, f.devices, result.plans.front().forecast.devices);
 }
 
 // Bubble and memory against M for the largest K that was run with several M.
@@ -120,22 +131,26 @@ void draw(const std::vector<Row>& rows, const std::filesystem::path& file) {
   for (const Row& row : rows) {
     const Plan& plan = row.ranked->plan;
     if (plan.pp != ranks || points.contains(plan.microbatches)) continue;  // best first
-    points[plan.microbatches] = {plan.microbatches, row.ranked->forecast.metrics.bubble_fraction, row.bubble,
-                                 static_cast<double>(row.ranked->forecast.peak_memory().count()) / (1 << 30)};
+    points[plan.microbatches] = {
+        plan.microbatches, row.ranked->forecast.metrics.bubble_fraction, row.bubble,
+        static_cast<double>(row.ranked->forecast.peak_memory().count()) / (1 << 30)};
   }
   std::vector<BubblePoint> ordered;
   for (const auto& [m, point] : points) ordered.push_back(point);
   const auto [bubble, memory] = bubble_charts(ordered, ranks);
-  save_drawing(beside(draw_chart(bubble), draw_chart(memory)), chart_csv(bubble) + chart_csv(memory), file);
+  save_drawing(beside(draw_chart(bubble), draw_chart(memory)),
+               chart_csv(bubble) + chart_csv(memory), file);
 }
 
 // What stands behind the forecasts, for people.
 std::string trust(const Costs& costs, const Cluster& cluster) {
-  if (costs.basis == Basis::builtin) return describe(builtin_accuracy(cluster.device.name), cluster.device.name);
+  if (costs.basis == Basis::builtin)
+    return describe(builtin_accuracy(cluster.device.name), cluster.device.name);
   return fmt::format("{} costs of {}", to_string(costs.basis), costs.machine);
 }
 
-void write_report(const SweepResult& result, const SweepOptions& o, const Costs& costs, const Cluster& cluster) {
+void write_report(const SweepResult& result, const SweepOptions& o, const Costs& costs,
+                  const Cluster& cluster) {
   SearchReport report{.title = "weir sweep: " + o.common.model.filename().string(),
                       .machine = cluster.name,
                       .costs_origin = costs.origin,
@@ -208,13 +223,16 @@ Found search(SweepOptions& o, const CLI::App& command, const GlobalOptions& glob
   Found found{.cluster = cluster_or_host(o.cluster)};
   SweepRequest request = request_for(o, base, found.cluster);
   request.baseline = std::move(baseline);
-  const auto differs = request.baseline ? incomparable(*request.baseline, request, model) : std::nullopt;
+  const auto differs =
+      request.baseline ? incomparable(*request.baseline, request, model) : std::nullopt;
   if (differs) throw InputError(o.baseline->string(), differs->key, differs->reason);
   found.costs = o.costs ? load_costs(*o.costs)
-                        : builtin_costs(model, base.seq_length, base.dtype, found.cluster, splits(request, model));
+                        : builtin_costs(model, base.seq_length, base.dtype, found.cluster,
+                                        splits(request, model));
   found.result = sweep(request, found.costs, found.cluster);
   if (found.result.plans.empty()) {
-    for (const std::string& reason : found.result.refused) fmt::print(stderr, "weir: left out: {}\n", reason);
+    for (const std::string& reason : found.result.refused)
+      fmt::print(stderr, "weir: left out: {}\n", reason);
   }
   require_feasible(found.result, request);
   return found;
@@ -223,7 +241,8 @@ Found search(SweepOptions& o, const CLI::App& command, const GlobalOptions& glob
 void run_sweep(SweepOptions o, const CLI::App& command, const GlobalOptions& global) {
   const Found found = search(o, command, global);
   const SweepResult& result = found.result;
-  std::vector<Row> rows = rows_of(result, o.run ? result.plans.size() : static_cast<std::size_t>(std::max(o.top, 0)));
+  std::vector<Row> rows =
+      rows_of(result, o.run ? result.plans.size() : static_cast<std::size_t>(std::max(o.top, 0)));
   if (o.run) run_rows(rows, o, !global.quiet);
   std::optional<std::filesystem::path> picture = o.picture;
   if (o.run && !picture) picture = "weir-out/sweep.svg";
@@ -252,56 +271,68 @@ void set_limits(SweepRequest& request, const SweepLimits& limits, const Cluster&
   if (!request.global_batch_size && request.microbatches.empty()) {
     throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
   }
-  request.memory_limit = limits.memory.empty() ? cluster.device.memory : parse_memory(limits.memory, "--memory-limit");
+  request.memory_limit =
+      limits.memory.empty() ? cluster.device.memory : parse_memory(limits.memory, "--memory-limit");
   if (limits.cluster) {
     request.devices = cluster.devices();
     std::erase_if(request.pp, [&](int k) { return k > cluster.devices(); });
     if (request.pp.empty())
-      throw NoFeasiblePlan(fmt::format("{} has {} devices", limits.cluster->string(), cluster.devices()));
+      throw NoFeasiblePlan(
+          fmt::format("{} has {} devices", limits.cluster->string(), cluster.devices()));
   }
 }
 
 void require_feasible(const SweepResult& result, const SweepRequest& request) {
   if (!result.plans.empty()) return;
-  throw NoFeasiblePlan(result.smallest_misfit
-                           ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
-                                         format_bytes(*request.memory_limit), summary(result.smallest_misfit->plan),
-                                         format_bytes(result.smallest_misfit->forecast.peak_memory()))
-                           : "no plan is possible for these options");
+  throw NoFeasiblePlan(
+      result.smallest_misfit
+          ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                        format_bytes(*request.memory_limit), summary(result.smallest_misfit->plan),
+                        format_bytes(result.smallest_misfit->forecast.peak_memory()))
+          : "no plan is possible for these options");
 }
 
 void add_sweep_command(CLI::App& app, GlobalOptions& global) {
-  CLI::App* command = app.add_subcommand("sweep", "Search K, M, partition, schedule and re-materialisation");
+  CLI::App* command =
+      app.add_subcommand("sweep", "Search K, M, partition, schedule and re-materialisation");
   auto o = std::make_shared<SweepOptions>();
   add_plan_options(*command, o->common);
   command->add_option("-K,--pp", o->pp, "Ranks: 4, 1,2,4 or 1..8")->capture_default_str();
   command->add_option("-v,--vpp", o->vpp, "Stages a rank")->capture_default_str();
-  command->add_option("-M,--microbatches", o->microbatches, "Micro-batches (default: all divisors of the mini-batch)");
+  command->add_option("-M,--microbatches", o->microbatches,
+                      "Micro-batches (default: all divisors of the mini-batch)");
   command
-      ->add_option("-b,--micro-batch-size", o->micro_batch_size, "Samples a micro-batch, without --global-batch-size")
+      ->add_option("-b,--micro-batch-size", o->micro_batch_size,
+                   "Samples a micro-batch, without --global-batch-size")
       ->capture_default_str();
   add_parallel_lists(*command, o->parallel);
-  command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")->check(CLI::Range(1, 1 << 20));
+  command->add_option("--global-batch-size", o->global_batch_size, "Samples a step")
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--schedule", o->schedule, "Schedules, as gpipe,1f1b")->capture_default_str();
   command->add_option("--recompute", o->recompute, "none, selective, full, except-last, or several")
       ->capture_default_str();
   command->add_option("--memory-limit", o->memory_limit, "Memory of a device, as \"80 GiB\"");
   command->add_option("--costs", o->costs, "Costs file (default: built in)");
   command->add_option("--cluster", o->cluster, "Cluster file (default: this machine)");
-  command->add_option("--baseline", o->baseline,
-                      "The plan in use today, ranked among the results; sequence length, number format, attention, "
-                      "optimizer and mini-batch are its own where no option says them");
+  command->add_option(
+      "--baseline", o->baseline,
+      "The plan in use today, ranked among the results; sequence length, number format, attention, "
+      "optimizer and mini-batch are its own where no option says them");
   command->add_option("--top", o->top, "Rows to print")->capture_default_str();
-  command->add_option("--threads", o->threads, "Threads of the search (0: all cores)")->capture_default_str();
+  command->add_option("--threads", o->threads, "Threads of the search (0: all cores)")
+      ->capture_default_str();
   command->add_flag("--run", o->run, "Execute each row");
-  command->add_option("--backend", o->backend, "Where --run executes: cpu or synthetic")->capture_default_str();
+  command->add_option("--backend", o->backend, "Where --run executes: cpu or synthetic")
+      ->capture_default_str();
   command->add_option("--steps", o->steps, "Measured steps of --run")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   command->add_option("--svg,--pdf", o->picture,
-                      "Bubble and memory against M as a picture, data as CSV beside it (--run: weir-out/sweep.svg)");
+                      "Bubble and memory against M as a picture, data as CSV beside it (--run: "
+                      "weir-out/sweep.svg)");
   command->add_option("-o,--output", o->output, "Write weir.sweep/1 JSON");
-  command->add_option("--report", o->report, "Write an HTML page: the best plans, the baseline, how far to trust them");
+  command->add_option("--report", o->report,
+                      "Write an HTML page: the best plans, the baseline, how far to trust them");
   command->callback([o, command, &global] { run_sweep(*o, *command, global); });
 }
 

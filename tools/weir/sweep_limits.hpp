@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/cluster.hpp"
+#include "plan/job/cluster.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir {
@@ -16,7 +16,8 @@ struct SweepLimits {
   std::optional<std::filesystem::path> cluster;  // a named cluster has so many devices and no more
 };
 
-// Throws UsageError (no mini-batch and no M) and NoFeasiblePlan (every K is above the cluster's devices).
+// Throws UsageError (no mini-batch and no M) and NoFeasiblePlan (every K is above the cluster's
+// devices).
 void set_limits(SweepRequest& request, const SweepLimits& limits, const Cluster& cluster);
 
 // Throws NoFeasiblePlan where there is none, with the plan that needs least memory.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/synthetic.hpp"
 
-#include "costmodel/costs.hpp"
+#include "costmodel/table/costs.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 

@@ -1,4 +1,5 @@
-// Durations for the synthetic backend: the forecast's, so that what is waited is what was predicted.
+// Durations for the synthetic backend: the forecast's, so that what is waited is what was
+// predicted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
 
 namespace weir {
 
-[[nodiscard]] std::vector<std::int64_t> synthetic_durations(const LoadedPlan& loaded,
-                                                            const std::optional<std::filesystem::path>& costs);
+[[nodiscard]] std::vector<std::int64_t> synthetic_durations(
+    const LoadedPlan& loaded, const std::optional<std::filesystem::path>& costs);
 
 }  // namespace weir

@@ -20,15 +20,16 @@ void draw_in_terminal(const Trace& trace) {
       shortest = std::min(shortest, span.duration().count());
   }
   const double scale = 5.0 / static_cast<double>(std::max<std::int64_t>(shortest, 1));
-  const auto width =
-      static_cast<std::size_t>(std::min<double>(kCellsAcross, static_cast<double>(trace.steps[0].end.count()) * scale));
+  const auto width = static_cast<std::size_t>(
+      std::min<double>(kCellsAcross, static_cast<double>(trace.steps[0].end.count()) * scale));
   for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
     std::string row(width + 1, '.');
     std::vector<ActionKind> kinds(width + 1, ActionKind::OPTIMIZER);
     for (const Span& span : trace.spans) {
       if (span.lane != LaneKind::compute || span.rank.value != rank) continue;
       const auto first = static_cast<std::size_t>(static_cast<double>(span.start.count()) * scale);
-      const auto last = std::min(static_cast<std::size_t>(static_cast<double>(span.end.count()) * scale), width);
+      const auto last =
+          std::min(static_cast<std::size_t>(static_cast<double>(span.end.count()) * scale), width);
       std::string cell = to_string(span.action);
       cell.resize(last > first ? last - first : 0, ' ');
       if (!cell.empty()) cell.back() = '|';
@@ -38,11 +39,13 @@ void draw_in_terminal(const Trace& trace) {
       }
     }
     fmt::print("{:>3} ", rank);
-    static constexpr const char* kColours[] = {"\x1b[44;97m", "\x1b[42;30m", "\x1b[46;30m", "\x1b[102;30m"};
+    static constexpr const char* kColours[] = {"\x1b[44;97m", "\x1b[42;30m", "\x1b[46;30m",
+                                               "\x1b[102;30m"};
     ActionKind now = ActionKind::OPTIMIZER;
     for (std::size_t i = 0; i < width; ++i) {
       if (colour && kinds[i] != now) {
-        fmt::print("\x1b[0m{}", kinds[i] <= ActionKind::W ? kColours[static_cast<std::size_t>(kinds[i])] : "");
+        fmt::print("\x1b[0m{}",
+                   kinds[i] <= ActionKind::W ? kColours[static_cast<std::size_t>(kinds[i])] : "");
         now = kinds[i];
       }
       fmt::print("{}", row[i]);

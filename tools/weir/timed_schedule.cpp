@@ -5,15 +5,16 @@
 
 #include <variant>
 
-#include "plan/deadlock.hpp"
-#include "plan/error.hpp"
-#include "plan/lower.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
 
-TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table, TransferMode transfers) {
+TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
+                            TransferMode transfers) {
   LoweringOptions lowering;
   lowering.slots = 0;
   lowering.optimizer = false;
@@ -21,8 +22,9 @@ TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table, Tr
   const OperationCosts costs = expand(timed.program, table);
   auto outcome = simulate(timed.program, costs);
   if (std::holds_alternative<Stuck>(outcome)) {
-    throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
-                                     describe_cycle(timed.program, *shortest_cycle(timed.program))));
+    throw NoFeasiblePlan(
+        fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
+                    describe_cycle(timed.program, *shortest_cycle(timed.program))));
   }
   timed.trace = to_trace(timed.program, std::get<Timing>(outcome));
   Forecast& f = timed.forecast;

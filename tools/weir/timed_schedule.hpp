@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "costmodel/cost_table.hpp"
-#include "plan/blocking.hpp"
-#include "plan/program.hpp"
-#include "plan/schedule.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/blocking.hpp"
+#include "plan/program/program.hpp"
+#include "plan/schedule/schedule.hpp"
 #include "sim/forecast.hpp"
 #include "traces/trace.hpp"
 
@@ -17,8 +17,9 @@ struct TimedSchedule {
   Forecast forecast;  // rates and memory unknown
 };
 
-// Unlimited receive slots, no optimizer. Precondition: the schedule is valid. Throws NoFeasiblePlan where it deadlocks
-// with these transfers.
-[[nodiscard]] TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table, TransferMode transfers);
+// Unlimited receive slots, no optimizer. Precondition: the schedule is valid. Throws NoFeasiblePlan
+// where it deadlocks with these transfers.
+[[nodiscard]] TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
+                                          TransferMode transfers);
 
 }  // namespace weir

@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "plan/error.hpp"
-#include "plan/text_file.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/perfetto.hpp"
 
@@ -17,19 +17,23 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   const auto plan = trace.info.find("plan");
   if (plan == trace.info.end())
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
-  TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()), std::move(trace)};
+  TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()),
+                    std::move(trace)};
   const Program program = lower(traced.plan);
   const std::size_t count = program.operations.size();
-  if (traced.trace.steps.empty() || traced.trace.spans.size() != count * traced.trace.steps.size()) {
+  if (traced.trace.steps.empty() ||
+      traced.trace.spans.size() != count * traced.trace.steps.size()) {
     throw InputError(file.string(), "traceEvents",
-                     fmt::format("expected {} spans for each of {} steps, found {}", count, traced.trace.steps.size(),
-                                 traced.trace.spans.size()));
+                     fmt::format("expected {} spans for each of {} steps, found {}", count,
+                                 traced.trace.steps.size(), traced.trace.spans.size()));
   }
   for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
     const Span& span = traced.trace.spans[i];
-    if (span.operation != static_cast<OperationId>(i % count) || span.action != program.operations[i % count].action) {
-      throw InputError(file.string(), "traceEvents",
-                       fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));
+    if (span.operation != static_cast<OperationId>(i % count) ||
+        span.action != program.operations[i % count].action) {
+      throw InputError(
+          file.string(), "traceEvents",
+          fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));
     }
   }
   return traced;
@@ -38,12 +42,14 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
 void require_comparable(const Trace& trace, const std::filesystem::path& file) {
   const auto label = trace.info.find("label");
   if (label != trace.info.end() && label->second == "oversubscribed") {
-    throw InputError(file.string(), "weir.info.label",
-                     "the run was oversubscribed: with fewer cores than ranks its times compare with nothing");
+    throw InputError(
+        file.string(), "weir.info.label",
+        "the run was oversubscribed: with fewer cores than ranks its times compare with nothing");
   }
   if (trace.info.contains("kernels")) {
     throw InputError(file.string(), "weir.info.kernels",
-                     "the run recorded its kernels, which slows it: its times compare with nothing; run it without");
+                     "the run recorded its kernels, which slows it: its times compare with "
+                     "nothing; run it without");
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "plan/plan.hpp"
+#include "plan/job/plan.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -14,11 +14,12 @@ struct TracedPlan {
   Trace trace;
 };
 
-// Throws InputError: no plan in the trace, its model moved or changed, spans that are not the plan's operations.
+// Throws InputError: no plan in the trace, its model moved or changed, spans that are not the
+// plan's operations.
 [[nodiscard]] TracedPlan load_traced_plan(const std::filesystem::path& file);
 
-// Throws InputError for a run whose times say nothing about its plan: on fewer cores than ranks, or with every kernel
-// recorded. `file`: where the trace is from.
+// Throws InputError for a run whose times say nothing about its plan: on fewer cores than ranks, or
+// with every kernel recorded. `file`: where the trace is from.
 void require_comparable(const Trace& trace, const std::filesystem::path& file);
 
 // Writes NAME.json and NAME.pftrace, with the plan (its paths relative to `folder`) in the info.

@@ -19,7 +19,8 @@ void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
   options.data = o.data;
   RunResult result = run(trial.plan, options, backends);
   const auto first = static_cast<std::size_t>(options.warmup_steps);
-  for (std::size_t s = first; s < result.steps.size(); ++s) trial.times.push_back(result.steps[s].time.count());
+  for (std::size_t s = first; s < result.steps.size(); ++s)
+    trial.times.push_back(result.steps[s].time.count());
   if (trial.run.steps.empty()) {
     trial.run = std::move(result);
   } else {

@@ -1,5 +1,6 @@
-// Plans put to the test: each with its first forecast, run several times interleaved with the others, so that a slow
-// minute of the machine falls on all of them. SPDX-License-Identifier: Apache-2.0
+// Plans put to the test: each with its first forecast, run several times interleaved with the
+// others, so that a slow minute of the machine falls on all of them.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "exec/run.hpp"
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
@@ -33,8 +34,8 @@ struct TrialOptions {
   std::function<void(int done, int of)> progress;
 };
 
-// Steps of a run before those that count. A GPU has rested while the weights were made, and its clock takes some steps
-// to come up again.
+// Steps of a run before those that count. A GPU has rested while the weights were made, and its
+// clock takes some steps to come up again.
 [[nodiscard]] int warm_up_steps(BackendKind backend);
 
 [[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);

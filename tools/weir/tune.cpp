@@ -1,5 +1,5 @@
-// `weir tune`, the whole loop: profile, sweep, run the most promising plans, compare, recalibrate, re-rank, report.
-// Start at `tune`; each step is a function below it.
+// `weir tune`, the whole loop: profile, sweep, run the most promising plans, compare, recalibrate,
+// re-rank, report. Start at `tune`; each step is a function below it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
@@ -10,11 +10,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "costmodel/calibrate.hpp"
+#include "costmodel/fit/calibrate.hpp"
 #include "exec/run.hpp"
-#include "plan/error.hpp"
-#include "plan/model_import.hpp"
-#include "plan/text_file.hpp"
+#include "plan/model/model_import.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/report/report.hpp"
@@ -40,26 +40,30 @@ struct TuneOptions {
   std::optional<std::filesystem::path> data;
 };
 
-SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& model, const Cluster& host) {
+SweepRequest request_for(const TuneOptions& o, const Plan& base, const Model& model,
+                         const Cluster& host) {
   SweepRequest request;
   request.base = base;
   request.exact_slots = o.common.slots.has_value();
   request.folder = ".";
   request.pp.clear();
-  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds for one K, and for
-  // the whole.
+  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds
+  // for one K, and for the whole.
   const int most = std::min(host.devices(), static_cast<int>(model.layers.size()));
   for (int k = 1; k <= most; ++k) {
-    if (parse_backend(o.backend) != BackendKind::cuda || k == 1 || k == most) request.pp.push_back(k);
+    if (parse_backend(o.backend) != BackendKind::cuda || k == 1 || k == most)
+      request.pp.push_back(k);
   }
   request.global_batch_size = o.global_batch_size;
-  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""), parse_recompute("except-last", "")};
+  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
+                       parse_recompute("except-last", "")};
   request.memory_limit = o.memory_limit.empty() ? Bytes(host.device.memory.count() / 10 * 8)
                                                 : parse_memory(o.memory_limit, "--memory-limit");
   return request;
 }
 
-// The fastest feasible plans that differ in more than where their micro-batches end, and the plain K = 1.
+// The fastest feasible plans that differ in more than where their micro-batches end, and the plain
+// K = 1.
 std::vector<Plan> choose(const SweepResult& result, const TuneOptions& o, const Plan& base) {
   std::vector<Plan> chosen;
   const auto alike = [](const Plan& a, const Plan& b) {
@@ -68,7 +72,8 @@ std::vector<Plan> choose(const SweepResult& result, const TuneOptions& o, const 
   };
   for (const Ranked& ranked : result.plans) {
     if (static_cast<int>(chosen.size()) == o.plans) break;
-    const bool seen = std::any_of(chosen.begin(), chosen.end(), [&](const Plan& p) { return alike(p, ranked.plan); });
+    const bool seen = std::any_of(chosen.begin(), chosen.end(),
+                                  [&](const Plan& p) { return alike(p, ranked.plan); });
     if (!seen) chosen.push_back(ranked.plan);
   }
   Plan plain = base;
@@ -80,13 +85,14 @@ std::vector<Plan> choose(const SweepResult& result, const TuneOptions& o, const 
 }
 
 // Forecast of one plan by costs fitted to all the others' runs.
-Seconds forecast_left_out(const std::vector<Trial>& contenders, std::size_t out, const Costs& profile,
-                          const Cluster& host) {
+Seconds forecast_left_out(const std::vector<Trial>& contenders, std::size_t out,
+                          const Costs& profile, const Cluster& host) {
   std::vector<CalibrationRun> others;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     if (i != out) others.push_back({&contenders[i].plan, &contenders[i].run.trace});
   }
-  return forecast(contenders[out].plan, calibrate(profile, others, host).costs, host).forecast.step_time;
+  return forecast(contenders[out].plan, calibrate(profile, others, host).costs, host)
+      .forecast.step_time;
 }
 
 ReportRow row_of(const Trial& c, Seconds recalibrated) {
@@ -126,8 +132,9 @@ nlohmann::ordered_json result_json(const Report& report) {
   return json;
 }
 
-void write_outputs(const Report& report, const std::vector<Trial>& contenders, const Costs& profile, const Costs& costs,
-                   const SweepResult& swept, const std::filesystem::path& folder) {
+void write_outputs(const Report& report, const std::vector<Trial>& contenders, const Costs& profile,
+                   const Costs& costs, const SweepResult& swept,
+                   const std::filesystem::path& folder) {
   save_costs(profile, folder / "profile.json");
   save_costs(costs, folder / "costs.json");
   write_file_atomically(folder / "sweep.json", to_json(swept) + "\n");
@@ -135,9 +142,9 @@ void write_outputs(const Report& report, const std::vector<Trial>& contenders, c
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Trial& c = contenders[i];
     Plan plan = c.plan.plan;
-    plan.model_path =
-        std::filesystem::proximate(std::filesystem::absolute(plan.model_path), std::filesystem::absolute(folder))
-            .string();
+    plan.model_path = std::filesystem::proximate(std::filesystem::absolute(plan.model_path),
+                                                 std::filesystem::absolute(folder))
+                          .string();
     save_plan(plan, folder / fmt::format("plan-{}.json", i));
     save_traced_plan(c.first.trace, c.plan, ".", folder, fmt::format("predicted-{}", i));
     save_traced_plan(c.run.trace, c.plan, ".", folder, fmt::format("measured-{}", i));
@@ -180,11 +187,12 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   say("sweeping");
   const SweepResult swept = sweep(request_for(o, base, model, host), profile, host);
   if (swept.plans.empty()) {
-    throw NoFeasiblePlan(swept.smallest_misfit
-                             ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
-                                           summary(swept.smallest_misfit->plan),
-                                           format_bytes(swept.smallest_misfit->forecast.peak_memory()))
-                             : "no plan is possible for these options");
+    throw NoFeasiblePlan(
+        swept.smallest_misfit
+            ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
+                          summary(swept.smallest_misfit->plan),
+                          format_bytes(swept.smallest_misfit->forecast.peak_memory()))
+            : "no plan is possible for these options");
   }
 
   std::vector<Trial> contenders;
@@ -195,8 +203,12 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   }
   say("running the most promising plans");
   ProgressBar bar("run", !global.quiet);
-  TrialOptions trials{
-      .backend = backend, .rounds = o.rounds, .steps = o.steps, .seed = 0, .data = o.data, .progress = {}};
+  TrialOptions trials{.backend = backend,
+                      .rounds = o.rounds,
+                      .steps = o.steps,
+                      .seed = 0,
+                      .data = o.data,
+                      .progress = {}};
   trials.progress = [&bar](int done, int of) { bar.show(done, of); };
   run_trials(contenders, trials, backends);
 
@@ -236,7 +248,8 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
   } else {
     fmt::print("{}\n", report_table(report));
     fmt::print(
-        "median error {:.1f} % as first predicted, {:.1f} % after recalibration (each plan left out of its own fit)\n",
+        "median error {:.1f} % as first predicted, {:.1f} % after recalibration (each plan left "
+        "out of its own fit)\n",
         report.error_before * 100, report.error_after * 100);
     fmt::print("best by recalibrated costs: {}, predicted {}\n", summary(again.plans.front().plan),
                format_duration(again.plans.front().forecast.step_time));
@@ -247,7 +260,8 @@ void tune(const TuneOptions& o, const GlobalOptions& global) {
 }  // namespace
 
 void add_tune_command(CLI::App& app, GlobalOptions& global) {
-  CLI::App* command = app.add_subcommand("tune", "The loop: profile, sweep, run the best, recalibrate, report");
+  CLI::App* command =
+      app.add_subcommand("tune", "The loop: profile, sweep, run the best, recalibrate, report");
   auto o = std::make_shared<TuneOptions>();
   add_plan_options(*command, o->common);
   const CLI::Range positive(1, 1 << 20);
@@ -265,8 +279,11 @@ void add_tune_command(CLI::App& app, GlobalOptions& global) {
   command->add_option("--rounds", o->rounds, "Times each plan is run, interleaved")
       ->check(positive)
       ->capture_default_str();
-  command->add_option("--steps", o->steps, "Measured steps a run")->check(positive)->capture_default_str();
-  command->add_option("--memory-limit", o->memory_limit, "Memory of a device (default: 80 % of a core's share)");
+  command->add_option("--steps", o->steps, "Measured steps a run")
+      ->check(positive)
+      ->capture_default_str();
+  command->add_option("--memory-limit", o->memory_limit,
+                      "Memory of a device (default: 80 % of a core's share)");
   command->add_option("--data", o->data, "Any file, as bytes (default: seeded synthetic tokens)");
   command->add_option("-o,--output", o->output, "Folder for plans, costs, traces and report.html")
       ->capture_default_str();

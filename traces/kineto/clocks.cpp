@@ -17,7 +17,8 @@ std::int64_t median(std::vector<std::int64_t> values) {
   return low + (high - low) / 2;
 }
 
-const Extent& extent_of(const Program& program, const std::vector<RankSteps>& ranks, std::size_t step, OperationId id) {
+const Extent& extent_of(const Program& program, const std::vector<RankSteps>& ranks,
+                        std::size_t step, OperationId id) {
   const RankSteps& rank = ranks[static_cast<std::size_t>(program.lane_of(id).rank.value)];
   return rank.steps[step][static_cast<std::size_t>(id - rank.first)];
 }
@@ -28,7 +29,8 @@ void for_each_message(const Program& program, Visit visit) {
   for (const Edge& edge : program.edges) {
     const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
     const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
-    for (OperationId i = 0; i < send.last - send.first; ++i) visit(edge, send.first + i, receive.first + i);
+    for (OperationId i = 0; i < send.last - send.first; ++i)
+      visit(edge, send.first + i, receive.first + i);
   }
 }
 
@@ -47,7 +49,8 @@ std::vector<Nanoseconds> offsets_along(const Differences& differences, std::size
       const std::int32_t there = pair.first == here ? pair.second : pair.first;
       if (known[static_cast<std::size_t>(there)]) continue;
       const std::int64_t here_minus_there = pair.first == here ? median(values) : -median(values);
-      offset[static_cast<std::size_t>(there)] = offset[static_cast<std::size_t>(here)] + Nanoseconds(here_minus_there);
+      offset[static_cast<std::size_t>(there)] =
+          offset[static_cast<std::size_t>(here)] + Nanoseconds(here_minus_there);
       known[static_cast<std::size_t>(there)] = true;
       reached.push_back(there);
     }
@@ -62,19 +65,21 @@ Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ran
   std::vector<std::int64_t> errors;
   for (std::size_t step = 0; step < ranks.front().steps.size(); ++step) {
     const auto end_of = [&](Rank rank, OperationId id) {
-      return ranks[static_cast<std::size_t>(rank.value)].base_ns + extent_of(program, ranks, step, id).end.count();
+      return ranks[static_cast<std::size_t>(rank.value)].base_ns +
+             extent_of(program, ranks, step, id).end.count();
     };
     Differences differences;
     for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
       const std::int64_t difference = end_of(edge.from, send) - end_of(edge.to, receive);
       const bool ascending = edge.from < edge.to;
-      differences[std::minmax(edge.from.value, edge.to.value)].push_back(ascending ? difference : -difference);
+      differences[std::minmax(edge.from.value, edge.to.value)].push_back(ascending ? difference
+                                                                                   : -difference);
     });
     result.offset.push_back(offsets_along(differences, ranks.size()));
     const auto& offset = result.offset.back();
     for (const auto& [pair, values] : differences) {
-      const Nanoseconds apart =
-          offset[static_cast<std::size_t>(pair.first)] - offset[static_cast<std::size_t>(pair.second)];
+      const Nanoseconds apart = offset[static_cast<std::size_t>(pair.first)] -
+                                offset[static_cast<std::size_t>(pair.second)];
       for (const std::int64_t value : values) errors.push_back(std::abs(value + apart.count()));
     }
   }
@@ -82,7 +87,8 @@ Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ran
   return result;
 }
 
-Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks, const Alignment& alignment) {
+Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks,
+                     const Alignment& alignment) {
   Trace trace;
   trace.origin = TraceOrigin::measured;
   trace.ranks = program.shape.ranks;
@@ -94,7 +100,8 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
       const auto rank = static_cast<std::size_t>(lane.rank.value);
       const Extent& extent = extent_of(program, ranks, step, id);
       const Nanoseconds shift = Nanoseconds(ranks[rank].base_ns) + alignment.offset[step][rank];
-      Span span{id, program.operations[i].action, lane.rank, lane.kind, lane.rank, static_cast<std::int32_t>(step)};
+      Span span{id,        program.operations[i].action,   lane.rank, lane.kind,
+                lane.rank, static_cast<std::int32_t>(step)};
       span.start = extent.start + shift;
       span.end = extent.end + shift;
       if (lane.edge >= 0) {
@@ -115,7 +122,8 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
       window.start = std::min(window.start, trace.spans[i].start);
       window.end = std::max(window.end, trace.spans[i].end);
     }
-    if (!trace.steps.empty()) trace.steps.back().end = std::max(trace.steps.back().end, window.start);
+    if (!trace.steps.empty())
+      trace.steps.back().end = std::max(trace.steps.back().end, window.start);
     trace.steps.push_back(window);
   }
   const Nanoseconds origin = trace.steps.front().start;

@@ -1,5 +1,6 @@
-// Start at `Reader`: it follows the parser with a depth and the last key of each level it cares for, assembles one
-// event at a time, and keeps what `keep` finds worth it. SPDX-License-Identifier: Apache-2.0
+// Start at `Reader`: it follows the parser with a depth and the last key of each level it cares
+// for, assembles one event at a time, and keeps what `keep` finds worth it.
+// SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/events_json.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "traces/kineto/gzip_file.hpp"
 
 namespace weir {
@@ -22,8 +23,8 @@ namespace {
 using Sax = nlohmann::json_sax<nlohmann::json>;
 
 constexpr int kDeepest = 64;
-// The year 2039: a base and a time add up in 63 bits; and so do differences between files, each of which spans less
-// than a month.
+// The year 2039: a base and a time add up in 63 bits; and so do differences between files, each of
+// which spans less than a month.
 constexpr std::int64_t kLatest_us = std::int64_t{2'200'000'000'000'000};
 constexpr Nanoseconds kLongestFile = std::chrono::hours(24 * 30);
 
@@ -33,7 +34,8 @@ struct Launch {
   std::int32_t thread = 0;
 };
 
-// "4458676524670.502" in microseconds: all digits, which a double would not hold for absolute times.
+// "4458676524670.502" in microseconds: all digits, which a double would not hold for absolute
+// times.
 std::optional<Nanoseconds> parse_microseconds(std::string_view text) {
   std::int64_t whole = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
@@ -76,7 +78,9 @@ enum class ReadUntil : std::uint8_t { identity, end };
 
 class Reader : public Sax {
  public:
-  Reader(GzipFile& source, ReadUntil until) : source_(source), until_(until) { events.file = source.name(); }
+  Reader(GzipFile& source, ReadUntil until) : source_(source), until_(until) {
+    events.file = source.name();
+  }
 
   KinetoEvents events;
   std::vector<std::pair<std::int64_t, KinetoKernel>> kernels;  // with their correlation
@@ -90,12 +94,14 @@ class Reader : public Sax {
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
-    integer(value > static_cast<number_unsigned_t>(INT64_MAX) ? INT64_MAX : static_cast<std::int64_t>(value));
+    integer(value > static_cast<number_unsigned_t>(INT64_MAX) ? INT64_MAX
+                                                              : static_cast<std::int64_t>(value));
     return true;
   }
   bool number_float(number_float_t, const string_t& digits) override {
     if (depth_ == event_depth_ && key_ == Key::time) event_.time = parse_microseconds(digits);
-    if (depth_ == event_depth_ && key_ == Key::duration) event_.duration = parse_microseconds(digits);
+    if (depth_ == event_depth_ && key_ == Key::duration)
+      event_.duration = parse_microseconds(digits);
     return true;
   }
   bool string(string_t& text) override {
@@ -132,7 +138,8 @@ class Reader : public Sax {
     }
     if (event_depth_ > 0 && depth_ == event_depth_ + 1) in_args_ = false;
     --depth_;
-    return until_ == ReadUntil::end || depth_ != 1 || event_depth_ > 0 || top_key_ != "distributedInfo";
+    return until_ == ReadUntil::end || depth_ != 1 || event_depth_ > 0 ||
+           top_key_ != "distributedInfo";
   }
   bool start_array(std::size_t) override {
     open();
@@ -149,11 +156,13 @@ class Reader : public Sax {
     --depth_;
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::detail::exception& error) override {
     const std::string_view what = error.what();
     const auto at = what.find("parse error");
-    throw InputError(events.file, "",
-                     fmt::format("no valid JSON: {}", what.substr(at == what.npos ? 0 : at).substr(0, 200)));
+    throw InputError(
+        events.file, "",
+        fmt::format("no valid JSON: {}", what.substr(at == what.npos ? 0 : at).substr(0, 200)));
   }
 
  private:
@@ -170,7 +179,8 @@ class Reader : public Sax {
   }
 
   void open() {
-    if (++depth_ > kDeepest) throw InputError(events.file, "", fmt::format("JSON nested deeper than {}", kDeepest));
+    if (++depth_ > kDeepest)
+      throw InputError(events.file, "", fmt::format("JSON nested deeper than {}", kDeepest));
   }
 
   void integer(std::int64_t value) {
@@ -184,9 +194,11 @@ class Reader : public Sax {
     } else if (depth_ == 1 && top_key_ == "baseTimeNanoseconds") {
       events.base_ns = within("baseTimeNanoseconds", value, kLatest_us * 1000);
     } else if (depth_ == 2 && top_key_ == "distributedInfo" && info_key_ == "rank") {
-      events.identity.rank = static_cast<std::int32_t>(within("distributedInfo.rank", value, 1 << 24));
+      events.identity.rank =
+          static_cast<std::int32_t>(within("distributedInfo.rank", value, 1 << 24));
     } else if (depth_ == 2 && top_key_ == "distributedInfo" && info_key_ == "world_size") {
-      events.identity.world_size = static_cast<std::int32_t>(within("distributedInfo.world_size", value, 1 << 24));
+      events.identity.world_size =
+          static_cast<std::int32_t>(within("distributedInfo.world_size", value, 1 << 24));
     }
   }
 
@@ -202,7 +214,8 @@ class Reader : public Sax {
       throw InputError(events.file, fmt::format("traceEvents[{}].{}", index_, key), expected);
     };
     if (!event_.time) fail("ts", "expected a time in microseconds");
-    if (!event_.duration || event_.duration->count() < 0) fail("dur", "expected a duration in microseconds");
+    if (!event_.duration || event_.duration->count() < 0)
+      fail("dur", "expected a duration in microseconds");
     const std::pair result{*event_.time, *event_.time + *event_.duration};
     if (!first_time_) first_time_ = result.first;
     if (std::abs((result.first - *first_time_).count()) > kLongestFile.count() ||
@@ -236,17 +249,19 @@ class Reader : public Sax {
     if (!event_.correlation) return;
     KinetoKernel kernel{start, end, {}, 0, KernelKind::compute};
     if (event_.name.starts_with("nccl")) {
-      kernel.kind = event_.name.find("SendRecv") != std::string::npos ? KernelKind::send_recv : KernelKind::collective;
+      kernel.kind = event_.name.find("SendRecv") != std::string::npos ? KernelKind::send_recv
+                                                                      : KernelKind::collective;
     }
     kernels.emplace_back(*event_.correlation, kernel);
   }
 
   void keep_mark() {
-    static constexpr std::pair<std::string_view, MarkKind> kMarks[] = {{"ProfilerStep#", MarkKind::step},
-                                                                       {"PP:", MarkKind::action},
-                                                                       {"Optimizer.step#", MarkKind::optimizer},
-                                                                       {"nccl:send", MarkKind::send},
-                                                                       {"nccl:recv", MarkKind::receive}};
+    static constexpr std::pair<std::string_view, MarkKind> kMarks[] = {
+        {"ProfilerStep#", MarkKind::step},
+        {"PP:", MarkKind::action},
+        {"Optimizer.step#", MarkKind::optimizer},
+        {"nccl:send", MarkKind::send},
+        {"nccl:recv", MarkKind::receive}};
     for (const auto& [prefix, kind] : kMarks) {
       if (!event_.name.starts_with(prefix)) continue;
       const auto [start, end] = times();
@@ -274,9 +289,9 @@ void join(Reader& reader) {
   std::sort(reader.launches.begin(), reader.launches.end(),
             [](const Launch& a, const Launch& b) { return a.correlation < b.correlation; });
   for (auto& [correlation, kernel] : reader.kernels) {
-    const auto found =
-        std::lower_bound(reader.launches.begin(), reader.launches.end(), correlation,
-                         [](const Launch& launch, std::int64_t wanted) { return launch.correlation < wanted; });
+    const auto found = std::lower_bound(
+        reader.launches.begin(), reader.launches.end(), correlation,
+        [](const Launch& launch, std::int64_t wanted) { return launch.correlation < wanted; });
     if (found == reader.launches.end() || found->correlation != correlation) continue;
     kernel.launched = found->time;
     kernel.thread = found->thread;
@@ -286,9 +301,10 @@ void join(Reader& reader) {
             [](const KinetoKernel& a, const KinetoKernel& b) {
               return std::pair(a.launched, a.start) < std::pair(b.launched, b.start);
             });
-  std::sort(reader.events.marks.begin(), reader.events.marks.end(), [](const KinetoMark& a, const KinetoMark& b) {
-    return std::tuple(a.start, -a.end, a.name) < std::tuple(b.start, -b.end, b.name);
-  });
+  std::sort(reader.events.marks.begin(), reader.events.marks.end(),
+            [](const KinetoMark& a, const KinetoMark& b) {
+              return std::tuple(a.start, -a.end, a.name) < std::tuple(b.start, -b.end, b.name);
+            });
 }
 
 }  // namespace
@@ -306,7 +322,8 @@ KinetoEvents read_kineto_events(const std::filesystem::path& file) {
   std::istream stream(&source);
   Reader reader(source, ReadUntil::end);
   nlohmann::json::sax_parse(stream, &reader);
-  if (!reader.found_events) throw InputError(file.string(), "traceEvents", "is missing: not a Kineto trace");
+  if (!reader.found_events)
+    throw InputError(file.string(), "traceEvents", "is missing: not a Kineto trace");
   join(reader);
   return std::move(reader.events);
 }

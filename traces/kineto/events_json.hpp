@@ -1,8 +1,9 @@
-// What Weir needs of one PyTorch profiler (Kineto) file: the GPU kernels with when they were launched, and the marks
-// that say what the launching code was doing. The file is streamed; what is kept is 32 bytes a kernel.
+// What Weir needs of one PyTorch profiler (Kineto) file: the GPU kernels with when they were
+// launched, and the marks that say what the launching code was doing. The file is streamed; what is
+// kept is 32 bytes a kernel.
 //
-// Times are nanoseconds on the file's own clock: since its baseTimeNanoseconds (0 in older files, whose times are
-// absolute). CPU marks and GPU kernels of one file share that clock.
+// Times are nanoseconds on the file's own clock: since its baseTimeNanoseconds (0 in older files,
+// whose times are absolute). CPU marks and GPU kernels of one file share that clock.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 
@@ -27,11 +28,13 @@ struct KinetoKernel {
 
 enum class MarkKind : std::uint8_t { step, action, optimizer, send, receive };
 
-// A record_function range on the CPU. Backward kernels are launched by other threads while the range is open.
+// A record_function range on the CPU. Backward kernels are launched by other threads while the
+// range is open.
 struct KinetoMark {
   Nanoseconds start{0}, end{0};
   MarkKind kind = MarkKind::action;
-  std::string name;  // without its prefix: "2F0" of PP:2F0, "7" of ProfilerStep#7, "Adam.step" of Optimizer.step#...
+  std::string name;  // without its prefix: "2F0" of PP:2F0, "7" of ProfilerStep#7, "Adam.step" of
+                     // Optimizer.step#...
 };
 
 struct KinetoIdentity {
@@ -42,16 +45,19 @@ struct KinetoEvents {
   std::string file;
   KinetoIdentity identity;
   std::int64_t base_ns = 0;
-  std::vector<KinetoKernel> kernels;    // ordered by launch
-  std::vector<KinetoMark> marks;        // ordered by start, the longer first
-  std::int64_t kernels_in_file = 0;     // those launched before recording began are not among `kernels`
-  std::vector<std::int64_t> marked_by;  // threads that opened a ProfilerStep (indices as in KinetoKernel)
+  std::vector<KinetoKernel> kernels;  // ordered by launch
+  std::vector<KinetoMark> marks;      // ordered by start, the longer first
+  std::int64_t kernels_in_file =
+      0;  // those launched before recording began are not among `kernels`
+  std::vector<std::int64_t>
+      marked_by;  // threads that opened a ProfilerStep (indices as in KinetoKernel)
 };
 
 // Reads no further than to the end of distributedInfo, which recent files have at their head.
 [[nodiscard]] KinetoIdentity read_kineto_identity(const std::filesystem::path& file);
 
-// Reads .json or .json.gz. Throws InputError: no valid JSON or gzip, no traceEvents, an event without its times.
+// Reads .json or .json.gz. Throws InputError: no valid JSON or gzip, no traceEvents, an event
+// without its times.
 [[nodiscard]] KinetoEvents read_kineto_events(const std::filesystem::path& file);
 
 }  // namespace weir

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -29,11 +29,15 @@ struct GzipFile::Handle {
 
 GzipFile::GzipFile(const std::filesystem::path& file) : name_(file.string()), block_(kBlock) {
   std::error_code error;
-  if (!std::filesystem::exists(file, error)) throw InputError(name_, "", "cannot be read: no such file");
-  if (!std::filesystem::is_regular_file(file, error)) throw InputError(name_, "", "expected a regular file");
-  if (std::filesystem::file_size(file, error) > kLargestFile) throw InputError(name_, "", "is larger than 1 GiB");
+  if (!std::filesystem::exists(file, error))
+    throw InputError(name_, "", "cannot be read: no such file");
+  if (!std::filesystem::is_regular_file(file, error))
+    throw InputError(name_, "", "expected a regular file");
+  if (std::filesystem::file_size(file, error) > kLargestFile)
+    throw InputError(name_, "", "is larger than 1 GiB");
   gzFile opened = gzopen(file.c_str(), "rb");  // reads what is not gzip as it is
-  if (opened == nullptr) throw InputError(name_, "", fmt::format("cannot be read: {}", std::strerror(errno)));
+  if (opened == nullptr)
+    throw InputError(name_, "", fmt::format("cannot be read: {}", std::strerror(errno)));
   handle_ = std::make_unique<Handle>(opened);
   gzbuffer(handle_->file, kBlock);
 }
@@ -45,12 +49,14 @@ GzipFile::int_type GzipFile::underflow() {
   if (count <= 0) {
     int code = Z_OK;
     gzerror(handle_->file, &code);
-    if (code == Z_BUF_ERROR) throw InputError(name_, "", "ends in the middle of its gzip data: was it cut short?");
+    if (code == Z_BUF_ERROR)
+      throw InputError(name_, "", "ends in the middle of its gzip data: was it cut short?");
     if (count < 0) throw InputError(name_, "", "damaged gzip data");
     return traits_type::eof();
   }
   read_ += static_cast<std::uint64_t>(count);
-  if (read_ - marked_ > kLongestValue) throw InputError(name_, "", "a single value longer than 64 MiB");
+  if (read_ - marked_ > kLongestValue)
+    throw InputError(name_, "", "a single value longer than 64 MiB");
   setg(block_.data(), block_.data(), block_.data() + count);
   return traits_type::to_int_type(block_.front());
 }

@@ -1,5 +1,6 @@
-// A text file, plain or gzip, as a stream of characters: read block by block, so that a trace of gigabytes takes the
-// memory of one block. SPDX-License-Identifier: Apache-2.0
+// A text file, plain or gzip, as a stream of characters: read block by block, so that a trace of
+// gigabytes takes the memory of one block.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace weir {
 
-// Reading throws InputError: not a file, above 1 GiB on disk, damaged or cut short, or a single value (since the last
-// mark()) longer than 64 MiB, which no reader should hold.
+// Reading throws InputError: not a file, above 1 GiB on disk, damaged or cut short, or a single
+// value (since the last mark()) longer than 64 MiB, which no reader should hold.
 class GzipFile : public std::streambuf {
  public:
   explicit GzipFile(const std::filesystem::path& file);

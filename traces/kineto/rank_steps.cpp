@@ -1,5 +1,6 @@
-// Start at `place_rank`: it cuts the file into profiler steps, lets one of the two ways of placing find the actions,
-// and settles what neither can see: R, the optimizer, gradient sums. SPDX-License-Identifier: Apache-2.0
+// Start at `place_rank`: it cuts the file into profiler steps, lets one of the two ways of placing
+// find the actions, and settles what neither can see: R, the optimizer, gradient sums.
+// SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/rank_steps.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -38,7 +39,8 @@ RankProgram rank_program(const Program& program, Rank rank) {
   return result;
 }
 
-// The thread that runs the training loop: it opens the profiler's steps, or at least launches the transfers.
+// The thread that runs the training loop: it opens the profiler's steps, or at least launches the
+// transfers.
 std::int32_t main_thread(const KinetoEvents& events) {
   if (!events.marked_by.empty()) return static_cast<std::int32_t>(events.marked_by.front());
   for (const KinetoKernel& kernel : events.kernels) {
@@ -61,8 +63,10 @@ std::vector<Window> windows_of(const KinetoEvents& events) {
     if (std::from_chars(mark.name.data(), end, number) != std::from_chars_result{end, std::errc()})
       throw InputError(events.file, "ProfilerStep#" + mark.name, "expected a number");
     if (!windows.empty() && windows.back().number == number) continue;
-    if (!windows.empty() && (number != windows.back().number + 1 || mark.start < windows.back().start))
-      throw InputError(events.file, fmt::format("ProfilerStep#{}", number), "the steps do not follow one another");
+    if (!windows.empty() &&
+        (number != windows.back().number + 1 || mark.start < windows.back().start))
+      throw InputError(events.file, fmt::format("ProfilerStep#{}", number),
+                       "the steps do not follow one another");
     windows.push_back({number, mark.start, mark.end});
   }
   return windows;
@@ -73,22 +77,27 @@ StepEvents events_of(const KinetoEvents& events, const Window& window, std::stri
   step.file = events.file;
   step.where = std::move(where);
   step.main_thread = main_thread(events);
-  const auto launched = [](const KinetoKernel& kernel, Nanoseconds time) { return kernel.launched < time; };
-  const auto first = std::lower_bound(events.kernels.begin(), events.kernels.end(), window.start, launched);
+  const auto launched = [](const KinetoKernel& kernel, Nanoseconds time) {
+    return kernel.launched < time;
+  };
+  const auto first =
+      std::lower_bound(events.kernels.begin(), events.kernels.end(), window.start, launched);
   step.kernels = {first, std::lower_bound(first, events.kernels.end(), window.end, launched)};
   const auto later = [](const KinetoMark& mark, Nanoseconds time) { return mark.start < time; };
   auto mark = std::lower_bound(events.marks.begin(), events.marks.end(), window.start, later);
   for (; mark != events.marks.end() && mark->start < window.end; ++mark) {
     if (mark->kind == MarkKind::action) step.actions.push_back(&*mark);
     if (mark->kind == MarkKind::optimizer) step.optimizers.push_back(&*mark);
-    if (mark->kind == MarkKind::send || mark->kind == MarkKind::receive) step.transfers.push_back(&*mark);
+    if (mark->kind == MarkKind::send || mark->kind == MarkKind::receive)
+      step.transfers.push_back(&*mark);
   }
   return step;
 }
 
-// Extents found for `operations`, in order: one each, or all of them together shared out in equal parts.
-void share(const RankProgram& rank, const std::vector<OperationId>& operations, const std::vector<Extent>& found,
-           StepPlaces& places) {
+// Extents found for `operations`, in order: one each, or all of them together shared out in equal
+// parts.
+void share(const RankProgram& rank, const std::vector<OperationId>& operations,
+           const std::vector<Extent>& found, StepPlaces& places) {
   if (found.size() == operations.size()) {
     for (std::size_t i = 0; i < found.size(); ++i) places.at(rank, operations[i]) = found[i];
     return;
@@ -98,13 +107,15 @@ void share(const RankProgram& rank, const std::vector<OperationId>& operations, 
   if (!all.seen) return;
   const auto parts = static_cast<std::int64_t>(operations.size());
   for (std::int64_t i = 0; i < parts; ++i) {
-    const auto border = [&](std::int64_t k) { return all.start + (all.end - all.start) * k / parts; };
+    const auto border = [&](std::int64_t k) {
+      return all.start + (all.end - all.start) * k / parts;
+    };
     places.at(rank, operations[static_cast<std::size_t>(i)]) = {border(i), border(i + 1), true};
   }
 }
 
-// Kernels launched by Optimizer.step; where nothing carries that name, what the main thread launches after the last
-// action.
+// Kernels launched by Optimizer.step; where nothing carries that name, what the main thread
+// launches after the last action.
 std::vector<Extent> optimizer_extents(const StepEvents& step, const StepPlaces& places) {
   std::vector<Extent> found;
   const auto collect = [&](auto belongs) {
@@ -115,10 +126,14 @@ std::vector<Extent> optimizer_extents(const StepEvents& step, const StepPlaces& 
     if (extent.seen) found.push_back(extent);
   };
   for (const KinetoMark* mark : step.optimizers) {
-    collect([mark](const KinetoKernel& k) { return mark->start <= k.launched && k.launched <= mark->end; });
+    collect([mark](const KinetoKernel& k) {
+      return mark->start <= k.launched && k.launched <= mark->end;
+    });
   }
   if (step.optimizers.empty()) {
-    collect([&](const KinetoKernel& k) { return k.launched > places.last_launch && k.thread == step.main_thread; });
+    collect([&](const KinetoKernel& k) {
+      return k.launched > places.last_launch && k.thread == step.main_thread;
+    });
   }
   return found;
 }
@@ -127,7 +142,8 @@ std::vector<Extent> optimizer_extents(const StepEvents& step, const StepPlaces& 
 std::vector<Extent> reduction_extents(const StepEvents& step, const StepPlaces& places) {
   Extent extent;
   for (const KinetoKernel& kernel : step.kernels) {
-    if (kernel.kind == KernelKind::collective && kernel.launched > places.last_launch) extent.add(kernel);
+    if (kernel.kind == KernelKind::collective && kernel.launched > places.last_launch)
+      extent.add(kernel);
   }
   return extent.seen ? std::vector{extent} : std::vector<Extent>{};
 }
@@ -137,9 +153,11 @@ void carve_rematerialisation(const RankProgram& rank, StepPlaces& places) {
   for (OperationId id = rank.first; id < rank.last; ++id) {
     const Action& action = rank.action(id);
     if (action.kind != ActionKind::R) continue;
-    const Extent& forward = places.at(rank, rank.operation_of.at({action.stage, ActionKind::F, action.microbatch}));
+    const Extent& forward =
+        places.at(rank, rank.operation_of.at({action.stage, ActionKind::F, action.microbatch}));
     Extent& backward = places.at(rank, id + 1);
-    const Nanoseconds border = backward.start + std::min(forward.end - forward.start, backward.end - backward.start);
+    const Nanoseconds border =
+        backward.start + std::min(forward.end - forward.start, backward.end - backward.start);
     places.at(rank, id) = {backward.start, border, true};
     backward.start = border;
   }
@@ -151,12 +169,14 @@ void settle_unseen(const RankProgram& rank, StepPlaces& places, std::set<std::st
   for (const OperationId id : rank.actions) computed = std::max(computed, places.at(rank, id).end);
   for (const Lane& lane : rank.program->lanes) {
     if (lane.rank != rank.rank) continue;
-    Nanoseconds before = lane.kind == LaneKind::compute ? places.at(rank, rank.actions.front()).start : computed;
+    Nanoseconds before =
+        lane.kind == LaneKind::compute ? places.at(rank, rank.actions.front()).start : computed;
     for (OperationId id = lane.first; id < lane.last; ++id) {
       Extent& extent = places.at(rank, id);
       if (!extent.seen) {
         extent = {before, before, true};
-        notes.insert(fmt::format("no kernel of {} was found: it takes no time", to_string(rank.action(id).kind)));
+        notes.insert(fmt::format("no kernel of {} was found: it takes no time",
+                                 to_string(rank.action(id).kind)));
       }
       before = extent.end;
     }
@@ -181,14 +201,17 @@ void throw_orders(const StepEvents& step, const Orders& orders) {
     if (difference >= words.size()) text += " [end]";
     return text + (first + kShown < words.size() ? " ..." : "");
   };
-  throw InputError(step.file, step.where,
-                   fmt::format("the trace's order and the plan's disagree\n  trace:{}\n  plan: {}{}",
-                               shown(orders.trace, orders.trace_difference), shown(orders.plan, orders.plan_difference),
-                               orders.note.empty() ? "" : "\n  " + orders.note));
+  throw InputError(
+      step.file, step.where,
+      fmt::format("the trace's order and the plan's disagree\n  trace:{}\n  plan: {}{}",
+                  shown(orders.trace, orders.trace_difference),
+                  shown(orders.plan, orders.plan_difference),
+                  orders.note.empty() ? "" : "\n  " + orders.note));
 }
 
 RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& events) {
-  if (events.kernels_in_file == 0) throw InputError(events.file, "traceEvents", "holds no GPU kernels");
+  if (events.kernels_in_file == 0)
+    throw InputError(events.file, "traceEvents", "holds no GPU kernels");
   if (events.kernels.empty())
     throw InputError(events.file, "traceEvents",
                      "no kernel's launch was recorded (cat cuda_runtime, same correlation)");
@@ -206,8 +229,9 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
   for (const Window& window : windows) {
     const StepEvents step =
         events_of(events, window,
-                  result.numbers.empty() ? fmt::format("rank {}", rank.value)
-                                         : fmt::format("rank {}, ProfilerStep#{}", rank.value, window.number));
+                  result.numbers.empty()
+                      ? fmt::format("rank {}", rank.value)
+                      : fmt::format("rank {}, ProfilerStep#{}", rank.value, window.number));
     StepPlaces places;
     places.extents.resize(static_cast<std::size_t>(wanted.last - wanted.first));
     (result.named ? place_by_name : place_by_segments)(wanted, step, places);
@@ -215,7 +239,8 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
                                         [&](OperationId id) { return places.at(wanted, id).seen; });
     if (!wanted.reductions.empty() && !named_sums)
       share(wanted, wanted.reductions, reduction_extents(step, places), places);
-    if (!wanted.optimizers.empty()) share(wanted, wanted.optimizers, optimizer_extents(step, places), places);
+    if (!wanted.optimizers.empty())
+      share(wanted, wanted.optimizers, optimizer_extents(step, places), places);
     carve_rematerialisation(wanted, places);
     settle_unseen(wanted, places, notes);
     result.steps.push_back(std::move(places.extents));
@@ -226,7 +251,8 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
       break;
     }
   }
-  for (const std::string& note : notes) result.notes.push_back(fmt::format("rank {}: {}", rank.value, note));
+  for (const std::string& note : notes)
+    result.notes.push_back(fmt::format("rank {}: {}", rank.value, note));
   return result;
 }
 

@@ -1,11 +1,14 @@
-// One rank's Kineto events laid onto the program's operations, step by step: which kernels were 2F0, and which SendRecv
-// kernel carried 2F0's output. Times stay on the rank's own clock; waiting is still part of the SendRecv kernels.
+// One rank's Kineto events laid onto the program's operations, step by step: which kernels were
+// 2F0, and which SendRecv kernel carried 2F0's output. Times stay on the rank's own clock; waiting
+// is still part of the SendRecv kernels.
 //
-// Named: PyTorch's pipelining opens a range "PP:2F0" around each action; its kernels are those launched meanwhile, by
-// whichever thread. Without names the SendRecv kernels, in the order of their launch, cut the others into segments:
+// Named: PyTorch's pipelining opens a range "PP:2F0" around each action; its kernels are those
+// launched meanwhile, by whichever thread. Without names the SendRecv kernels, in the order of
+// their launch, cut the others into segments:
 //
-//   launches   k k k  S  k k k k  S S  k k k  S ...      k: kernel of the main thread (forward) or of autograd's
-//   plan        0F0  send   0F1  send,recv 0B0  ...          (backward), S: ncclDevKernel_SendRecv
+//   launches   k k k  S  k k k k  S S  k k k  S ...      k: kernel of the main thread (forward) or
+//   of autograd's plan        0F0  send   0F1  send,recv 0B0  ...          (backward), S:
+//   ncclDevKernel_SendRecv
 //
 // and each segment must be what the plan has between the same two transfers.
 // SPDX-License-Identifier: Apache-2.0
@@ -17,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/program.hpp"
+#include "plan/program/program.hpp"
 #include "traces/kineto/events_json.hpp"
 
 namespace weir {
@@ -33,13 +36,15 @@ struct RankSteps {
   std::string file;
   std::int64_t base_ns = 0;
   bool named = false;
-  OperationId first = 0;                   // of this rank; its operations follow one another
-  std::vector<std::int64_t> numbers;       // of the profiler's steps; empty: the file has none and is one step
+  OperationId first = 0;  // of this rank; its operations follow one another
+  std::vector<std::int64_t>
+      numbers;  // of the profiler's steps; empty: the file has none and is one step
   std::vector<std::vector<Extent>> steps;  // per step, per operation of the rank; all seen
   std::vector<std::string> notes;          // what had to be assumed, one line each
 };
 
-// Throws InputError: the trace's order and the plan's disagree (both are shown), an action without kernels.
+// Throws InputError: the trace's order and the plan's disagree (both are shown), an action without
+// kernels.
 [[nodiscard]] RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& events);
 
 // What the two ways of placing share.
@@ -80,8 +85,9 @@ void place_by_segments(const RankProgram& rank, const StepEvents& step, StepPlac
 
 struct Orders {
   std::vector<std::string> trace, plan;
-  std::size_t trace_difference = 0, plan_difference = 0;  // the first place where they differ, in each
-  std::string note;                                       // how to read them
+  std::size_t trace_difference = 0,
+              plan_difference = 0;  // the first place where they differ, in each
+  std::string note;                 // how to read them
 };
 [[noreturn]] void throw_orders(const StepEvents& step, const Orders& orders);
 

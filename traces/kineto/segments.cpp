@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "plan/error.hpp"
+#include "plan/words/error.hpp"
 #include "traces/kineto/rank_steps.hpp"
 
 namespace weir {
@@ -71,7 +71,11 @@ std::vector<TracePart> parts_of_trace(const StepEvents& step) {
 class Matching {
  public:
   Matching(const RankProgram& rank, const StepEvents& step, StepPlaces& places)
-      : rank_(rank), step_(step), places_(places), plan_(parts_of_plan(rank)), trace_(parts_of_trace(step)) {}
+      : rank_(rank),
+        step_(step),
+        places_(places),
+        plan_(parts_of_plan(rank)),
+        trace_(parts_of_trace(step)) {}
 
   void run() {
     for (const PlanPart& part : plan_) {
@@ -80,19 +84,21 @@ class Matching {
     trim();
     const std::size_t common = std::min(plan_.size(), trace_.size());
     for (std::size_t i = 0; i < common; ++i) {
-      const bool same = plan_[i].transfer == trace_[i].transfer &&
-                        (plan_[i].transfer ? match_transfer(plan_[i].operations, trace_[i].kernels)
-                                           : match_computation(plan_[i].operations, trace_[i].kernels));
+      const bool same =
+          plan_[i].transfer == trace_[i].transfer &&
+          (plan_[i].transfer ? match_transfer(plan_[i].operations, trace_[i].kernels)
+                             : match_computation(plan_[i].operations, trace_[i].kernels));
       if (!same) disagree(i);
     }
     if (plan_.size() != trace_.size()) disagree(common);
   }
 
  private:
-  // Kernels before the first receive (zeroed gradients, loaded data) and after the last send (clipping, the optimizer)
-  // belong to no action.
+  // Kernels before the first receive (zeroed gradients, loaded data) and after the last send
+  // (clipping, the optimizer) belong to no action.
   void trim() {
-    if (!trace_.empty() && plan_.front().transfer && !trace_.front().transfer) trace_.erase(trace_.begin());
+    if (!trace_.empty() && plan_.front().transfer && !trace_.front().transfer)
+      trace_.erase(trace_.begin());
     if (!trace_.empty() && plan_.back().transfer && !trace_.back().transfer) trace_.pop_back();
   }
 
@@ -100,23 +106,29 @@ class Matching {
     for (std::size_t j = 1; j < actions.size(); ++j) {
       const Action &before = rank_.action(actions[j - 1]), &after = rank_.action(actions[j]);
       if (is_backward_work(before.kind) != is_backward_work(after.kind)) continue;
-      throw InputError(step_.file, step_.where,
-                       fmt::format("no SendRecv kernel stands between {0} and {1} to tell them apart: record with "
-                                   "actions named (PP:{1})",
-                                   to_string(before), to_string(after)));
+      throw InputError(
+          step_.file, step_.where,
+          fmt::format(
+              "no SendRecv kernel stands between {0} and {1} to tell them apart: record with "
+              "actions named (PP:{1})",
+              to_string(before), to_string(after)));
     }
   }
 
   // The kernel's direction where an open "nccl:send" or "nccl:recv" range tells it.
   [[nodiscard]] std::optional<bool> sends(const KinetoKernel& kernel) const {
-    const auto after = std::upper_bound(step_.transfers.begin(), step_.transfers.end(), kernel.launched,
-                                        [](Nanoseconds time, const KinetoMark* mark) { return time < mark->start; });
-    if (after == step_.transfers.begin() || kernel.launched > (*(after - 1))->end) return std::nullopt;
+    const auto after = std::upper_bound(
+        step_.transfers.begin(), step_.transfers.end(), kernel.launched,
+        [](Nanoseconds time, const KinetoMark* mark) { return time < mark->start; });
+    if (after == step_.transfers.begin() || kernel.launched > (*(after - 1))->end)
+      return std::nullopt;
     return (*(after - 1))->kind == MarkKind::send;
   }
 
-  // One kernel may carry all messages (a batch); otherwise one each, the send first where no range tells.
-  bool match_transfer(const std::vector<OperationId>& messages, const std::vector<const KinetoKernel*>& kernels) {
+  // One kernel may carry all messages (a batch); otherwise one each, the send first where no range
+  // tells.
+  bool match_transfer(const std::vector<OperationId>& messages,
+                      const std::vector<const KinetoKernel*>& kernels) {
     if (kernels.size() == 1) {
       for (const OperationId id : messages) places_.at(rank_, id).add(*kernels.front());
       return true;
@@ -135,10 +147,12 @@ class Matching {
     return true;
   }
 
-  // Runs of kernels by launching thread against the actions, forward and backward in turn. What the main thread
-  // launches where no forward is expected (the loss's gradient, scaling, clipping) belongs to no action, but ends the
-  // backward before it: backward() returns to the main thread once, when all is launched.
-  bool match_computation(const std::vector<OperationId>& actions, const std::vector<const KinetoKernel*>& kernels) {
+  // Runs of kernels by launching thread against the actions, forward and backward in turn. What the
+  // main thread launches where no forward is expected (the loss's gradient, scaling, clipping)
+  // belongs to no action, but ends the backward before it: backward() returns to the main thread
+  // once, when all is launched.
+  bool match_computation(const std::vector<OperationId>& actions,
+                         const std::vector<const KinetoKernel*>& kernels) {
     std::size_t met = 0;  // actions
     bool ended = false;   // the last of them
     const auto launches = [&](std::size_t j, bool backward) {
@@ -162,12 +176,16 @@ class Matching {
 
   [[noreturn]] void disagree(std::size_t part) const {
     Orders orders;
-    orders.note = "SR: a SendRecv kernel; F: kernels of the thread that launches those; B: of another (autograd)";
+    orders.note =
+        "SR: a SendRecv kernel; F: kernels of the thread that launches those; B: of another "
+        "(autograd)";
     for (std::size_t i = 0; i < trace_.size(); ++i) {
       if (i <= part) orders.trace_difference = orders.trace.size();
       std::string last;
       for (const KinetoKernel* kernel : trace_[i].kernels) {
-        const std::string word = trace_[i].transfer ? "SR" : kernel->thread == step_.main_thread ? "F" : "B";
+        const std::string word = trace_[i].transfer                    ? "SR"
+                                 : kernel->thread == step_.main_thread ? "F"
+                                                                       : "B";
         if (word != last || trace_[i].transfer) orders.trace.push_back(word);
         last = word;
       }
@@ -175,7 +193,8 @@ class Matching {
     if (part >= trace_.size()) orders.trace_difference = orders.trace.size();
     for (std::size_t i = 0; i < plan_.size(); ++i) {
       if (i <= part) orders.plan_difference = orders.plan.size();
-      for (const OperationId id : plan_[i].operations) orders.plan.push_back(to_string(rank_.action(id)));
+      for (const OperationId id : plan_[i].operations)
+        orders.plan.push_back(to_string(rank_.action(id)));
     }
     if (part >= plan_.size()) orders.plan_difference = orders.plan.size();
     throw_orders(step_, orders);

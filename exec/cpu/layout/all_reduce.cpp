@@ -6,8 +6,9 @@
 namespace weir::cpu {
 namespace {
 
-constexpr std::int64_t kLine = 16;     // floats of a cache line: no line is written by two members
-constexpr std::int64_t kChunk = 4096;  // floats summed at a time, so that a partial sum stays in the first-level cache
+constexpr std::int64_t kLine = 16;  // floats of a cache line: no line is written by two members
+constexpr std::int64_t kChunk =
+    4096;  // floats summed at a time, so that a partial sum stays in the first-level cache
 
 }  // namespace
 
@@ -42,7 +43,8 @@ void AllReduce::run(int member, float* block) {
   for (int other = 0; other < members(); ++other) {
     if (other == member) continue;
     const std::int64_t from = begin_of(other);
-    std::copy_n(blocks_[static_cast<std::size_t>(other)] + from, begin_of(other + 1) - from, block + from);
+    std::copy_n(blocks_[static_cast<std::size_t>(other)] + from, begin_of(other + 1) - from,
+                block + from);
   }
   meeting_.arrive_and_wait();
 }

@@ -1,6 +1,7 @@
-// All-reduce between threads that share memory: a reduce-scatter and an all-gather, each member reading from the
-// others' blocks, so each reads 2 (g-1)/g of a block from others, the least an all-reduce can do. Sums run over the
-// members in ascending order: every member ends with the same bits, on every run.
+// All-reduce between threads that share memory: a reduce-scatter and an all-gather, each member
+// reading from the others' blocks, so each reads 2 (g-1)/g of a block from others, the least an
+// all-reduce can do. Sums run over the members in ascending order: every member ends with the same
+// bits, on every run.
 //
 //     block of member 0   [ sums here | copied    ]
 //     block of member 1   [ copied    | sums here ]
@@ -17,7 +18,8 @@ class AllReduce {
  public:
   AllReduce(int members, std::int64_t elements);
 
-  // Every member calls it, with its block; returns when its block holds the sum and nobody reads from it any more.
+  // Every member calls it, with its block; returns when its block holds the sum and nobody reads
+  // from it any more.
   void run(int member, float* block);
 
   [[nodiscard]] std::int64_t elements() const { return elements_; }

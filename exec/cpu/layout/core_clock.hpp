@@ -1,11 +1,12 @@
-// Two clocks of a worker. Its core clock stands still while the worker waits or other work has its core, so it measures
-// what the worker itself did even on a machine that is shared; the wall clock sees everything.
+// Two clocks of a worker. Its core clock stands still while the worker waits or other work has its
+// core, so it measures what the worker itself did even on a machine that is shared; the wall clock
+// sees everything.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir::cpu {
 

@@ -22,7 +22,8 @@ struct Block {
     for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
   }
   [[nodiscard]] std::size_t at(int dimension) const {
-    return static_cast<std::size_t>(std::find(dimensions.begin(), dimensions.end(), dimension) - dimensions.begin());
+    return static_cast<std::size_t>(std::find(dimensions.begin(), dimensions.end(), dimension) -
+                                    dimensions.begin());
   }
   [[nodiscard]] bool has(int dimension) const { return at(dimension) < dimensions.size(); }
 };
@@ -64,8 +65,8 @@ std::vector<LocalEinsum::Offsets> common_indices(const Block& a, const Block& b,
     std::vector<LocalEinsum::Offsets> finer;
     for (const LocalEinsum::Offsets& base : offsets) {
       for (std::int64_t i = 0; i < c.sizes[d]; ++i) {
-        finer.push_back({base.a + i * a.strides[a.at(dimension)], base.b + i * b.strides[b.at(dimension)],
-                         base.c + i * c.strides[d]});
+        finer.push_back({base.a + i * a.strides[a.at(dimension)],
+                         base.b + i * b.strides[b.at(dimension)], base.c + i * c.strides[d]});
       }
     }
     offsets = std::move(finer);
@@ -73,7 +74,8 @@ std::vector<LocalEinsum::Offsets> common_indices(const Block& a, const Block& b,
   return offsets;
 }
 
-LocalEinsum products_of(const layout::Program& program, const layout::Layout& layout, const layout::Einsum& einsum) {
+LocalEinsum products_of(const layout::Program& program, const layout::Layout& layout,
+                        const layout::Einsum& einsum) {
   if (einsum.inputs.size() != 2) throw std::invalid_argument("it has not two inputs");
   LocalEinsum local;
   local.a = einsum.inputs[0];
@@ -112,7 +114,8 @@ LocalEinsum products_of(const layout::Program& program, const layout::Layout& la
 
 }  // namespace
 
-LocalEinsum local_einsum(const layout::Program& program, const layout::Layout& layout, const layout::Einsum& einsum) {
+LocalEinsum local_einsum(const layout::Program& program, const layout::Layout& layout,
+                         const layout::Einsum& einsum) {
   try {
     return products_of(program, layout, einsum);
   } catch (const std::invalid_argument& why) {

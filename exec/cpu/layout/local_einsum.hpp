@@ -1,6 +1,7 @@
-// An einsum of two tensors on one processor's blocks, as matrix products. Its dimensions fall into four groups: in one
-// input and the output (rows, columns), in both inputs (summed), in all three (one product for each of its indices).
-// Blocks are row-major and stay as they are: strides do what a transposition would.
+// An einsum of two tensors on one processor's blocks, as matrix products. Its dimensions fall into
+// four groups: in one input and the output (rows, columns), in both inputs (summed), in all three
+// (one product for each of its indices). Blocks are row-major and stay as they are: strides do what
+// a transposition would.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,8 +25,8 @@ struct LocalEinsum {
   }
 };
 
-// Throws std::invalid_argument, in words, where that cannot be: not two inputs, or a group whose dimensions do not lie
-// side by side in the same order.
+// Throws std::invalid_argument, in words, where that cannot be: not two inputs, or a group whose
+// dimensions do not lie side by side in the same order.
 [[nodiscard]] LocalEinsum local_einsum(const layout::Program& program, const layout::Layout& layout,
                                        const layout::Einsum& einsum);
 

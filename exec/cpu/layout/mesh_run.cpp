@@ -13,7 +13,7 @@
 #include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
-#include "exec/philox.hpp"
+#include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 namespace {
@@ -28,20 +28,22 @@ class HostBlocks : public BlockSource {
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 };
 
-// -2, -1, 1 or 2: a function of seed, tensor and element, so that every layout splits the same tensors.
+// -2, -1, 1 or 2: a function of seed, tensor and element, so that every layout splits the same
+// tensors.
 float given_value(std::uint64_t seed, int tensor, std::int64_t element) {
   const auto index = static_cast<std::uint64_t>(element) / 4;
-  const PhiloxBlock block = philox4x32_10({{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                                            static_cast<std::uint32_t>(tensor), 0}},
-                                          seed);
+  const PhiloxBlock block =
+      philox4x32_10({{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                      static_cast<std::uint32_t>(tensor), 0}},
+                    seed);
   static constexpr float kValues[] = {-2, -1, 1, 2};
   return kValues[block.word[element % 4] >> 30];
 }
 
 // Walks a block in order and says for each element where it is in the whole tensor.
 template <class Visit>
-void for_each_element(const layout::Program& program, const layout::Layout& layout, int tensor, int processor,
-                      Visit&& visit) {
+void for_each_element(const layout::Program& program, const layout::Layout& layout, int tensor,
+                      int processor, Visit&& visit) {
   const layout::NamedTensor& named = program.tensors[at(tensor)];
   const auto local = local_shape(program, layout, named);
   const auto position = coordinates(layout, processor);
@@ -74,8 +76,10 @@ bool rounds_nowhere(const layout::Program& program) {
   std::vector<double> largest(program.tensors.size(), 0);  // of what was computed so far
   for (const layout::Einsum& einsum : program.einsums) {
     double sum = 1;
-    for (const int d : reduced_dimensions(program, einsum)) sum *= static_cast<double>(program.dimensions[at(d)].size);
-    for (const int input : einsum.inputs) sum *= largest[at(input)] > 0 ? largest[at(input)] : kLargestGiven;
+    for (const int d : reduced_dimensions(program, einsum))
+      sum *= static_cast<double>(program.dimensions[at(d)].size);
+    for (const int input : einsum.inputs)
+      sum *= largest[at(input)] > 0 ? largest[at(input)] : kLargestGiven;
     largest[at(einsum.output)] += sum;
   }
   return *std::max_element(largest.begin(), largest.end()) < 0x1p24;
@@ -93,7 +97,8 @@ struct MeshRun::Processor {
   std::int64_t preemptions = 0;
 };
 
-MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, Workers& workers, std::uint64_t seed)
+MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, Workers& workers,
+                 std::uint64_t seed)
     : program_(program), layout_(layout), workers_(workers) {
   assert(processors(layout) == workers.count() && "one worker a processor");
   std::vector<bool> written(program.tensors.size(), false);
@@ -101,7 +106,8 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
   for (const layout::Einsum& einsum : program.einsums) {
     steps_.push_back(prepare(einsum));
     steps_.back().accumulates = written[at(einsum.output)];
-    if (written[at(einsum.output)]) partial_elements = std::max(partial_elements, block_elements(einsum.output));
+    if (written[at(einsum.output)])
+      partial_elements = std::max(partial_elements, block_elements(einsum.output));
     written[at(einsum.output)] = true;
   }
   counts_.resize(at(workers.count()));
@@ -112,8 +118,9 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
       processor.blocks.push_back(processor.arena.allocate(4 * block_elements(t)));
       float* values = processor.blocks.back().floats();
       if (written[at(t)]) continue;
-      for_each_element(program, layout_, t, worker,
-                       [&](std::int64_t i, std::int64_t whole) { values[i] = given_value(seed, t, whole); });
+      for_each_element(program, layout_, t, worker, [&](std::int64_t i, std::int64_t whole) {
+        values[i] = given_value(seed, t, whole);
+      });
     }
     counts_[at(worker)].memory = processor.arena.live();
     processor.partial = processor.arena.allocate(4 * partial_elements);
@@ -133,11 +140,13 @@ MeshRun::~MeshRun() {
 
 std::int64_t MeshRun::block_elements(int tensor) const {
   std::int64_t elements = 1;
-  for (const std::int64_t size : local_shape(program_, layout_, program_.tensors[at(tensor)])) elements *= size;
+  for (const std::int64_t size : local_shape(program_, layout_, program_.tensors[at(tensor)]))
+    elements *= size;
   return elements;
 }
 
-// Workers whose coordinates differ only along the reduced mesh dimensions form a group, in order of their numbers.
+// Workers whose coordinates differ only along the reduced mesh dimensions form a group, in order of
+// their numbers.
 MeshRun::Step MeshRun::prepare(const layout::Einsum& einsum) const {
   Step step;
   step.local = local_einsum(program_, layout_, einsum);
@@ -200,7 +209,8 @@ void MeshRun::run(int worker) {
     const float* a = processor.blocks[at(step.local.a)].floats();
     const float* b = processor.blocks[at(step.local.b)].floats();
     for (const LocalEinsum::Offsets& offset : step.local.products) {
-      processor.matmul.run(step.local.product, a + offset.a, b + offset.b, nullptr, sums + offset.c);
+      processor.matmul.run(step.local.product, a + offset.a, b + offset.b, nullptr,
+                           sums + offset.c);
     }
     counts.multiply_adds += step.local.multiply_adds();
     lap(processor.products);
@@ -221,7 +231,8 @@ void MeshRun::run(int worker) {
   counts_[at(worker)] = counts;
 }
 
-void MeshRun::finish(const layout::Einsum& einsum, Processor& processor, float* sums, bool add) const {
+void MeshRun::finish(const layout::Einsum& einsum, Processor& processor, float* sums,
+                     bool add) const {
   const std::int64_t n = block_elements(einsum.output);
   if (einsum.function == layout::Function::relu) relu(n, sums);
   if (einsum.masked_by >= 0) mask(processor.blocks[at(einsum.masked_by)].floats(), n, sums);
@@ -229,7 +240,8 @@ void MeshRun::finish(const layout::Einsum& einsum, Processor& processor, float* 
 }
 
 std::span<const float> MeshRun::block(int worker, int tensor) const {
-  return {processors_[at(worker)]->blocks[at(tensor)].floats(), static_cast<std::size_t>(block_elements(tensor))};
+  return {processors_[at(worker)]->blocks[at(tensor)].floats(),
+          static_cast<std::size_t>(block_elements(tensor))};
 }
 
 double MeshRun::difference(const MeshRun& whole) const {
@@ -242,8 +254,8 @@ double MeshRun::difference(const MeshRun& whole) const {
     for (int p = 0; p < workers_.count(); ++p) {
       const auto values = block(p, t);
       for_each_element(program_, layout_, t, p, [&](std::int64_t i, std::int64_t from) {
-        const float difference =
-            std::abs(values[static_cast<std::size_t>(i)] - expected[static_cast<std::size_t>(from)]);
+        const float difference = std::abs(values[static_cast<std::size_t>(i)] -
+                                          expected[static_cast<std::size_t>(from)]);
         if (!(difference <= apart)) apart = difference;  // a NaN counts
       });
     }

@@ -1,6 +1,6 @@
-// A program of einsums run for real under a layout: every processor of the mesh is a worker that holds its blocks,
-// multiplies them, and all-reduces its partial results with the others. What was multiplied and exchanged is counted as
-// it happens, so that a formula can be held against it.
+// A program of einsums run for real under a layout: every processor of the mesh is a worker that
+// holds its blocks, multiplies them, and all-reduces its partial results with the others. What was
+// multiplied and exchanged is counted as it happens, so that a formula can be held against it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +9,12 @@
 #include <span>
 #include <vector>
 
-#include "exec/arena.hpp"
 #include "exec/cpu/layout/all_reduce.hpp"
 #include "exec/cpu/layout/local_einsum.hpp"
 #include "exec/cpu/layout/workers.hpp"
+#include "exec/device/arena.hpp"
 #include "plan/layout/layout.hpp"
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir::cpu {
 
@@ -27,23 +27,24 @@ struct MeshCounts {
   Bytes memory;                         // its blocks, each rounded up to 64 bytes
 };
 
-// `step` is by the wall clock, from the first worker's start to the last one's end. The others are by the workers' core
-// clocks (exec/cpu/layout/core_clock.hpp), means over them; what is left of the step is waiting, for each other or for
-// their cores.
+// `step` is by the wall clock, from the first worker's start to the last one's end. The others are
+// by the workers' core clocks (exec/cpu/layout/core_clock.hpp), means over them; what is left of
+// the step is waiting, for each other or for their cores.
 struct MeshTimes {
   Seconds step{0}, products{0}, elementwise{0}, all_reduces{0};
   std::int64_t preemptions = 0;  // of all workers
 };
 
-// Given tensors hold whole numbers from -2 to 2. Whether then no sum in the program can reach 2^24: fp32 rounds
-// nowhere, and every layout must give the very same numbers as the unsplit computation.
+// Given tensors hold whole numbers from -2 to 2. Whether then no sum in the program can reach 2^24:
+// fp32 rounds nowhere, and every layout must give the very same numbers as the unsplit computation.
 [[nodiscard]] bool rounds_nowhere(const layout::Program& program);
 
 class MeshRun {
  public:
-  // A mesh of exactly the workers' number. Tensors that are given hold numbers of `seed`, the same for every layout.
-  // Throws std::invalid_argument where an einsum cannot run as matrix products.
-  MeshRun(const layout::Program& program, const layout::Layout& layout, Workers& workers, std::uint64_t seed);
+  // A mesh of exactly the workers' number. Tensors that are given hold numbers of `seed`, the same
+  // for every layout. Throws std::invalid_argument where an einsum cannot run as matrix products.
+  MeshRun(const layout::Program& program, const layout::Layout& layout, Workers& workers,
+          std::uint64_t seed);
   ~MeshRun();
 
   MeshTimes step();  // forward and backward
@@ -51,8 +52,9 @@ class MeshRun {
 
   [[nodiscard]] std::span<const float> block(int worker, int tensor) const;
 
-  // The largest difference between a block's element, on any worker, and the same of the other run's, over the largest
-  // element of the tensor; for the worst tensor. Both must have made a step. `whole` runs on a mesh of one.
+  // The largest difference between a block's element, on any worker, and the same of the other
+  // run's, over the largest element of the tensor; for the worst tensor. Both must have made a
+  // step. `whole` runs on a mesh of one.
   [[nodiscard]] double difference(const MeshRun& whole) const;
 
  private:

@@ -1,5 +1,5 @@
-// What the clock does not see: memory that has left the caches. Probes find their operands where the probe before left
-// them, as a step's einsums mostly find theirs.
+// What the clock does not see: memory that has left the caches. Probes find their operands where
+// the probe before left them, as a step's einsums mostly find theirs.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/probe.hpp"
 
@@ -60,8 +60,9 @@ MeshProbe::Sample MeshProbe::measure() {
       work();
       to = core_time() - start;
     };
-    timed(bench.sample.product,
-          [&] { bench.matmul.run(square(kEdge), bench.a.data(), bench.b.data(), nullptr, bench.c.data()); });
+    timed(bench.sample.product, [&] {
+      bench.matmul.run(square(kEdge), bench.a.data(), bench.b.data(), nullptr, bench.c.data());
+    });
     timed(bench.sample.elementwise, [&] {
       relu(kElements, bench.c.data());
       mask(bench.a.data(), kElements, bench.c.data());
@@ -75,8 +76,8 @@ MeshProbe::Sample MeshProbe::measure() {
   });
   Sample mean;
   for (const auto& bench : benches_) {
-    for (Seconds Sample::*part :
-         {&Sample::product, &Sample::elementwise, &Sample::small_reduce, &Sample::large_reduce, &Sample::small_wall}) {
+    for (Seconds Sample::*part : {&Sample::product, &Sample::elementwise, &Sample::small_reduce,
+                                  &Sample::large_reduce, &Sample::small_wall}) {
       mean.*part += bench->sample.*part / workers_.count();
     }
   }

@@ -1,5 +1,5 @@
-// What the cores of this machine do when all of them are busy: the three rates that a layout's time is predicted from.
-// They are measured on shapes of their own, not on a program's.
+// What the cores of this machine do when all of them are busy: the three rates that a layout's time
+// is predicted from. They are measured on shapes of their own, not on a program's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "exec/cpu/layout/all_reduce.hpp"
 #include "exec/cpu/layout/workers.hpp"
-#include "plan/units.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir::cpu {
 

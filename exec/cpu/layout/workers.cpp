@@ -7,7 +7,8 @@
 namespace weir::cpu {
 
 Workers::Workers(int count) : meeting_(count) {
-  for (int worker = 0; worker < count; ++worker) threads_.emplace_back([this, worker] { serve(worker); });
+  for (int worker = 0; worker < count; ++worker)
+    threads_.emplace_back([this, worker] { serve(worker); });
 }
 
 Workers::~Workers() {

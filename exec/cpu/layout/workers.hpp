@@ -1,5 +1,5 @@
-// The processors of a mesh on this machine: one thread a processor, each pinned to a core of its own (round robin where
-// there are more of them than cores), its library kernels single-threaded.
+// The processors of a mesh on this machine: one thread a processor, each pinned to a core of its
+// own (round robin where there are more of them than cores), its library kernels single-threaded.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +21,9 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   [[nodiscard]] int count() const { return static_cast<int>(threads_.size()); }
-  // work(0), work(1)... at the same time, one on each worker; returns when all have returned and rethrows what the
-  // first of them threw. Work that meets others must not throw: they would wait for it.
+  // work(0), work(1)... at the same time, one on each worker; returns when all have returned and
+  // rethrows what the first of them threw. Work that meets others must not throw: they would wait
+  // for it.
   void run(const std::function<void(int worker)>& work);
   // All workers wait here for each other; only inside run.
   void meet() { meeting_.arrive_and_wait(); }

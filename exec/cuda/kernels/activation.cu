@@ -28,7 +28,8 @@ __device__ float curve_slope(Curve curve, float x) {
       return 0.5F * (1.0F + erff(x * 0.70710678F)) + x * 0.39894228F * expf(-0.5F * x * x);
     case Curve::gelu_tanh: {
       const float t = tanhf(kRootTwoOverPi * (x + kCube * x * x * x));
-      return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * kRootTwoOverPi * (1.0F + 3.0F * kCube * x * x);
+      return 0.5F * (1.0F + t) +
+             0.5F * x * (1.0F - t * t) * kRootTwoOverPi * (1.0F + 3.0F * kCube * x * x);
     }
     case Curve::relu:
       return x > 0 ? 1.0F : 0.0F;
@@ -68,7 +69,8 @@ template <class E, bool kGradient>
 void run_activate(Curve curve, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
   with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(y), [&](auto lanes) {
     constexpr int L = lanes;
-    activate_kernel<E, L, kGradient><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(curve, x, n, y);
+    activate_kernel<E, L, kGradient>
+        <<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(curve, x, n, y);
   });
   check_launch("activate");
 }

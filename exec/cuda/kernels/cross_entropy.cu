@@ -1,5 +1,6 @@
-// One block a row, of up to 1024 threads: rows are long, and few of them at a time stay in the second-level cache for
-// the way back. The way there keeps the largest logit so far and the sum of exp(logit - largest), so it reads once.
+// One block a row, of up to 1024 threads: rows are long, and few of them at a time stay in the
+// second-level cache for the way back. The way there keeps the largest logit so far and the sum of
+// exp(logit - largest), so it reads once.
 // SPDX-License-Identifier: Apache-2.0
 #include <cfloat>
 
@@ -11,7 +12,8 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// Of the elements seen: the largest, and the sum of exp(element - largest). Of none: the smallest number, and 0.
+// Of the elements seen: the largest, and the sum of exp(element - largest). Of none: the smallest
+// number, and 0.
 struct Softened {
   float largest = -FLT_MAX, sum = 0;
 
@@ -30,7 +32,8 @@ struct Softened {
   }
 };
 
-// Every thread gets the same bits: lanes by halving (lane 0 has the warp's), then warps in ascending order.
+// Every thread gets the same bits: lanes by halving (lane 0 has the warp's), then warps in
+// ascending order.
 __device__ Softened block_soften(Softened own) {
   __shared__ Softened warps[kWarp];
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
@@ -48,7 +51,8 @@ __device__ Softened block_soften(Softened own) {
 
 // (softmax - one at the target) * scale, with `factor` = scale / sum of exp.
 template <class E, int L>
-__device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float largest, float factor, float scale) {
+__device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float largest, float factor,
+                            float scale) {
   float value[L];
   load<L>(x + j, value);
   for (int i = 0; i < L; ++i) {
@@ -78,17 +82,20 @@ __global__ void __launch_bounds__(kMostThreads)
   }
   const Softened all = block_soften(own);
   if (threadIdx.x == 0) {
-    row_losses[row] = log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
+    row_losses[row] =
+        log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
   }
   __syncthreads();  // the target's logit is read before it is overwritten
   const float factor = scale / all.sum;
-  for (std::int64_t j = start; j < whole; j += stride) gradient_of<E, L>(x, j, target, all.largest, factor, scale);
+  for (std::int64_t j = start; j < whole; j += stride)
+    gradient_of<E, L>(x, j, target, all.largest, factor, scale);
   for (std::int64_t j = whole + threadIdx.x; j < logits.vocabulary; j += blockDim.x) {
     gradient_of<E, 1>(x, j, target, all.largest, factor, scale);
   }
 }
 
-__global__ void sum_losses_kernel(const double* row_losses, std::int64_t rows, double scale, double* loss) {
+__global__ void sum_losses_kernel(const double* row_losses, std::int64_t rows, double scale,
+                                  double* loss) {
   double sum = 0;
   for (std::int64_t row = threadIdx.x; row < rows; row += kThreads) sum += row_losses[row];
   sum = block_reduce(sum, Sum{});
@@ -98,13 +105,14 @@ __global__ void sum_losses_kernel(const double* row_losses, std::int64_t rows, d
 }  // namespace
 
 template <class E>
-void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses, double* loss,
-                   cudaStream_t stream) {
+void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses,
+                   double* loss, cudaStream_t stream) {
   const std::int64_t rows = tokens.batch * tokens.seq_length;
   with_lanes<E>(takes_vectors<E>(logits.row, logits.values), [&](auto lanes) {
     constexpr int L = lanes;
     const unsigned threads = threads_for_row(logits.vocabulary, L, kMostThreads);
-    cross_entropy_kernel<E, L><<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
+    cross_entropy_kernel<E, L>
+        <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
   });
   check_launch("cross_entropy");
   sum_losses_kernel<<<1, kThreads, 0, stream>>>(row_losses, rows, static_cast<double>(scale), loss);

@@ -1,4 +1,5 @@
-// What the kernels are written with: loads and stores of several elements at once, sums over a block, masks.
+// What the kernels are written with: loads and stores of several elements at once, sums over a
+// block, masks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +10,9 @@
 
 namespace weir::cuda {
 
-__device__ inline std::int64_t thread_index() { return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline std::int64_t thread_index() {
+  return std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
 
 // The value as an E holds it.
 template <class E>
@@ -36,7 +39,8 @@ template <int L>
 __device__ void store(float* to, const float (&from)[L]) {
   if constexpr (L % 4 == 0) {
     for (int i = 0; i < L / 4; ++i) {
-      reinterpret_cast<float4*>(to)[i] = make_float4(from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
+      reinterpret_cast<float4*>(to)[i] =
+          make_float4(from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]);
     }
   } else {
     for (int i = 0; i < L; ++i) to[i] = from[i];
@@ -68,7 +72,8 @@ __device__ void store(Bf16* to, const float (&from)[L]) {
   static_assert(L == 1 || L == 8, "one element or 16 bytes");
   if constexpr (L == 8) {
     Bf16Vector vector;
-    for (int i = 0; i < 4; ++i) vector.pair[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
+    for (int i = 0; i < 4; ++i)
+      vector.pair[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
     *reinterpret_cast<Bf16Vector*>(to) = vector;
   } else {
     to[0] = __float2bfloat16_rn(from[0]);
@@ -94,7 +99,8 @@ __device__ T warp_reduce(T value, Combine combine) {
   return value;
 }
 
-// Over a block of whole warps; every thread gets the same bits: within a warp, then warps in ascending order.
+// Over a block of whole warps; every thread gets the same bits: within a warp, then warps in
+// ascending order.
 template <class Combine, class T>
 __device__ T block_reduce(T value, Combine combine) {
   __shared__ T warps[kWarp];
@@ -118,7 +124,8 @@ __device__ inline DropoutMask at_this_step(const StepMask& given) {
   return mask;
 }
 
-// The factors of elements first ... first + L - 1; one Philox block serves four that begin on a multiple of four.
+// The factors of elements first ... first + L - 1; one Philox block serves four that begin on a
+// multiple of four.
 template <int L>
 __device__ void factors(const DropoutMask& mask, std::uint64_t first, float (&factor)[L]) {
   if (!mask.active()) {
@@ -129,7 +136,8 @@ __device__ void factors(const DropoutMask& mask, std::uint64_t first, float (&fa
     if (first % 4 == 0) {
       for (int b = 0; b < L / 4; ++b) {
         const PhiloxBlock block = mask.block(first / 4 + static_cast<std::uint64_t>(b));
-        for (int k = 0; k < 4; ++k) factor[4 * b + k] = block.word[k] < mask.drop_below ? 0.0F : mask.scale;
+        for (int k = 0; k < 4; ++k)
+          factor[4 * b + k] = block.word[k] < mask.drop_below ? 0.0F : mask.scale;
       }
       return;
     }

@@ -8,7 +8,8 @@ namespace {
 
 // y = x * mask, or y * mask + x with kAdd, from element i on; the mask's elements begin at `first`.
 template <class E, int L, bool kAdd>
-__device__ void drop_some(const DropoutMask& mask, std::uint64_t first, const E* x, std::int64_t i, E* y) {
+__device__ void drop_some(const DropoutMask& mask, std::uint64_t first, const E* x, std::int64_t i,
+                          E* y) {
   float value[L], factor[L];
   factors<L>(mask, first + static_cast<std::uint64_t>(i), factor);
   load<L>(x + i, value);
@@ -23,7 +24,8 @@ __device__ void drop_some(const DropoutMask& mask, std::uint64_t first, const E*
 }
 
 template <class E, int L, bool kAdd>
-__global__ void dropout_kernel(StepMask given, std::uint64_t first, const E* x, std::int64_t n, E* y) {
+__global__ void dropout_kernel(StepMask given, std::uint64_t first, const E* x, std::int64_t n,
+                               E* y) {
   const DropoutMask mask = at_this_step(given);
   std::int64_t i = thread_index() * L;
   if (i + L <= n) {
@@ -34,10 +36,12 @@ __global__ void dropout_kernel(StepMask given, std::uint64_t first, const E* x, 
 }
 
 template <class E, bool kAdd>
-void run_dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
+void run_dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y,
+                 cudaStream_t stream) {
   with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(y), [&](auto lanes) {
     constexpr int L = lanes;
-    dropout_kernel<E, L, kAdd><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(mask, first, x, n, y);
+    dropout_kernel<E, L, kAdd>
+        <<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(mask, first, x, n, y);
   });
   check_launch("dropout");
 }
@@ -45,11 +49,14 @@ void run_dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int
 }  // namespace
 
 template <class E>
-void dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
+void dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y,
+             cudaStream_t stream) {
   run_dropout<E, false>(mask, first, x, n, y, stream);
 }
-template void dropout(const StepMask&, std::uint64_t, const float*, std::int64_t, float*, cudaStream_t);
-template void dropout(const StepMask&, std::uint64_t, const Bf16*, std::int64_t, Bf16*, cudaStream_t);
+template void dropout(const StepMask&, std::uint64_t, const float*, std::int64_t, float*,
+                      cudaStream_t);
+template void dropout(const StepMask&, std::uint64_t, const Bf16*, std::int64_t, Bf16*,
+                      cudaStream_t);
 
 template <class E>
 void dropout_add(const StepMask& mask, const E* x, std::int64_t n, E* y, cudaStream_t stream) {

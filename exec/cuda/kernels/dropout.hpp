@@ -1,4 +1,4 @@
-// Dropout: the masks of exec/philox, drawn again wherever they are needed.
+// Dropout: the masks of exec/training/philox, drawn again wherever they are needed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,8 @@ namespace weir::cuda {
 
 // y[i] = x[i] * mask(first + i). Without an active mask the factor is 1; y may be x.
 template <class E>
-void dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y, cudaStream_t stream);
+void dropout(const StepMask& mask, std::uint64_t first, const E* x, std::int64_t n, E* y,
+             cudaStream_t stream);
 
 // y[i] = y[i] * mask(i) + x[i].
 template <class E>

@@ -6,12 +6,13 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kBlocksATime = 3;  // on a multiprocessor at the least: blocks that look tokens through mostly wait
+constexpr int kBlocksATime =
+    3;  // on a multiprocessor at the least: blocks that look tokens through mostly wait
 
 // A thread: L columns of one row.
 template <class E, int L>
-__global__ void embed_kernel(Tokens tokens, const E* token, const E* position, std::int64_t width, StepMask given,
-                             E* y) {
+__global__ void embed_kernel(Tokens tokens, const E* token, const E* position, std::int64_t width,
+                             StepMask given, E* y) {
   const std::int64_t i = thread_index() * L;
   if (i >= tokens.batch * tokens.seq_length * width) return;
   const std::int64_t row = i / width, j = i % width;
@@ -27,27 +28,32 @@ __global__ void embed_kernel(Tokens tokens, const E* token, const E* position, s
   store<L>(y + i, value);
 }
 
-// The host's tokens are looked through in their own order, which is that of rows: the place of row r is r + r /
-// seq_length, and the last place of each sample, a target alone, is no row.
+// The host's tokens are looked through in their own order, which is that of rows: the place of row
+// r is r + r / seq_length, and the last place of each sample, a target alone, is no row.
 constexpr int kPlacesAThread = 8;
 constexpr int kPlaces = kThreads * kPlacesAThread;  // looked at between two meetings of a block
 
 // Bit k: the token is at place begin + k * kThreads + this thread, at `end` and beyond it is not.
-__device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_t begin, std::int64_t end) {
+__device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_t begin,
+                              std::int64_t end) {
   unsigned places = 0;
   for (int k = 0; k < kPlacesAThread; ++k) {
     const std::int64_t place = begin + k * kThreads + threadIdx.x;
-    if (place < end && tokens.ids[place] == id && place % (tokens.seq_length + 1) != tokens.seq_length) {
+    if (place < end && tokens.ids[place] == id &&
+        place % (tokens.seq_length + 1) != tokens.seq_length) {
       places |= 1U << k;
     }
   }
   return places;
 }
 
-// Writes the rows of all threads' places, ascending, and returns how many. Every thread of the block calls it.
-__device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin, std::int64_t (&rows)[kPlaces]) {
+// Writes the rows of all threads' places, ascending, and returns how many. Every thread of the
+// block calls it.
+__device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin,
+                       std::int64_t (&rows)[kPlaces]) {
   __shared__ unsigned ballots[kPlacesAThread * kWarps];  // in the order of places
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   __syncthreads();  // ballots and rows may still be read from the call before
   for (int k = 0; k < kPlacesAThread; ++k) {
     const unsigned lanes = __ballot_sync(kWholeWarp, (places >> k & 1U) != 0);
@@ -68,13 +74,15 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
   return before;
 }
 
-// The block of a token's first row adds all its rows, a thread L columns at a time; the blocks of its other rows do
-// nothing.
+// The block of a token's first row adds all its rows, a thread L columns at a time; the blocks of
+// its other rows do nothing.
 template <class E, int L>
 __global__ void __launch_bounds__(kThreads, kBlocksATime)
-    embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given, float* gradient) {
+    embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
+                                float* gradient) {
   __shared__ std::int64_t rows[kPlaces];
-  const std::int64_t own = token_index(tokens, blockIdx.x), end = tokens.batch * (tokens.seq_length + 1);
+  const std::int64_t own = token_index(tokens, blockIdx.x),
+                     end = tokens.batch * (tokens.seq_length + 1);
   const std::int32_t id = tokens.ids[own];
   for (std::int64_t begin = 0; begin < own; begin += kPlaces) {
     if (__syncthreads_or(static_cast<int>(places_of(tokens, id, begin, own))) != 0) return;
@@ -103,8 +111,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksATime)
 }
 
 template <class E, int L>
-__global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
-                                               float* gradient) {
+__global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width,
+                                               StepMask given, float* gradient) {
   const std::int64_t i = thread_index() * L;
   if (i >= tokens.seq_length * width) return;
   const DropoutMask mask = at_this_step(given);
@@ -123,33 +131,40 @@ __global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::
 }  // namespace
 
 template <class E>
-void embed(Tokens tokens, const E* token, const E* position, std::int64_t width, const StepMask& mask, E* y,
-           cudaStream_t stream) {
+void embed(Tokens tokens, const E* token, const E* position, std::int64_t width,
+           const StepMask& mask, E* y, cudaStream_t stream) {
   const std::int64_t n = tokens.batch * tokens.seq_length * width;
   with_lanes<E>(takes_vectors<E>(width, token, position, y), [&](auto lanes) {
     constexpr int L = lanes;
-    embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(tokens, token, position, width, mask, y);
+    embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(
+        tokens, token, position, width, mask, y);
   });
   check_launch("embed");
 }
-template void embed(Tokens, const float*, const float*, std::int64_t, const StepMask&, float*, cudaStream_t);
-template void embed(Tokens, const Bf16*, const Bf16*, std::int64_t, const StepMask&, Bf16*, cudaStream_t);
+template void embed(Tokens, const float*, const float*, std::int64_t, const StepMask&, float*,
+                    cudaStream_t);
+template void embed(Tokens, const Bf16*, const Bf16*, std::int64_t, const StepMask&, Bf16*,
+                    cudaStream_t);
 
 template <class E>
-void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask, float* token_gradient,
-                    float* position_gradient, cudaStream_t stream) {
+void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask,
+                    float* token_gradient, float* position_gradient, cudaStream_t stream) {
   const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
   with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
     constexpr int L = lanes;
-    embed_token_gradient_kernel<E, L><<<rows, kThreads, 0, stream>>>(tokens, dy, width, mask, token_gradient);
+    embed_token_gradient_kernel<E, L>
+        <<<rows, kThreads, 0, stream>>>(tokens, dy, width, mask, token_gradient);
     if (position_gradient != nullptr) {
       const unsigned blocks = blocks_for(tokens.seq_length * width, kThreads * L);
-      embed_position_gradient_kernel<E, L><<<blocks, kThreads, 0, stream>>>(tokens, dy, width, mask, position_gradient);
+      embed_position_gradient_kernel<E, L>
+          <<<blocks, kThreads, 0, stream>>>(tokens, dy, width, mask, position_gradient);
     }
   });
   check_launch("embed_gradient");
 }
-template void embed_gradient(Tokens, const float*, std::int64_t, const StepMask&, float*, float*, cudaStream_t);
-template void embed_gradient(Tokens, const Bf16*, std::int64_t, const StepMask&, float*, float*, cudaStream_t);
+template void embed_gradient(Tokens, const float*, std::int64_t, const StepMask&, float*, float*,
+                             cudaStream_t);
+template void embed_gradient(Tokens, const Bf16*, std::int64_t, const StepMask&, float*, float*,
+                             cudaStream_t);
 
 }  // namespace weir::cuda

@@ -1,5 +1,6 @@
-// One block a row. A thread takes the same elements in every walk over the row, so what it wrote it may read again.
-// Gradients of rows that a warp holds in its registers (`layer_norm_gradient_kernel`) take one walk for everything.
+// One block a row. A thread takes the same elements in every walk over the row, so what it wrote it
+// may read again. Gradients of rows that a warp holds in its registers
+// (`layer_norm_gradient_kernel`) take one walk for everything.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/norms.hpp"
@@ -14,7 +15,8 @@ constexpr int kMostHeld = 32;  // and no more: with their sums they fill its reg
 
 // With `residual`: x becomes residual + x * mask first.
 template <class E, int L>
-__global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<E> norm, std::int64_t width) {
+__global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<E> norm,
+                                  std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
@@ -38,7 +40,8 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
     load<L>(x + begin + j, value);
     for (int i = 0; i < L; ++i) squares += (value[i] - mean) * (value[i] - mean);
   }
-  const float inverse = rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
+  const float inverse =
+      rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L], gain[L], shift[L];
     load<L>(x + begin + j, value);
@@ -53,7 +56,8 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
   }
 }
 
-// n = (x - mean) / deviation, d = dy * gain: dx = (d - mean(d) - n * mean(d * n)) / deviation + residual.
+// n = (x - mean) / deviation, d = dy * gain: dx = (d - mean(d) - n * mean(d * n)) / deviation +
+// residual.
 template <class E, int L>
 __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
@@ -97,7 +101,8 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   }
 }
 
-// A thread: L columns; blockIdx.y: kRowsPerPartial rows. First all partial sums for the gain, then those for the shift.
+// A thread: L columns; blockIdx.y: kRowsPerPartial rows. First all partial sums for the gain, then
+// those for the shift.
 template <class E, int L>
 __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
   const std::int64_t j = thread_index() * L;
@@ -119,14 +124,17 @@ __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
   store<L>(g.partials + (std::int64_t{gridDim.y} + blockIdx.y) * size.width + j, shift);
 }
 
-// Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a lane as vectors
-// that lie kWarp vectors apart. The warps' sums for gain and shift are then added in ascending order.
+// Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a
+// lane as vectors that lie kWarp vectors apart. The warps' sums for gain and shift are then added
+// in ascending order.
 template <class E, int N>
-__global__ void __launch_bounds__(kThreads) layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
+__global__ void __launch_bounds__(kThreads)
+    layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   constexpr int L = kLanes<E>, kApart = L * kWarp;
   __shared__ float gain_sums[N * kWarp];
   __shared__ float shift_sums[N * kWarp];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
@@ -210,11 +218,13 @@ void with_elements_held(std::int64_t width, Launch launch) {
 template <class E>
 void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                     cudaStream_t stream) {
-  with_lanes<E>(takes_vectors<E>(size.width, residual, x, norm.gain, norm.shift, norm.y), [&](auto lanes) {
-    constexpr int L = lanes;
-    layer_norm_kernel<E, L><<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
-        residual, mask, x, norm, size.width);
-  });
+  with_lanes<E>(
+      takes_vectors<E>(size.width, residual, x, norm.gain, norm.shift, norm.y), [&](auto lanes) {
+        constexpr int L = lanes;
+        layer_norm_kernel<E, L>
+            <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+                residual, mask, x, norm, size.width);
+      });
   check_launch("layer_norm");
 }
 
@@ -222,27 +232,32 @@ void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>
 
 template <class E>
 void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream) {
-  run_layer_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size, stream);  // without a residual x is only read
+  run_layer_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size,
+                    stream);  // without a residual x is only read
 }
 template void layer_norm(const float*, const Norm<float>&, Rows, cudaStream_t);
 template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
 
 template <class E>
-void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
-                         cudaStream_t stream) {
+void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
+                         Rows size, cudaStream_t stream) {
   run_layer_norm<E>(residual, mask, x, norm, size, stream);
 }
-template void residual_layer_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows, cudaStream_t);
-template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
+template void residual_layer_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows,
+                                  cudaStream_t);
+template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Norm<Bf16>&, Rows,
+                                  cudaStream_t);
 
 template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
   const std::int64_t parts = partials_of(size.rows);
-  const bool vectors = takes_vectors<E>(size.width, g.x, g.gain, g.dy, g.dx, g.residual, g.dropped, g.partials);
+  const bool vectors =
+      takes_vectors<E>(size.width, g.x, g.gain, g.dy, g.dx, g.residual, g.dropped, g.partials);
   if (vectors && size.width <= kMostHeld * kWarp) {
     with_elements_held(size.width, [&](auto held) {
       constexpr int N = held;
-      layer_norm_gradient_kernel<E, N><<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
+      layer_norm_gradient_kernel<E, N>
+          <<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
     });
   } else {
     with_lanes<E>(vectors, [&](auto lanes) {
@@ -250,11 +265,13 @@ void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t strea
       const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
       layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
       layer_norm_input_kernel<E, L>
-          <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(g, size.width);
+          <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+              g, size.width);
     });
   }
   check_launch("layer_norm_gradient");
-  sum_partials(g.partials, {parts, size.width}, Into::overwrite, {{g.gain_gradient, g.shift_gradient}, 2}, stream);
+  sum_partials(g.partials, {parts, size.width}, Into::overwrite,
+               {{g.gain_gradient, g.shift_gradient}, 2}, stream);
 }
 template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void layer_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

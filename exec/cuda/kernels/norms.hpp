@@ -7,7 +7,8 @@
 
 namespace weir::cuda {
 
-// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of each row.
+// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of
+// each row.
 template <class E>
 struct Norm {
   const E *gain, *shift;
@@ -20,10 +21,11 @@ void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream)
 
 // x = residual + x * mask, rounded to E, and then its norm.
 template <class E>
-void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
-                         cudaStream_t stream);
+void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
+                         Rows size, cudaStream_t stream);
 
-// dx = the norm's gradient + residual; dropped = dx * mask. The gradients of gain and shift are overwritten.
+// dx = the norm's gradient + residual; dropped = dx * mask. The gradients of gain and shift are
+// overwritten.
 template <class E>
 struct NormGradient {
   const E* x;

@@ -1,5 +1,5 @@
-// A thread takes four elements at a time, and the block walks on by the grid; the last few are taken one by one. The
-// arrays begin on 64 bytes, as arenas give them.
+// A thread takes four elements at a time, and the block walks on by the grid; the last few are
+// taken one by one. The arrays begin on 64 bytes, as arenas give them.
 // SPDX-License-Identifier: Apache-2.0
 #include <cassert>
 
@@ -60,8 +60,8 @@ __device__ void store_weight(const Weights& weights, std::int64_t i, const float
 }
 
 template <int L>
-__device__ void adamw_some(const Adam& a, const Unbias& unbias, const Gradients& gradients, std::int64_t i,
-                           const Weights& weights, float* first, float* second) {
+__device__ void adamw_some(const Adam& a, const Unbias& unbias, const Gradients& gradients,
+                           std::int64_t i, const Weights& weights, float* first, float* second) {
   float g[L], w[L], m[L], v[L];
   load_gradient<L>(gradients, i, g);
   load<L>(weights.master + i, w);
@@ -71,29 +71,32 @@ __device__ void adamw_some(const Adam& a, const Unbias& unbias, const Gradients&
   for (int k = 0; k < L; ++k) {
     m[k] = beta1 * m[k] + (1.0F - beta1) * g[k];
     v[k] = beta2 * v[k] + (1.0F - beta2) * g[k] * g[k];
-    w[k] = w[k] * a.decay - a.rate * (m[k] * unbias.first) / (sqrtf(v[k] * unbias.second) + a.epsilon);
+    w[k] =
+        w[k] * a.decay - a.rate * (m[k] * unbias.first) / (sqrtf(v[k] * unbias.second) + a.epsilon);
   }
   store<L>(first + i, m);
   store<L>(second + i, v);
   store_weight<L>(weights, i, w);
 }
 
-__global__ void adamw_kernel(Adam a, const __grid_constant__ Gradients gradients, std::int64_t n, Weights weights,
-                             float* first, float* second, const StepNumbers* numbers) {
+__global__ void adamw_kernel(Adam a, const __grid_constant__ Gradients gradients, std::int64_t n,
+                             Weights weights, float* first, float* second,
+                             const StepNumbers* numbers) {
   const Unbias unbias = unbias_of(a, numbers);
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
   for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
     if (i + kFour <= n) {
       adamw_some<kFour>(a, unbias, gradients, i, weights, first, second);
     } else {
-      for (std::int64_t j = i; j < n; ++j) adamw_some<1>(a, unbias, gradients, j, weights, first, second);
+      for (std::int64_t j = i; j < n; ++j)
+        adamw_some<1>(a, unbias, gradients, j, weights, first, second);
     }
   }
 }
 
 template <int L>
-__device__ void sgd_some(const Sgd& s, const Gradients& gradients, std::int64_t i, const Weights& weights,
-                         float* velocity) {
+__device__ void sgd_some(const Sgd& s, const Gradients& gradients, std::int64_t i,
+                         const Weights& weights, float* velocity) {
   float step[L], w[L];
   load_gradient<L>(gradients, i, step);
   load<L>(weights.master + i, w);
@@ -108,8 +111,8 @@ __device__ void sgd_some(const Sgd& s, const Gradients& gradients, std::int64_t 
   store_weight<L>(weights, i, w);
 }
 
-__global__ void sgd_kernel(Sgd s, const __grid_constant__ Gradients gradients, std::int64_t n, Weights weights,
-                           float* velocity) {
+__global__ void sgd_kernel(Sgd s, const __grid_constant__ Gradients gradients, std::int64_t n,
+                           Weights weights, float* velocity) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
   for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
     if (i + kFour <= n) {
@@ -134,18 +137,19 @@ unsigned grid_for(std::int64_t n) {
 
 }  // namespace
 
-void adamw(const Adam& adam, const Gradients& gradients, std::int64_t n, const Weights& weights, float* first,
-           float* second, const StepNumbers* numbers, cudaStream_t stream) {
-  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) && begins_on_16_bytes(first) &&
-         begins_on_16_bytes(second) && "tensors begin on 64 bytes");
-  adamw_kernel<<<grid_for(n), kThreads, 0, stream>>>(adam, gradients, n, weights, first, second, numbers);
+void adamw(const Adam& adam, const Gradients& gradients, std::int64_t n, const Weights& weights,
+           float* first, float* second, const StepNumbers* numbers, cudaStream_t stream) {
+  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) &&
+         begins_on_16_bytes(first) && begins_on_16_bytes(second) && "tensors begin on 64 bytes");
+  adamw_kernel<<<grid_for(n), kThreads, 0, stream>>>(adam, gradients, n, weights, first, second,
+                                                     numbers);
   check_launch("adamw");
 }
 
-void sgd(const Sgd& sgd, const Gradients& gradients, std::int64_t n, const Weights& weights, float* velocity,
-         cudaStream_t stream) {
-  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) && begins_on_16_bytes(velocity) &&
-         "tensors begin on 64 bytes");
+void sgd(const Sgd& sgd, const Gradients& gradients, std::int64_t n, const Weights& weights,
+         float* velocity, cudaStream_t stream) {
+  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) &&
+         begins_on_16_bytes(velocity) && "tensors begin on 64 bytes");
   sgd_kernel<<<grid_for(n), kThreads, 0, stream>>>(sgd, gradients, n, weights, velocity);
   check_launch("sgd");
 }

@@ -1,4 +1,5 @@
-// One block a row. Columns right of the diagonal are never read: what products left there does not matter.
+// One block a row. Columns right of the diagonal are never read: what products left there does not
+// matter.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/softmax.hpp"
@@ -8,7 +9,8 @@ namespace {
 
 // L elements of a row from column j on; 0 at and right of `columns`.
 template <int L, class E>
-__device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns, float right, float (&value)[L]) {
+__device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns, float right,
+                             float (&value)[L]) {
   if (j >= columns) {
     for (int i = 0; i < L; ++i) value[i] = right;
     return;
@@ -18,8 +20,8 @@ __device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns,
 }
 
 template <class E, int L>
-__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size, StepMask given, E* p,
-                                      E* masked) {
+__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size,
+                                      StepMask given, E* p, E* masked) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
@@ -52,8 +54,8 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
 }
 
 template <class E, int L>
-__global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size, StepMask given,
-                                        E* ds) {
+__global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size,
+                                        StepMask given, E* ds) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
@@ -84,21 +86,23 @@ unsigned rows_of(const Matrices& size) { return static_cast<unsigned>(size.count
 }  // namespace
 
 template <class E>
-void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask, E* p, E* masked,
-                    cudaStream_t stream) {
+void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask,
+                    E* p, E* masked, cudaStream_t stream) {
   with_lanes<E>(takes_vectors<E>(size.s, scores, p, masked), [&](auto lanes) {
     constexpr int L = lanes;
-    causal_softmax_kernel<E, L>
-        <<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(scale, scores, size, mask, p, masked);
+    causal_softmax_kernel<E, L><<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(
+        scale, scores, size, mask, p, masked);
   });
   check_launch("causal_softmax");
 }
-template void causal_softmax(float, const float*, const Matrices&, const StepMask&, float*, float*, cudaStream_t);
-template void causal_softmax(float, const float*, const Matrices&, const StepMask&, Bf16*, Bf16*, cudaStream_t);
+template void causal_softmax(float, const float*, const Matrices&, const StepMask&, float*, float*,
+                             cudaStream_t);
+template void causal_softmax(float, const float*, const Matrices&, const StepMask&, Bf16*, Bf16*,
+                             cudaStream_t);
 
 template <class E>
-void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size, const StepMask& mask, E* ds,
-                      cudaStream_t stream) {
+void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size,
+                      const StepMask& mask, E* ds, cudaStream_t stream) {
   with_lanes<E>(takes_vectors<E>(size.s, p, dp, ds), [&](auto lanes) {
     constexpr int L = lanes;
     softmax_gradient_kernel<E, L>
@@ -106,8 +110,9 @@ void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& 
   });
   check_launch("softmax_gradient");
 }
-template void softmax_gradient(float, const float*, const float*, const Matrices&, const StepMask&, float*,
-                               cudaStream_t);
-template void softmax_gradient(float, const Bf16*, const float*, const Matrices&, const StepMask&, Bf16*, cudaStream_t);
+template void softmax_gradient(float, const float*, const float*, const Matrices&, const StepMask&,
+                               float*, cudaStream_t);
+template void softmax_gradient(float, const Bf16*, const float*, const Matrices&, const StepMask&,
+                               Bf16*, cudaStream_t);
 
 }  // namespace weir::cuda

@@ -6,22 +6,23 @@
 
 namespace weir::cuda {
 
-// A sample's s x s matrices, and where they begin among the micro-batch's: masks number its elements.
+// A sample's s x s matrices, and where they begin among the micro-batch's: masks number its
+// elements.
 struct Matrices {
   std::int64_t count = 0, s = 0;
   std::int64_t first = 0;  // element
 };
 
-// Row i of each matrix: the softmax over columns 0..i of scale * scores, zero to the right. masked = p * mask; may be
-// null.
+// Row i of each matrix: the softmax over columns 0..i of scale * scores, zero to the right. masked
+// = p * mask; may be null.
 template <class E>
-void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask, E* p, E* masked,
-                    cudaStream_t stream);
+void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask,
+                    E* p, E* masked, cudaStream_t stream);
 
 // The scores' gradient from that of the masked probabilities: with g = dp * mask,
 // ds = scale * p * (g - sum(g * p)), row by row, zero to the right of the diagonal.
 template <class E>
-void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size, const StepMask& mask, E* ds,
-                      cudaStream_t stream);
+void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size,
+                      const StepMask& mask, E* ds, cudaStream_t stream);
 
 }  // namespace weir::cuda

@@ -4,7 +4,9 @@
 namespace weir::cuda {
 namespace {
 
-__global__ void begin_step_kernel(std::uint32_t step, StepNumbers* numbers) { numbers->step = step; }
+__global__ void begin_step_kernel(std::uint32_t step, StepNumbers* numbers) {
+  numbers->step = step;
+}
 
 }  // namespace
 

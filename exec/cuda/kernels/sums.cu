@@ -1,6 +1,6 @@
-// The first stage has a thread for L columns of a part of the rows, in ascending order. The second has eight threads a
-// column, each a slice of the partial sums in ascending order, and then the eight in ascending order: the chain of
-// additions that nothing can overlap is an eighth as long.
+// The first stage has a thread for L columns of a part of the rows, in ascending order. The second
+// has eight threads a column, each a slice of the partial sums in ascending order, and then the
+// eight in ascending order: the chain of additions that nothing can overlap is an eighth as long.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/sums.hpp"
@@ -27,7 +27,8 @@ __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
 }
 
 // Block: kWarp columns x kSlices; blockIdx.y: the vector.
-__global__ void sum_partials_kernel(const float* partials, Rows size, Into into, const __grid_constant__ Vectors y) {
+__global__ void sum_partials_kernel(const float* partials, Rows size, Into into,
+                                    const __grid_constant__ Vectors y) {
   __shared__ float slices[kSlices][kWarp];
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const std::int64_t each = (size.rows + kSlices - 1) / kSlices;
@@ -68,7 +69,8 @@ void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cud
 template void column_sum(const float*, Rows, Into, float*, float*, cudaStream_t);
 template void column_sum(const Bf16*, Rows, Into, float*, float*, cudaStream_t);
 
-void sum_partials(const float* partials, Rows size, Into into, const Vectors& y, cudaStream_t stream) {
+void sum_partials(const float* partials, Rows size, Into into, const Vectors& y,
+                  cudaStream_t stream) {
   const dim3 grid(blocks_for(size.width, kWarp), static_cast<unsigned>(y.count));
   sum_partials_kernel<<<grid, dim3(kWarp, kSlices), 0, stream>>>(partials, size, into, y);
   check_launch("sum_partials");

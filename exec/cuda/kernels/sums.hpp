@@ -1,5 +1,6 @@
-// Sums over rows, in two stages: kRowsPerPartial rows each, then the partial sums. fp32, in an order given by the
-// shape. SPDX-License-Identifier: Apache-2.0
+// Sums over rows, in two stages: kRowsPerPartial rows each, then the partial sums. fp32, in an
+// order given by the shape.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "exec/cuda/kernels/types.hpp"
@@ -7,7 +8,9 @@
 namespace weir::cuda {
 
 constexpr std::int64_t kRowsPerPartial = 64;
-constexpr std::int64_t partials_of(std::int64_t rows) { return (rows + kRowsPerPartial - 1) / kRowsPerPartial; }
+constexpr std::int64_t partials_of(std::int64_t rows) {
+  return (rows + kRowsPerPartial - 1) / kRowsPerPartial;
+}
 
 // Some vectors of one length, where sums go.
 struct Vectors {
@@ -20,7 +23,8 @@ template <class E>
 void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cudaStream_t stream);
 
 // The second stage alone: y.of[v][j] (+)= sum over rows of partials[v, row, j].
-void sum_partials(const float* partials, Rows size, Into into, const Vectors& y, cudaStream_t stream);
+void sum_partials(const float* partials, Rows size, Into into, const Vectors& y,
+                  cudaStream_t stream);
 
 // Vectors added to others, each of its own length.
 struct Additions {

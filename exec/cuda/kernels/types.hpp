@@ -1,10 +1,12 @@
-// The words that all kernels share. Kernels are templates over the element type of activations and working weights,
-// float or Bf16; whatever is summed or squared is fp32 (losses: double) in between. Every sum has one order, given by
-// the shape alone, so the same inputs have the same bits on any device and beside any other work.
+// The words that all kernels share. Kernels are templates over the element type of activations and
+// working weights, float or Bf16; whatever is summed or squared is fp32 (losses: double) in
+// between. Every sum has one order, given by the shape alone, so the same inputs have the same bits
+// on any device and beside any other work.
 //
-// Nothing a launch is given changes from step to step: a number that does lies in device memory (StepNumbers). So a
-// captured graph stays right at every later step. C++17, because nvcc reads it too; arrays are device memory,
-// row-major. SPDX-License-Identifier: Apache-2.0
+// Nothing a launch is given changes from step to step: a number that does lies in device memory
+// (StepNumbers). So a captured graph stays right at every later step. C++17, because nvcc reads it
+// too; arrays are device memory, row-major.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,7 +14,7 @@
 
 #include <cstdint>
 
-#include "exec/philox.hpp"
+#include "exec/training/philox.hpp"
 
 namespace weir::cuda {
 
@@ -31,15 +33,15 @@ struct StepNumbers {
 // Puts the step in its place.
 void begin_step(std::uint32_t step, StepNumbers* numbers, cudaStream_t stream);
 
-// A dropout mask whose step is read on the device: `mask.step` is not looked at. `numbers` may be null where the mask
-// is not active.
+// A dropout mask whose step is read on the device: `mask.step` is not looked at. `numbers` may be
+// null where the mask is not active.
 struct StepMask {
   DropoutMask mask;
   const StepNumbers* numbers = nullptr;
 };
 
-// Tokens as the host has them: `batch` samples of seq_length + 1. Row r of [batch * seq_length] reads token
-// r / seq_length * (seq_length + 1) + r % seq_length; its target is one further on.
+// Tokens as the host has them: `batch` samples of seq_length + 1. Row r of [batch * seq_length]
+// reads token r / seq_length * (seq_length + 1) + r % seq_length; its target is one further on.
 struct Tokens {
   const std::int32_t* ids;
   std::int64_t batch, seq_length;

@@ -1,5 +1,6 @@
-// The CUDA backend's passes on the emulated device, in host memory: what a launch does is done when it returns, so
-// there is no queue. Memory is poisoned when it is given out. SPDX-License-Identifier: Apache-2.0
+// The CUDA backend's passes on the emulated device, in host memory: what a launch does is done when
+// it returns, so there is no queue. Memory is poisoned when it is given out.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,18 +23,22 @@ class EmulatedBackend : public Backend {
 
   void* allocate(std::int64_t bytes) override {
     void* block = nullptr;
-    if (posix_memalign(&block, kTensorAlignment, static_cast<std::size_t>(bytes)) != 0) throw std::bad_alloc();
+    if (posix_memalign(&block, kTensorAlignment, static_cast<std::size_t>(bytes)) != 0)
+      throw std::bad_alloc();
     return std::memset(block, 0xFF, static_cast<std::size_t>(bytes));
   }
   void release(void* block, std::int64_t) noexcept override { std::free(block); }
 
-  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) override {
+  void prepare(std::span<const Layer> layers, std::int64_t batch,
+               std::int64_t seq_length) override {
     for (const Layer& layer : layers) {
-      needs_.cover(
-          std::visit([&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); }, layer.shape));
+      needs_.cover(std::visit(
+          [&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); },
+          layer.shape));
       const auto* block = std::get_if<TransformerShape>(&layer.shape);
       if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()), nullptr);
+      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
+                         nullptr);
     }
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
@@ -44,10 +49,12 @@ class EmulatedBackend : public Backend {
     std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
   }
   void backward_input(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); },
+               call.layer->shape);
   }
   void backward_weight(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); }, call.layer->shape);
+    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); },
+               call.layer->shape);
   }
   void update(const UpdateCall& call) override { cuda::update(call, on_); }
   void finish() override {}
@@ -60,7 +67,8 @@ class EmulatedBackend : public Backend {
 
  private:
   cuda::Matmul matmul_;
-  cuda::Attention attention_{cuda::Attention::Choice::best, cuda::CudnnLibraries().of_this_thread(0)};
+  cuda::Attention attention_{cuda::Attention::Choice::best,
+                             cuda::CudnnLibraries().of_this_thread(0)};
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
 };
@@ -68,7 +76,9 @@ class EmulatedBackend : public Backend {
 }  // namespace
 
 BackendFactory cuda_backends() {
-  return [](const BackendRequest& request) { return std::make_unique<EmulatedBackend>(request.dtype); };
+  return [](const BackendRequest& request) {
+    return std::make_unique<EmulatedBackend>(request.dtype);
+  };
 }
 
 }  // namespace weir

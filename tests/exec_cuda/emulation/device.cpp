@@ -23,8 +23,9 @@ namespace {
 
 constexpr std::byte kPoison{0xFF};  // NaN in every format
 constexpr int kMostThreads = 1024, kWarpThreads = 32;
-constexpr unsigned kMostBlocks = 65535;              // in y and z
-constexpr std::size_t kMostSharedBytes = 48 * 1024;  // that a launch may ask for without saying so beforehand
+constexpr unsigned kMostBlocks = 65535;  // in y and z
+constexpr std::size_t kMostSharedBytes =
+    48 * 1024;  // that a launch may ask for without saying so beforehand
 constexpr std::size_t kStackBytes = 96 * 1024;
 
 // swapcontext begins a fiber; from then on jumps are enough, and make no call of the system.
@@ -77,7 +78,8 @@ void start(int thread) {
   fiber.waits_for = Meeting::none;
 }
 
-// A warp that does not meet as one: the kernel is wrong, and its threads are not to be gone on with.
+// A warp that does not meet as one: the kernel is wrong, and its threads are not to be gone on
+// with.
 [[noreturn]] void give_up() {
   for (Fiber& fiber : fibers) fiber.begun = false;
   throw std::logic_error("a warp meets without some of its threads");
@@ -97,7 +99,8 @@ std::vector<int> in_any_order(int first, int last) {
   return order;
 }
 
-// The threads of a warp, from meeting to meeting of the warp, until those that have not returned wait for the block.
+// The threads of a warp, from meeting to meeting of the warp, until those that have not returned
+// wait for the block.
 void run_warp(const std::vector<int>& lanes) {
   for (;;) {
     for (const int thread : lanes) {
@@ -114,7 +117,8 @@ void run_warp(const std::vector<int>& lanes) {
     }
     if (at_warp == 0) return;
     if (at_warp != lanes.size()) give_up();
-    for (const int thread : lanes) fibers[static_cast<std::size_t>(thread)].waits_for = Meeting::none;
+    for (const int thread : lanes)
+      fibers[static_cast<std::size_t>(thread)].waits_for = Meeting::none;
   }
 }
 
@@ -138,16 +142,18 @@ void run_block() {
 
 }  // namespace
 
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t, const std::function<void()>& kernel) {
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t,
+              const std::function<void()>& kernel) {
   gridDim = grid;
   blockDim = block;
   body = &kernel;
   count = static_cast<int>(block.x * block.y * block.z);
-  if (count < 1 || count > kMostThreads || grid.x < 1 || grid.y < 1 || grid.y > kMostBlocks || grid.z > kMostBlocks ||
-      shared_bytes > kMostSharedBytes) {
+  if (count < 1 || count > kMostThreads || grid.x < 1 || grid.y < 1 || grid.y > kMostBlocks ||
+      grid.z > kMostBlocks || shared_bytes > kMostSharedBytes) {
     throw std::logic_error("a launch that no device takes");
   }
-  dynamic = std::vector<std::byte>(shared_bytes);  // to the byte, so that a sanitizer sees what is beyond
+  dynamic =
+      std::vector<std::byte>(shared_bytes);  // to the byte, so that a sanitizer sees what is beyond
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
@@ -182,7 +188,11 @@ void take(int thread, void* value, std::size_t bytes) {
 namespace weir {
 
 CudaFacts cuda_facts() {
-  return {CudaDevice{.name = "emulated", .major = 9, .minor = 0, .multiprocessors = 1, .memory = Bytes(1 << 30)},
+  return {CudaDevice{.name = "emulated",
+                     .major = 9,
+                     .minor = 0,
+                     .multiprocessors = 1,
+                     .memory = Bytes(1 << 30)},
           "an emulated device"};
 }
 
@@ -205,7 +215,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
@@ -214,7 +225,9 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }  // every launch is done when it returns
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return cudaSuccess;
+}  // every launch is done when it returns
 cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "an error of the emulated device"; }

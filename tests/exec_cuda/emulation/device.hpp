@@ -1,11 +1,13 @@
-// A device made of host code, for tests: enough of CUDA's C++ to run our kernels where there is no GPU. A block's
-// threads are fibers of one host thread; blocks run one after the other. Between two meetings the threads of a warp,
-// and the warps of a block, run one after the other in an order drawn anew each time, and shared memory is poisoned
-// when a block first meets it. So it finds wrong indices, formulas and uninitialised or foreign memory, most reads of
-// shared memory that no meeting parts from the write, and warps that do not all come to a meeting; it does not find
-// what happens only at the same instant, or between blocks.
+// A device made of host code, for tests: enough of CUDA's C++ to run our kernels where there is no
+// GPU. A block's threads are fibers of one host thread; blocks run one after the other. Between two
+// meetings the threads of a warp, and the warps of a block, run one after the other in an order
+// drawn anew each time, and shared memory is poisoned when a block first meets it. So it finds
+// wrong indices, formulas and uninitialised or foreign memory, most reads of shared memory that no
+// meeting parts from the write, and warps that do not all come to a meeting; it does not find what
+// happens only at the same instant, or between blocks.
 //
-// Included before everything else in a kernel file whose launches rewrite.py has made calls of `run_grid`.
+// Included before everything else in a kernel file whose launches rewrite.py has made calls of
+// `run_grid`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -37,8 +39,8 @@ extern thread_local dim3 blockDim, gridDim;
 
 namespace weir::emulation {
 
-// Complete when it returns, whatever the stream. Throws std::logic_error for a launch that no device takes, and for a
-// warp of which some threads meet and others do not.
+// Complete when it returns, whatever the stream. Throws std::logic_error for a launch that no
+// device takes, and for a warp of which some threads meet and others do not.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
               const std::function<void()>& kernel);
 // Of a block, all threads that have not returned meet; of a warp, all.
@@ -50,7 +52,8 @@ int self();                // which thread of the block
 int threads();             // of the block
 bool running(int thread);  // has not returned
 void offer(const void* value, std::size_t bytes);
-void take(int thread, void* value, std::size_t bytes);  // what that thread offered before the last meeting
+void take(int thread, void* value,
+          std::size_t bytes);  // what that thread offered before the last meeting
 
 template <class T>
 T exchange(T value, int from) {

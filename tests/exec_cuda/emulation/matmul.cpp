@@ -1,6 +1,7 @@
-// Matrix products of the emulated device: sums in double, in the order of k, with every epilogue that the passes ask
-// for, so that their fused ways are taken where the format has them. SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/matmul.hpp"
+// Matrix products of the emulated device: sums in double, in the order of k, with every epilogue
+// that the passes ask for, so that their fused ways are taken where the format has them.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/blas/matmul.hpp"
 
 #include <cmath>
 #include <stdexcept>
@@ -14,7 +15,9 @@ double gelu_slope(double x) {
   const double c = std::sqrt(2 / M_PI), t = std::tanh(c * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
-double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
 
 template <class E>
 E rounded(double value) {
@@ -26,7 +29,8 @@ double at(const void* array, std::int64_t i) {
 }
 
 template <class E, class C>
-C finished(const Product& p, const Operands& o, double sum, std::int64_t place, std::int64_t column) {
+C finished(const Product& p, const Operands& o, double sum, std::int64_t place,
+           std::int64_t column) {
   switch (p.epilogue) {
     case Epilogue::bias:
       return rounded<C>(sum + at<E>(o.bias, column));

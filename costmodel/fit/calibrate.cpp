@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/fit/calibrate.hpp"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "costmodel/fit/observations.hpp"
+#include "traces/stats.hpp"
+
+namespace weir {
+namespace {
+
+// Iteratively reweighted least squares for a location: weight 1 within the threshold, threshold /
+// |residual| beyond.
+double huber_location(const std::vector<double>& values) {
+  const Eigen::Map<const Eigen::ArrayXd> x(values.data(), static_cast<Eigen::Index>(values.size()));
+  double location = median(values);
+  for (int iteration = 0; iteration < 50; ++iteration) {
+    const Eigen::ArrayXd residual = (x - location).abs();
+    const double spread = 1.4826 * median({residual.begin(), residual.end()});
+    const double threshold = 1.345 * std::max(spread, 1e-6);
+    const Eigen::ArrayXd weight = (residual <= threshold).select(1.0, threshold / residual);
+    const double next = (weight * x).sum() / weight.sum();
+    if (std::abs(next - location) < 1e-9) return next;
+    location = next;
+  }
+  return location;
+}
+
+double* factor_of(Correction& correction, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::F:
+      return &correction.f;
+    case ActionKind::B:
+      return &correction.b;
+    case ActionKind::I:
+      return &correction.i;
+    case ActionKind::W:
+      return &correction.w;
+    case ActionKind::R:
+      return &correction.r;
+    case ActionKind::OPTIMIZER:
+      return &correction.optimizer;
+    default:
+      return nullptr;
+  }
+}
+
+using KindKey = std::pair<ActionKind, bool>;  // and whether alone
+
+// Additive in logs: an observation is what its kind shows plus what its micro-batch size shows. The
+// two are fitted in turn (backfitting), each by a Huber location of what the other leaves, until
+// they stand still.
+struct Locations {
+  std::map<KindKey, double> kinds;
+  SizeCorrection sizes;  // logs; empty where all runs had one micro-batch size
+};
+
+// Few observations of a size say little about it: its location is drawn towards 0 as if so many
+// more had shown nothing.
+constexpr double kShownNothing = 4;
+
+std::vector<double> left_of(const Observations& seen, const Locations& at, auto wanted,
+                            auto explained) {
+  std::vector<double> values;
+  for (const KindObservation& o : seen.kinds) {
+    if (wanted(o)) values.push_back(o.log_ratio - explained(o, at));
+  }
+  return values;
+}
+
+double size_effect(const KindObservation& o, const Locations& at) {
+  if (o.kind == ActionKind::OPTIMIZER) return 0;
+  const auto found = at.sizes.find(o.micro_batch_size);
+  return found == at.sizes.end() ? 0 : found->second;
+}
+double kind_effect(const KindObservation& o, const Locations& at) {
+  return at.kinds.at({o.kind, o.alone});
+}
+
+std::vector<double> of_kind(const Observations& seen, const Locations& at, KindKey key) {
+  return left_of(
+      seen, at, [&](const KindObservation& o) { return KindKey(o.kind, o.alone) == key; },
+      size_effect);
+}
+std::vector<double> of_size(const Observations& seen, const Locations& at, int size) {
+  const auto wanted = [size](const KindObservation& o) {
+    return o.micro_batch_size == size && o.kind != ActionKind::OPTIMIZER;
+  };
+  return left_of(seen, at, wanted, kind_effect);
+}
+
+Locations fit_locations(const Observations& seen) {
+  Locations at;
+  for (const KindObservation& o : seen.kinds) {
+    at.kinds[{o.kind, o.alone}] = 0;
+    if (o.kind != ActionKind::OPTIMIZER) at.sizes[o.micro_batch_size] = 0;
+  }
+  if (at.sizes.size() < 2) at.sizes.clear();
+  for (int round = 0; round < 100; ++round) {
+    double moved = 0;
+    for (auto& [key, location] : at.kinds) {
+      const double next = huber_location(of_kind(seen, at, key));
+      moved = std::max(moved, std::abs(next - location));
+      location = next;
+    }
+    for (auto& [size, location] : at.sizes) {
+      const std::vector<double> values = of_size(seen, at, size);
+      const auto n = static_cast<double>(values.size());
+      const double next = huber_location(values) * n / (n + kShownNothing);
+      moved = std::max(moved, std::abs(next - location));
+      location = next;
+    }
+    if (moved < 1e-7) break;
+  }
+  return at;
+}
+
+// A kind that no run had takes its nearest relative's: R that of F, and I and W that of B.
+void lend_to_relatives(std::map<ActionKind, double>& locations) {
+  const std::pair<ActionKind, ActionKind> relatives[] = {{ActionKind::R, ActionKind::F},
+                                                         {ActionKind::I, ActionKind::B},
+                                                         {ActionKind::W, ActionKind::B}};
+  for (const auto& [kind, relative] : relatives) {
+    if (const auto known = locations.find(relative); known != locations.end())
+      locations.emplace(kind, known->second);
+  }
+}
+
+std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at) {
+  std::vector<FitQuality> quality;
+  const auto add = [&quality](std::string name, double location, std::vector<double> values) {
+    for (double& value : values) value = std::abs(value - location);
+    quality.push_back(
+        {std::move(name), std::exp(location), static_cast<int>(values.size()), median(values)});
+  };
+  for (const auto& [key, location] : at.kinds) {
+    add(std::string(to_string(key.first)) + (key.second ? " alone" : ""), location,
+        of_kind(seen, at, key));
+  }
+  for (const auto& [size, location] : at.sizes) {
+    add("b = " + std::to_string(size), location, of_size(seen, at, size));
+  }
+  return quality;
+}
+
+// Quantiles at 0, 5, ..., 100 %; nothing where there are too few observations to tell them apart.
+Jitter jitter_of(const std::map<ActionKind, std::vector<double>>& scatter) {
+  constexpr std::size_t kSteps = 20;
+  Jitter jitter;
+  for (const auto& [kind, seen] : scatter) {
+    if (seen.size() <= kSteps) continue;
+    std::vector<double> ratios = seen;
+    std::sort(ratios.begin(), ratios.end());
+    for (std::size_t q = 0; q <= kSteps; ++q)
+      jitter[kind].push_back(ratios[q * (ratios.size() - 1) / kSteps]);
+  }
+  return jitter;
+}
+
+// An action of which a share x ran beside a transfer at 1 - s of its speed does free / time = 1 - s
+// x of its work: least squares through the origin for s. Too few such actions say nothing.
+double slowdown_of(const std::vector<std::pair<double, double>>& overlapped) {
+  constexpr std::size_t kFewest = 20;
+  constexpr double kMost = 0.95;
+  if (overlapped.size() < kFewest) return 0;
+  double xy = 0, xx = 0;
+  for (const auto& [x, y] : overlapped) {
+    xy += x * y;
+    xx += x * x;
+  }
+  return std::clamp(xy / xx, 0.0, kMost);
+}
+
+}  // namespace
+
+Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
+                      const Cluster& cluster) {
+  const Observations seen = observe(base, runs, cluster);
+  const Locations at = fit_locations(seen);
+  Calibration result{base, quality_of(seen, at)};
+  result.costs.basis = Basis::calibrated;
+  // What is learnt with K > 1 holds for all, and K = 1 differs from it by its own factor.
+  std::map<ActionKind, double> busy, alone;
+  for (const auto& [key, location] : at.kinds) (key.second ? alone : busy)[key.first] = location;
+  lend_to_relatives(busy);
+  lend_to_relatives(alone);
+  for (auto& [kind, location] : alone) {
+    if (const auto found = busy.find(kind); found != busy.end()) location -= found->second;
+  }
+  for (const auto& [kind, location] : busy)
+    *factor_of(result.costs.correction, kind) *= std::exp(location);
+  for (const auto& [kind, location] : alone)
+    *factor_of(result.costs.alone, kind) *= std::exp(location);
+  for (const auto& [size, location] : at.sizes) {
+    result.costs.by_size[size] = factor_at(base.by_size, size) * std::exp(location);
+  }
+  result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
+  result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
+  result.costs.interval.reset();
+  result.costs.jitter = jitter_of(seen.scatter);
+  if (const double slowdown = slowdown_of(seen.overlapped); slowdown > 0)
+    result.costs.overlap.compute = slowdown;
+  CalibratedRange range = base.range.value_or(CalibratedRange{});
+  for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);
+  result.costs.range = range;
+  return result;
+}
+
+}  // namespace weir

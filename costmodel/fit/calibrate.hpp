@@ -1,0 +1,43 @@
+// Learns from measured runs: how much longer each kind of action takes in a running pipeline than
+// the profile said, what the host adds before an action and a barrier after the last, and how far
+// forecasts may be off.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/costs.hpp"
+#include "plan/job/plan.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+struct CalibrationRun {
+  const LoadedPlan* plan = nullptr;
+  const Trace* measured = nullptr;
+};
+
+// How well one factor describes its observations: the residuals of log(measured / predicted) about
+// it.
+struct FitQuality {
+  std::string kind;  // "F", "B", ..., "F alone" for K = 1, "b = 4" for a micro-batch size
+  double factor = 1;
+  int observations = 0;        // (plan, stage) pairs
+  double median_residual = 0;  // median |log ratio - log factor|
+};
+
+struct Calibration {
+  Costs costs;  // basis calibrated
+  std::vector<FitQuality> quality;
+};
+
+// Huber location of the log ratios (Huber 1964; threshold 1.345 scaled by the median absolute
+// deviation) per action kind, for K = 1 apart from K > 1, and per micro-batch size where the runs
+// had several. `base` is what the runs' predictions are made from; its own corrections are kept as
+// the starting point and multiplied. Cold first steps are left out by the caller.
+[[nodiscard]] Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
+                                    const Cluster& cluster);
+
+}  // namespace weir

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/fit/observations.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "plan/program/program.hpp"
+#include "traces/stats.hpp"
+
+namespace weir {
+namespace {
+
+// The share of an interval during which any transfer of its rank was under way; transfers ascend in
+// start.
+double share_beside(const Span& span,
+                    const std::vector<std::pair<Nanoseconds, Nanoseconds>>& transfers) {
+  Nanoseconds covered{0}, until = span.start;
+  for (const auto& [start, end] : transfers) {
+    if (start >= span.end) break;
+    const Nanoseconds from = std::max(start, until), to = std::min(end, span.end);
+    if (to <= from) continue;
+    covered += to - from;
+    until = to;
+  }
+  return span.duration().count() > 0
+             ? static_cast<double>(covered.count()) / static_cast<double>(span.duration().count())
+             : 0;
+}
+
+Nanoseconds predicted(const StageCost& cost, ActionKind kind) {
+  switch (kind) {
+    case ActionKind::F:
+      return cost.f;
+    case ActionKind::B:
+      return cost.b;
+    case ActionKind::I:
+      return cost.i;
+    case ActionKind::W:
+      return cost.w;
+    case ActionKind::R:
+      return cost.r;
+    case ActionKind::OPTIMIZER:
+      return cost.optimizer;
+    default:
+      return Nanoseconds(0);
+  }
+}
+
+void note_scatter(ActionKind kind, const std::vector<double>& durations,
+                  const std::vector<double>& beside, double middle, Observations& seen) {
+  constexpr double kHardly = 0.05;
+  std::vector<double> alone;
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    seen.scatter[kind].push_back(durations[i] / middle);
+    if (beside[i] < kHardly) alone.push_back(durations[i]);
+  }
+  if (alone.empty()) return;
+  const double free = median(std::move(alone));
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    if (beside[i] >= kHardly && durations[i] > 0)
+      seen.overlapped.emplace_back(beside[i], 1 - free / durations[i]);
+  }
+}
+
+void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluster,
+             Observations& seen) {
+  const Program program = lower(*run.plan);
+  const CostTableResult table = cost_table(*run.plan, base, cluster);
+  const std::size_t count = program.operations.size();
+  std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations,
+      beside;  // in the same order
+  for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
+    const std::span<const Span> spans(&run.measured->spans[step * count], count);
+    Nanoseconds last{0};
+    std::vector<std::vector<std::pair<Nanoseconds, Nanoseconds>>> transfers(
+        static_cast<std::size_t>(program.shape.ranks));
+    for (const Span& span : spans) {
+      if (span.lane == LaneKind::send || span.lane == LaneKind::receive)
+        transfers[static_cast<std::size_t>(span.rank.value)].emplace_back(span.start, span.end);
+    }
+    for (auto& of_rank : transfers) std::sort(of_rank.begin(), of_rank.end());
+    for (const Lane& lane : program.lanes) {
+      if (lane.kind != LaneKind::compute) continue;
+      for (OperationId id = lane.first; id < lane.last; ++id) {
+        const Span& span = spans[static_cast<std::size_t>(id)];
+        const std::pair key{span.action.stage.value, span.action.kind};
+        durations[key].push_back(to_seconds(span.duration()).count());
+        beside[key].push_back(
+            share_beside(span, transfers[static_cast<std::size_t>(lane.rank.value)]));
+        last = std::max(last, span.end);
+        if (id == lane.first) continue;
+        Nanoseconds ready = spans[static_cast<std::size_t>(id) - 1].end;
+        for (const Dependency& d : program.predecessors(id)) {
+          ready = std::max(ready, spans[static_cast<std::size_t>(d.before)].end);
+        }
+        seen.host_gap_s.push_back(to_seconds(std::max(span.start - ready, Nanoseconds(0))).count());
+      }
+    }
+    seen.step_gap_s.push_back(to_seconds(run.measured->steps[step].end - last).count());
+  }
+  for (auto& [key, values] : durations) {
+    const double expected =
+        to_seconds(predicted(table.table.stages[static_cast<std::size_t>(key.first)], key.second))
+            .count();
+    const double measured = median(values);
+    if (measured > 0) note_scatter(key.second, values, beside[key], measured, seen);
+    if (expected <= 0 || measured <= 0) continue;
+    const Plan& plan = run.plan->plan;
+    seen.kinds.push_back(
+        {key.second, plan.pp == 1, plan.micro_batch_size, std::log(measured / expected)});
+  }
+}
+
+}  // namespace
+
+Observations observe(const Costs& base, std::span<const CalibrationRun> runs,
+                     const Cluster& cluster) {
+  Observations seen;
+  for (const CalibrationRun& run : runs) add_run(run, base, cluster, seen);
+  return seen;
+}
+
+}  // namespace weir

@@ -1,0 +1,36 @@
+// What measured runs show of a forecast's parts: how long actions took against what was said, what
+// lay between them, how they scattered, and what transfers beside them cost. `calibrate` fits it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "costmodel/fit/calibrate.hpp"
+#include "plan/words/action.hpp"
+
+namespace weir {
+
+// The actions of one kind of one stage of one plan.
+struct KindObservation {
+  ActionKind kind = ActionKind::F;
+  bool alone = false;        // K = 1
+  int micro_batch_size = 1;  // samples
+  double log_ratio = 0;      // log(median measured / predicted)
+};
+
+struct Observations {
+  std::vector<KindObservation> kinds;
+  std::vector<double> host_gap_s;  // from when all an action waits for was there to its start
+  std::vector<double> step_gap_s;  // from the last action's end to the step's
+  std::map<ActionKind, std::vector<double>>
+      scatter;  // duration / median of the same stage's actions of this kind
+  std::vector<std::pair<double, double>>
+      overlapped;  // share of an action beside a transfer, and 1 - free / its time
+};
+
+[[nodiscard]] Observations observe(const Costs& base, std::span<const CalibrationRun> runs,
+                                   const Cluster& cluster);
+
+}  // namespace weir

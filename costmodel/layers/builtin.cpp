@@ -1,0 +1,136 @@
+// Rough costs from datasheet rates, for answers before anything was measured. A layer takes the sum
+// of its kernels (costmodel/layers/kernels) where the device says how well it runs them; otherwise
+// the longer of its products at a fraction of the peak and its bytes at a fraction of the memory
+// bandwidth (roofline: Williams et al., CACM 2009).
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "costmodel/layers/kernels.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "costmodel/memory/training_state.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/model/layer_tensors.hpp"
+
+namespace weir {
+namespace {
+
+// Shares of the datasheet's rates that training reaches; rough by nature, hence the basis
+// "builtin". The fp32 share is what our own CPU blocks reach of 64 FLOPs a cycle (tests/bench), the
+// others the range of published MFU (Megatron-LM, SC 2021, table 1: 44-52 %).
+constexpr double kComputeShare = 0.45;
+constexpr double kBandwidthShare = 0.6;
+
+// Micro-batch sizes that a table holds: each of the usual ones, so that no step of the quantisation
+// is smoothed away, and then some, between which times are interpolated.
+std::vector<int> table_sizes() {
+  std::vector<int> sizes;
+  for (int b = 1; b <= 64; ++b) sizes.push_back(b);
+  for (int b = 80; b <= 1024; b += b / 4) sizes.push_back(b);
+  return sizes;
+}
+
+// The update reads and writes weight, master copy and moments, and reads the gradient: 28 bytes a
+// parameter for AdamW in fp32, 2 + 4 + 2 x 12 = 30 mixed.
+Bytes update_bytes(const LayerTensors& tensors, Dtype dtype) {
+  const StateBytes state = state_bytes(Optimizer{}, dtype);
+  std::int64_t parameters = 0;
+  for (const ParameterTensor& parameter : tensors.parameters) parameters += parameter.elements();
+  const std::int64_t weights = state.weights < 4 ? state.weights : 2 * state.weights;
+  return Bytes(parameters * (weights + state.gradients + 2 * state.optimizer));
+}
+
+class Builtin {
+ public:
+  Builtin(const Model& model, std::int64_t seq_length, Dtype dtype, const Device& device)
+      : model_(model), seq_length_(seq_length), dtype_(dtype), device_(device) {}
+
+  // Kernel by kernel, of one device of a split.
+  [[nodiscard]] LayerCost by_kernels(const Layer& layer, const Split& split) const {
+    LayerCost cost;
+    cost.key = layer_key(layer, seq_length_, dtype_, split);
+    for (const int batch : table_sizes()) {
+      cost.by_batch[batch] = kernel_times(layer, seq_length_, dtype_, split, batch, device_);
+    }
+    const Bytes update = update_bytes(layer_tensors(layer, seq_length_, dtype_, split), dtype_);
+    cost.optimizer = stream_time(update, device_);
+    return cost;
+  }
+
+  // By shares of the rates, whole.
+  [[nodiscard]] LayerCost by_shares(int l) const {
+    const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
+    const FlopsPerSecond rate(peak_rate(device_, dtype_).count() * kComputeShare);
+    const BytesPerSecond bandwidth(device_.memory_bandwidth.count() * kBandwidthShare);
+    const Bytes activations = activation_bytes(model_, l, seq_length_, dtype_) +
+                              boundary_bytes(layer, seq_length_, dtype_);
+    const Bytes weights(parameter_count(layer) * bytes_per_element(dtype_));
+    LayerCost cost;
+    cost.key = layer_key(layer, seq_length_, dtype_);
+    for (const int batch : {1, 1024}) {
+      const Flops flops = executed_flops(layer, seq_length_) * static_cast<double>(batch);
+      const Bytes bytes = activations * std::int64_t{batch} + weights;
+      const Seconds f = std::max(flops / rate, bytes / bandwidth);
+      // A fused core's fifth product, its scores again, is I's.
+      const Seconds again = scores_again(layer) * static_cast<double>(batch) / rate;
+      cost.by_batch[batch] = {f, f + again, f, f * 2.0 + again, 0};
+    }
+    cost.optimizer = Bytes(parameter_count(layer) * 28) /
+                     bandwidth;  // AdamW: reads and writes of w, m, v, and g
+    return cost;
+  }
+
+ private:
+  [[nodiscard]] Flops scores_again(const Layer& layer) const {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr) return Flops(0);
+    const CoreFlops core = core_flops(*block, seq_length_);
+    return core.backward - core.forward * 2.0;
+  }
+
+  const Model& model_;
+  std::int64_t seq_length_;
+  Dtype dtype_;
+  const Device& device_;
+};
+
+}  // namespace
+
+Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
+                    const Cluster& cluster, const std::vector<Split>& splits) {
+  const Device& device = cluster.device;
+  Costs costs;
+  costs.basis = Basis::builtin;
+  costs.machine = device.name;
+  costs.backend = device.multiprocessors > 0 ? "cuda" : "cpu";
+  costs.origin =
+      device.kernels
+          ? fmt::format("kernels of {} by {}", device.name, cluster.name)
+          : fmt::format("datasheet rates of {}, {} % of its products, {} % of its bandwidth",
+                        device.name, kComputeShare * 100, kBandwidthShare * 100);
+  costs.seq_length = seq_length;
+  costs.dtype = dtype;
+  costs.link = cluster.intra;
+  const Builtin builtin(model, seq_length, dtype, device);
+  std::set<std::string> known;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    if (std::holds_alternative<TimedShape>(layer.shape)) continue;
+    if (!device.kernels || std::holds_alternative<SizedShape>(layer.shape)) {
+      if (known.insert(layer_key(layer, seq_length, dtype)).second) {
+        costs.layers.push_back(builtin.by_shares(static_cast<int>(l)));
+      }
+      continue;
+    }
+    for (const Split& split : splits) {
+      if (known.insert(layer_key(layer, seq_length, dtype, split)).second) {
+        costs.layers.push_back(builtin.by_kernels(layer, split));
+      }
+    }
+  }
+  return costs;
+}
+
+}  // namespace weir

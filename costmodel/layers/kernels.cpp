@@ -1,0 +1,218 @@
+// Where to start: `Kernels` lists what each kind of layer launches in F, I and W. Fused as
+// frameworks do it: a norm, an activation, a residual with its dropout, a rotation, a softmax with
+// its mask are one kernel each.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/layers/kernels.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "costmodel/layers/layer_math.hpp"
+
+namespace weir {
+namespace {
+
+std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Times of one layer: start an empty sum for each pass, add kernels, read the times.
+struct Passes {
+  KernelSum f, i, w, core;
+  Passes(const Device& device, Dtype dtype)
+      : f(device, dtype), i(device, dtype), w(device, dtype), core(device, dtype) {}
+
+  // y[m, n] = x[m, k] w: F; then dx[m, k] = dy w' and dw[k, n] = x' dy.
+  void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
+    f.matmul({m, n, k, batch});
+    i.matmul({m, k, n, batch});
+    w.matmul({k, n, m, batch});
+  }
+  // Element-wise: numbers read and written in F; I also reads what F had.
+  void each(std::int64_t forward, std::int64_t backward) {
+    f.stream(forward);
+    i.stream(backward);
+  }
+};
+
+// Legend as in plan/model/layer_tensors: tokens x of a device, rows x of what tp leaves whole, keys
+// attended to.
+struct Kernels {
+  Passes& p;
+  std::int64_t tokens, rows, keys, samples;
+
+  void operator()(const EmbeddingShape& e) const {
+    if (e.patch > 0) p.product(tokens * samples, e.hidden, e.patch);
+    p.f.stream(2 * rows * samples * e.hidden);
+    p.w.stream(2 * rows * samples * e.hidden);
+    if (e.norm) norm(e.hidden);
+  }
+  void operator()(const TransformerShape& b) const {
+    const std::int64_t m = tokens * samples, q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
+    norm(b.hidden);
+    p.product(m, q + 2 * kv, b.hidden);
+    if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
+    attention(b, b.causal);
+    p.product(m, b.hidden, q);
+    residual(b.hidden);
+    if (b.cross_attention) {
+      norm(b.hidden);
+      p.product(m, q, b.hidden);
+      p.product(m, 2 * kv, b.hidden);
+      attention(b, false);
+      p.product(m, b.hidden, q);
+      residual(b.hidden);
+    }
+    norm(b.hidden);
+    mlp(b, m);
+    residual(b.hidden);
+  }
+  void operator()(const NormShape& n) const { norm(n.hidden); }
+  void operator()(const HeadShape& head) const {
+    const std::int64_t m = (head.pooled ? 1 : tokens) * samples;
+    if (head.dense != HeadDense::none) p.product(m, head.hidden, head.hidden);
+    if (head.vocabulary == 0) return;
+    p.product(m, head.vocabulary, head.hidden);
+    p.f.stream(
+        3 * m *
+        head.vocabulary);  // maximum and sum in one reading; the gradient in place of the logits
+  }
+  void operator()(const TimedShape&) const { assert(false && "a timed layer says its own times"); }
+  void operator()(const SizedShape&) const {
+    assert(false && "a sized layer has no kernels that are known");
+  }
+
+  void norm(std::int64_t hidden) const {
+    p.each(2 * rows * samples * hidden, 3 * rows * samples * hidden);
+  }
+  void residual(std::int64_t hidden) const {
+    p.each(3 * rows * samples * hidden, 2 * rows * samples * hidden);
+  }
+
+  // Scores = q k', softmax, times v; backward: the gradients of probabilities and values, of the
+  // softmax, of q and k. Selective re-materialisation makes scores and probabilities again.
+  void attention(const TransformerShape& b, bool causal) const {
+    if (b.attention == AttentionKind::fused) return fused_attention(b, causal);
+    const std::int64_t heads = b.heads * samples, scores = heads * tokens * keys;
+    const MatmulShape wide{tokens, keys, b.head_dim, heads}, deep{tokens, b.head_dim, keys, heads};
+    p.f.matmul(wide).stream(2 * scores).matmul(deep);
+    p.core.matmul(wide).stream(2 * scores);
+    p.i.matmul(wide).matmul(deep).stream(3 * scores).matmul(deep).matmul(deep);
+  }
+
+  // One kernel forward: reads queries, keys and values, writes the context. Backward: the row sums
+  // of the context times its gradient, then one kernel that reads all of these and writes the three
+  // gradients. No pass over the scores.
+  void fused_attention(const TransformerShape& b, bool causal) const {
+    const std::int64_t q = tokens * samples * b.heads * b.head_dim,
+                       kv = keys * samples * b.kv_heads * b.head_dim;
+    FusedCore core{tokens, keys, b.head_dim, b.heads * samples, causal, 2, 2 * q + 2 * kv};
+    p.f.fused(core);
+    p.core.fused(core);
+    core.products = 5;
+    core.moved = 4 * q + 4 * kv;
+    p.i.stream(2 * q).fused(core);
+  }
+
+  void mlp(const TransformerShape& b, std::int64_t m) const {
+    const std::int64_t width = (b.gated ? 2 : 1) * b.ffn;
+    if (b.experts > 1) {
+      p.product(m, b.experts, b.hidden);  // the router
+      m *= b.experts_per_token;
+      p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
+      p.each(2 * m * b.hidden, 2 * m * b.hidden);
+    }
+    const std::int64_t each = (m + b.experts - 1) / b.experts;
+    p.product(each, width, b.hidden, b.experts);
+    p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
+    p.product(each, b.hidden, b.ffn, b.experts);
+  }
+};
+
+}  // namespace
+
+FlopsPerSecond peak_rate(const Device& device, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp32:
+      return device.peak_fp32;
+    case Dtype::tf32:
+      return device.peak_tf32.count() > 0 ? device.peak_tf32 : device.peak_fp32;
+    case Dtype::fp16:
+      if (device.peak_fp16.count() > 0) return device.peak_fp16;
+      [[fallthrough]];
+    default:
+      return device.peak_bf16.count() > 0 ? device.peak_bf16 : device.peak_fp32;
+  }
+}
+
+Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype) {
+  const KernelModel& model = *device.kernels;
+  const auto tiles =
+      static_cast<double>(x.batch * up(x.m, model.tile_rows) * up(x.n, model.tile_columns));
+  const double waves = std::ceil(tiles / device.multiprocessors);
+  const double wave = 2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.k) *
+                      device.multiprocessors;
+  const Seconds products = Flops(waves * wave) / FlopsPerSecond(peak_rate(device, dtype).count() *
+                                                                model.matrix_efficiency);
+  const Bytes moved(x.batch * (x.m * x.k + x.k * x.n + x.m * x.n) * bytes_per_element(dtype));
+  return std::max(products, stream_time(moved, device));
+}
+
+Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
+  const KernelModel& model = *device.kernels;
+  const auto tiles = static_cast<double>(up(x.keys, model.tile_columns));
+  const double seen = x.causal ? (1 + 1 / tiles) / 2 : 1;
+  const double tile =
+      2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.d) * x.products;
+  const double waves = std::ceil(static_cast<double>(x.heads * up(x.rows, model.tile_rows)) /
+                                 device.multiprocessors);
+  const Seconds products =
+      Flops(waves * device.multiprocessors * tiles * seen * tile) /
+      FlopsPerSecond(peak_rate(device, dtype).count() * model.matrix_efficiency);
+  return std::max(products, stream_time(Bytes(x.moved * bytes_per_element(dtype)), device));
+}
+
+Seconds stream_time(Bytes bytes, const Device& device) {
+  const KernelModel& model = *device.kernels;
+  const Seconds moved =
+      bytes / BytesPerSecond(device.memory_bandwidth.count() * model.bandwidth_efficiency);
+  return std::max(moved, model.floor);
+}
+
+KernelSum& KernelSum::matmul(const MatmulShape& shape) {
+  sum_ += matmul_time(shape, device_, dtype_);
+  ++count_;
+  return *this;
+}
+
+KernelSum& KernelSum::fused(const FusedCore& core) {
+  sum_ += fused_core_time(core, device_, dtype_);
+  ++count_;
+  return *this;
+}
+
+KernelSum& KernelSum::stream(std::int64_t numbers) {
+  sum_ += stream_time(Bytes(numbers * bytes_per_element(dtype_)), device_);
+  ++count_;
+  return *this;
+}
+
+Seconds KernelSum::time() const {
+  return std::max(sum_, device_.kernels->launch * static_cast<double>(count_));
+}
+
+LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split,
+                       int batch, const Device& device) {
+  Passes passes(device, dtype);
+  const Kernels kernels{passes, split.tokens(seq_length), split.rows(seq_length), seq_length,
+                        batch};
+  std::visit(kernels, shard(layer.shape, split.tp));
+  LayerTime time;
+  time.f = passes.f.time();
+  time.i = passes.i.time();
+  time.w = passes.w.time();
+  time.b = time.i + time.w;
+  time.core = passes.core.time();
+  return time;
+}
+
+}  // namespace weir

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/collectives.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace weir {
+namespace {
+
+// ceil(lg p)
+int rounds(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
+Seconds wire(Bytes n, const Link& link) {
+  return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0);
+}
+// (p - 1) / p of n bytes: all but a member's own share.
+Seconds others_share(Bytes n, int p, const Link& link) { return wire(n, link) * (p - 1.0) / p; }
+
+}  // namespace
+
+Seconds point_to_point(Bytes n, const Link& link) { return link.latency + wire(n, link); }
+
+Seconds ring_all_gather(Bytes n, int p, const Link& link) {
+  return link.latency * (p - 1.0) + others_share(n, p, link);
+}
+
+Seconds tree_all_gather(Bytes n, int p, const Link& link) {
+  return link.latency * static_cast<double>(rounds(p)) + others_share(n, p, link);
+}
+
+Seconds ring_reduce_scatter(Bytes n, int p, const Link& link) {
+  return link.latency * (p - 1.0) + others_share(n, p, link);
+}
+
+Seconds tree_reduce_scatter(Bytes n, int p, const Link& link) {
+  return link.latency * static_cast<double>(rounds(p)) + others_share(n, p, link);
+}
+
+Seconds ring_all_reduce(Bytes n, int p, const Link& link) {
+  return 2.0 * (link.latency * (p - 1.0) + others_share(n, p, link));
+}
+
+Seconds tree_all_reduce(Bytes n, int p, const Link& link) {
+  return point_to_point(n, link) * (2.0 * rounds(p));
+}
+
+Seconds double_tree_all_reduce(Bytes n, int p, const Link& link) {
+  if (p == 1) return Seconds(0);
+  return 2.0 * (link.latency * static_cast<double>(rounds(p)) + wire(n, link));
+}
+
+Seconds pairwise_all_to_all(Bytes n, int p, const Link& link) {
+  return link.latency * (p - 1.0) + others_share(n, p, link);
+}
+
+Seconds bruck_all_to_all(Bytes n, int p, const Link& link) {
+  return (link.latency + wire(n, link) * 0.5) * static_cast<double>(rounds(p));
+}
+
+Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within) {
+  return across.latency + wire(n, across) / t + ring_all_gather(n, t, within);
+}
+
+Seconds all_reduce(Bytes n, int p, const Link& link) {
+  return std::min(ring_all_reduce(n, p, link), double_tree_all_reduce(n, p, link));
+}
+
+}  // namespace weir

@@ -1,0 +1,61 @@
+// Time of messages and collectives in the alpha-beta model (Hockney, Parallel Computing 20(3),
+// 1994): a message of n bytes takes alpha + n beta, with alpha the link's latency and beta one over
+// its bandwidth; links work both ways at once, a device sends one message at a time, and what
+// adding numbers takes is left out. Legend: p members, n bytes, lg the logarithm to base 2, rounded
+// up where p is no power of two. One member needs no communication: 0.
+//
+// [T] is Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in
+// MPICH", IJHPCA 19(1), 2005, whose names of the formulas are kept.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "plan/job/cluster.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// Hockney: alpha + n beta.
+[[nodiscard]] Seconds point_to_point(Bytes n, const Link& link);
+
+// [T], allgather, T_ring: (p - 1) alpha + (p - 1) / p n beta; n: the gathered whole.
+[[nodiscard]] Seconds ring_all_gather(Bytes n, int p, const Link& link);
+// [T], allgather, T_rec_dbl: lg p alpha + (p - 1) / p n beta (recursive doubling); n: the gathered
+// whole.
+[[nodiscard]] Seconds tree_all_gather(Bytes n, int p, const Link& link);
+
+// [T], reduce-scatter, T_long: (p - 1) alpha + (p - 1) / p n beta; n: what each member brings.
+[[nodiscard]] Seconds ring_reduce_scatter(Bytes n, int p, const Link& link);
+// [T], reduce-scatter, T_rec_half: lg p alpha + (p - 1) / p n beta (recursive halving); n: what
+// each member brings.
+[[nodiscard]] Seconds tree_reduce_scatter(Bytes n, int p, const Link& link);
+
+// Patarasuk and Yuan, JPDC 69(2), 2009, section 4 (a ring's reduce-scatter, then its all-gather): 2
+// (p - 1) alpha + 2 (p - 1) / p n beta. The volume is the least possible; nccl-tests calls n over
+// the time algbw.
+[[nodiscard]] Seconds ring_all_reduce(Bytes n, int p, const Link& link);
+// [T], reduce and broadcast, T_tree of each (a binomial tree up, then down): 2 lg p (alpha + n
+// beta).
+[[nodiscard]] Seconds tree_all_reduce(Bytes n, int p, const Link& link);
+
+// NCCL's double binary trees (since 2.4): two trees over the same members, each for half of the
+// message, where whoever has children in one is a leaf of the other. Pipelined, a member sends and
+// receives n bytes on the way up and n on the way down, and the first piece passes lg p members
+// each way: 2 lg p alpha + 2 n beta.
+[[nodiscard]] Seconds double_tree_all_reduce(Bytes n, int p, const Link& link);
+
+// [T], all-to-all, T_long (pairwise exchange): (p - 1) alpha + n beta, where n, what a member
+// sends, is here the whole that it holds less its own share: (p - 1) alpha + (p - 1) / p n beta.
+[[nodiscard]] Seconds pairwise_all_to_all(Bytes n, int p, const Link& link);
+// [T], all-to-all, T_bruck: lg p alpha + n / 2 lg p beta; n: the whole that a member holds.
+[[nodiscard]] Seconds bruck_all_to_all(Bytes n, int p, const Link& link);
+
+// Narayanan et al., SC 2021, section 4.1: the t ranks of a tensor-parallel group hold the same n
+// bytes; each sends one t-th across `across` to its peer, and the peers gather the whole over
+// `within`: alpha_a + n / t beta_a + ring_all_gather(n, t, within).
+[[nodiscard]] Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within);
+
+// What NCCL does, and so what forecasts take: the faster of ring and double tree. (Its all-gather
+// and reduce-scatter are rings, its all-to-all is pairwise.)
+[[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
+
+}  // namespace weir

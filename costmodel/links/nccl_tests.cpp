@@ -1,0 +1,229 @@
+// The text form, and what both forms share.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/nccl_tests.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "costmodel/links/nccl_tests_json.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::optional<double> number(const std::string& word) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+bool all_digits(const std::string& word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+}
+
+class Reader {
+ public:
+  Reader(const std::string& text, const std::string& file) : in_(text), file_(file) {}
+
+  std::vector<NcclTest> tests() {
+    for (std::string line; std::getline(in_, line);) {
+      ++line_;
+      if (line.starts_with('#')) {
+        comment(line);
+      } else if (const auto words = words_of(line);
+                 !words.empty() && all_digits(words.front()) && !columns_.empty()) {
+        row(words);
+      } else if (failure_.empty() && line.find("failure") != std::string::npos) {
+        failure_ = line.substr(0, 120);
+        failed_at_ = line_;
+      }
+    }
+    finish();
+    if (tests_.empty()) throw InputError(file_, "", "holds no results of nccl-tests");
+    return std::move(tests_);
+  }
+
+ private:
+  struct Half {  // one of out-of-place and in-place
+    std::size_t time = 0, bus = 0, wrong = 0;
+  };
+
+  void comment(const std::string& line) {
+    const auto words = words_of(line.substr(1));
+    if (words.size() == 4 && words[0] == "Collective" && words[2] == "starting:") {
+      finish();
+      named_ = words[3].ends_with("_perf") ? words[3].substr(0, words[3].size() - 5) : words[3];
+    } else if (words.size() > 2 && words[0] == "Rank" && all_digits(words[1])) {
+      device(line, words);
+    } else if (std::ranges::find(words, "size") != words.end() &&
+               std::ranges::find(words, "busbw") != words.end()) {
+      header(words);
+    } else if (!columns_.empty() && words.size() > 1 && words[0] == "(B)" &&
+               line.find("(us)") == std::string::npos) {
+      fail("time", "expected microseconds, (us)");
+    } else if (line.find("Out of bounds values") != std::string::npos &&
+               line.find("FAILED") != std::string::npos) {
+      fail("#wrong", "the test found wrong values: nothing is learnt from such a link");
+    }
+  }
+
+  // "#  Rank  0 Group  0 Pid 361042 on cnode2-005 device  0 [0000:52:00] NVIDIA H100 80GB HBM3"
+  void device(const std::string& line, const std::vector<std::string>& words) {
+    if (started_) finish();  // old versions have no line that starts a test
+    const auto on = std::ranges::find(words, "on");
+    if (on != words.end() && on + 1 != words.end()) hosts_.insert(*(on + 1));
+    ++test_.ranks;
+    const auto bracket = line.rfind(']');
+    if (bracket != std::string::npos && bracket + 2 < line.size())
+      test_.device = words_joined(line.substr(bracket + 1));
+  }
+  static std::string words_joined(const std::string& text) {
+    std::string all;
+    for (const std::string& word : words_of(text)) all += (all.empty() ? "" : " ") + word;
+    return all;
+  }
+
+  void header(const std::vector<std::string>& words) {
+    started_ = true;
+    columns_ = words;
+    halves_.clear();
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::string& name = columns_[c];
+      if (name == "cputime")
+        fail("cputime", "the CPU's time says nothing of a link: run without -C");
+      if (name == "time") halves_.push_back({.time = c});
+      if (halves_.empty()) continue;
+      if (name == "busbw") halves_.back().bus = c;
+      if (name == "#wrong" || name == "error") halves_.back().wrong = c;
+    }
+    stamped_ = columns_.back() == "timestamp";
+    if (columns_.front() != "size" || halves_.empty())
+      fail("header", "expected the columns size and time");
+  }
+
+  void row(const std::vector<std::string>& words) {
+    const std::size_t expected =
+        columns_.size() + (stamped_ ? 1 : 0);  // a time stamp is a date and a time
+    if (words.size() != expected) {
+      fail("row",
+           fmt::format("expected {} columns as in the header, found {}", expected, words.size()));
+    }
+    const auto size = number(words[0]);
+    if (!size) fail("size", "expected a number of bytes");
+    const auto redop = std::ranges::find(columns_, "redop"),
+               root = std::ranges::find(columns_, "root");
+    if (redop != columns_.end()) redop_ = words[static_cast<std::size_t>(redop - columns_.begin())];
+    if (root != columns_.end()) root_ = words[static_cast<std::size_t>(root - columns_.begin())];
+    for (const Half& half : halves_) {
+      const auto time = number(words[half.time]), bus = number(words[half.bus]),
+                 wrong = number(words[half.wrong]);
+      if (!time || *time <= 0)
+        fail("time", fmt::format("\"{}\": expected microseconds", words[half.time]));
+      if (half.wrong > 0 && wrong && *wrong > 0 && columns_[half.wrong] == "#wrong") {
+        fail("#wrong", "the test found wrong values: nothing is learnt from such a link");
+      }
+      if (*size <= 0) continue;  // latency of nothing at all
+      test_.samples.push_back({Bytes(static_cast<std::int64_t>(*size)), Seconds(*time * 1e-6)});
+      if (bus && *bus > most_bus_) {
+        most_bus_ = *bus;
+        measured_factor_ = *bus / (*size / (*time * 1e-6) / 1e9);
+      }
+    }
+  }
+
+  void finish() {
+    if (started_ || !named_.empty()) {
+      if (test_.samples.empty()) {
+        const std::string what = named_.empty() ? "the test" : named_;
+        throw InputError(file_, fmt::format("line {}", failure_.empty() ? line_ : failed_at_),
+                         failure_.empty() ? fmt::format("{} has no results", what)
+                                          : fmt::format("{} failed before its first result: {}",
+                                                        what, failure_));
+      }
+      complete_test(test_, static_cast<int>(hosts_.size()), named_.empty() ? guess() : named_,
+                    file_);
+      tests_.push_back(std::move(test_));
+    }
+    test_ = {};
+    hosts_.clear();
+    named_.clear();
+    columns_.clear();
+    redop_ = root_ = failure_ = "";
+    started_ = false;
+    most_bus_ = measured_factor_ = 0;
+  }
+
+  // Old logs do not name their collective; its columns and how bus and algorithm bandwidth differ
+  // do.
+  [[nodiscard]] std::string guess() const {
+    const double n = test_.ranks;
+    const auto near = [this](double factor) {
+      return std::abs(measured_factor_ - factor) < 0.02 * factor;
+    };
+    const bool rooted = !root_.empty() && root_ != "-1",
+               reduces = !redop_.empty() && redop_ != "none";
+    if (near(2 * (n - 1) / n) && reduces && n > 2) return "all_reduce";
+    if (near((n - 1) / n) && n > 2) return reduces ? "reduce_scatter" : "all_gather";
+    if (rooted) return reduces ? "reduce" : "broadcast";
+    return "unnamed";
+  }
+
+  [[noreturn]] void fail(const std::string& column, const std::string& message) const {
+    throw InputError(file_, fmt::format("line {}: {}", line_, column), message);
+  }
+
+  std::istringstream in_;
+  const std::string& file_;
+  int line_ = 0, failed_at_ = 0;
+  std::vector<NcclTest> tests_;
+  NcclTest test_;
+  std::set<std::string> hosts_;
+  std::string named_, redop_, root_, failure_;
+  std::vector<std::string> columns_;
+  std::vector<Half> halves_;
+  bool stamped_ = false, started_ = false;
+  double most_bus_ = 0, measured_factor_ = 0;
+};
+
+}  // namespace
+
+double bus_factor(std::string_view collective, int ranks) {
+  const double n = std::max(ranks, 1);
+  if (collective == "all_reduce") return 2 * (n - 1) / n;
+  if (collective == "all_gather" || collective == "reduce_scatter" || collective == "alltoall" ||
+      collective == "gather" || collective == "scatter") {
+    return (n - 1) / n;
+  }
+  return 1;
+}
+
+void complete_test(NcclTest& test, int hosts, std::string collective, const std::string& file) {
+  if (test.ranks < 2) throw InputError(file, collective, "expected at least two devices");
+  test.nodes = std::max(hosts, 1);
+  test.bus_factor = bus_factor(collective, test.ranks);
+  test.collective = std::move(collective);
+  std::ranges::stable_sort(test.samples, {}, &TimedMessage::size);
+}
+
+std::vector<NcclTest> read_nccl_tests(const std::string& text, const std::string& file) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') return read_nccl_tests_json(text, file);
+  return Reader(text, file).tests();
+}
+
+}  // namespace weir

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/parallel.hpp"
+
+#include <algorithm>
+
+#include "costmodel/links/collectives.hpp"
+#include "costmodel/table/costs.hpp"
+
+namespace weir {
+namespace {
+
+// Bytes of a micro-batch's tokens, `width` numbers each, on one device of cp.
+Bytes tokens_bytes(const Plan& plan, std::int64_t width, std::int64_t element) {
+  return Bytes(plan.split().tokens(plan.seq_length) * plan.micro_batch_size * width * element);
+}
+
+// Tensor parallelism's traffic of each kind of layer.
+struct TensorTraffic {
+  const Plan& plan;
+  const Link& link;
+
+  [[nodiscard]] Seconds gather(Bytes n) const { return ring_all_gather(n, plan.tp, link); }
+  [[nodiscard]] Seconds scatter(Bytes n) const { return ring_reduce_scatter(n, plan.tp, link); }
+  [[nodiscard]] Seconds reduce(Bytes n) const { return all_reduce(n, plan.tp, link); }
+  [[nodiscard]] Bytes input(std::int64_t hidden) const {
+    return tokens_bytes(plan, hidden, bytes_per_element(plan.dtype));
+  }
+
+  LayerTraffic operator()(const EmbeddingShape& e) const {
+    const Bytes n = input(e.hidden);
+    if (plan.sequence_parallel) return {scatter(n), gather(n)};
+    return {reduce(n), Seconds(0)};
+  }
+  LayerTraffic operator()(const TransformerShape& b) const {
+    const Bytes n = input(b.hidden);
+    const double parts = (b.parallel ? 1 : 2) + (b.cross_attention ? 1 : 0);
+    const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
+    return {each * parts, each * parts};
+  }
+  LayerTraffic operator()(const HeadShape& head) const {
+    const Bytes n = input(head.hidden);
+    const Seconds loss = 3.0 * reduce(tokens_bytes(plan, 1, 4));
+    if (plan.sequence_parallel) return {gather(n) + loss, scatter(n)};
+    return {loss, reduce(n)};
+  }
+  LayerTraffic operator()(const NormShape&) const { return {}; }
+  LayerTraffic operator()(const TimedShape&) const { return {}; }
+  LayerTraffic operator()(const SizedShape&) const { return {}; }
+};
+
+}  // namespace
+
+Link group_link(const Cluster& cluster, int members, int stride) {
+  if (members * stride <= cluster.devices_per_node) return cluster.intra;
+  const double in_node = std::max(1, cluster.devices_per_node / stride);
+  return {std::max(cluster.intra.latency, cluster.inter.latency),
+          BytesPerSecond(std::min(cluster.intra.bandwidth.count(),
+                                  cluster.inter.bandwidth.count() * in_node))};
+}
+
+ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
+  return {group_link(cluster, plan.tp, 1), group_link(cluster, plan.cp, plan.tp),
+          group_link(cluster, plan.replicas(), plan.tp)};
+}
+
+Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
+  const int each = plan.tp * plan.replicas();
+  return cluster.link(Rank{from.value * each}, Rank{to.value * each});
+}
+
+Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
+  const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
+  return measured ? costs.link : pipeline_link(plan, cluster, from, to);
+}
+
+MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {
+  const auto occupied = [&](Bytes n) {
+    return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0);
+  };
+  if (plan.tp > 1 && !plan.sequence_parallel) {
+    const Link within = group_link(cluster, plan.tp, 1);
+    const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
+    if (parts < point_to_point(bytes, link)) {
+      const Seconds occupancy = occupied(bytes) / plan.tp;
+      return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
+    }
+  }
+  const LinkRegime regime = link.at(bytes);
+  const Seconds occupancy = regime.bandwidth.count() > 0 ? bytes / regime.bandwidth : Seconds(0);
+  return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
+}
+
+LayerTraffic tensor_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+  if (plan.tp == 1) return {};
+  return std::visit(TensorTraffic{plan, link}, layer.shape);
+}
+
+LayerTraffic context_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || plan.cp == 1) return {};
+  const std::int64_t numbers =
+      plan.seq_length * plan.micro_batch_size * 2 * (block->kv_heads / plan.tp) * block->head_dim;
+  const Bytes whole(numbers * bytes_per_element(plan.dtype));
+  const Seconds gather = ring_all_gather(whole, plan.cp, link);
+  return {gather, gather + ring_reduce_scatter(whole, plan.cp, link)};
+}
+
+ReplicaTraffic replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
+  const int n = plan.replicas();
+  if (n == 1 || plan.zero < 2) return {};
+  ReplicaTraffic traffic;
+  traffic.w = ring_reduce_scatter(Bytes(parameters * 4), n, link);
+  if (plan.zero == 3) {
+    traffic.f = traffic.i =
+        ring_all_gather(Bytes(parameters * bytes_per_element(plan.dtype)), n, link);
+  }
+  return traffic;
+}
+
+StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
+  const int n = plan.replicas();
+  if (n == 1) return {};
+  const Bytes gradients(parameters * 4), weights(parameters * bytes_per_element(plan.dtype));
+  StepTraffic traffic;
+  if (plan.zero == 0) traffic.reduce = all_reduce(gradients, n, link);
+  if (plan.zero == 1) traffic.reduce = ring_reduce_scatter(gradients, n, link);
+  if (plan.zero == 1 || plan.zero == 2) traffic.gather = ring_all_gather(weights, n, link);
+  return traffic;
+}
+
+Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,
+                       const std::vector<Rank>& holders) {
+  const Link link = pipeline_link(plan, cluster, holders.front(), holders.back());
+  return all_reduce(Bytes(parameters * 4), static_cast<int>(holders.size()), link);
+}
+
+Seconds exposed_reduction(Seconds reduce, Seconds backward, int layers) {
+  const double hidden = (layers - 1.0) / layers;
+  return std::max(reduce / static_cast<double>(layers), reduce - backward * hidden);
+}
+
+}  // namespace weir

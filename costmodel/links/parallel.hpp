@@ -1,0 +1,96 @@
+// What parallel degrees cost: where a plan's devices sit, what a layer sends between those that
+// share it, and what replicas send each other once a step. Devices are numbered tp first, then cp,
+// dp and pp (Megatron's order tp-cp-dp-pp) and fill nodes in order.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/table/cost_table.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+struct Costs;
+
+// The link that a ring over a group sees: `members` devices, `stride` apart. Within a node it is
+// the node's own. Across nodes every hop waits for the slower latency; as many rings as the group
+// has members in a node run beside each other, each through its own adapter (NCCL), so the rate is
+// that many times a device's share of the network, but no more than the node's own link gives.
+[[nodiscard]] Link group_link(const Cluster& cluster, int members, int stride);
+
+// Links of a plan's groups.
+struct ParallelLinks {
+  Link tensor;    // between the tp devices of a stage
+  Link context;   // between its cp devices
+  Link replicas;  // between the cp x dp devices that hold the same weights
+};
+[[nodiscard]] ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster);
+// Between two ranks of the pipeline: the first device of each stands for all.
+[[nodiscard]] Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to);
+
+// What carries messages between two ranks of a pipeline: the link that was measured, where one was.
+[[nodiscard]] Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster,
+                              Rank from, Rank to);
+// A message of so many bytes between two stages, of one device of each. The tp devices of a stage
+// hold the same output, unless sequence parallelism divides it: each sends its peer all of it, or
+// Megatron's scatter-gather its part (costmodel/links/collectives), whichever arrives first. The
+// gathering is the receivers' and takes latency.
+[[nodiscard]] MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link,
+                                        const Cluster& cluster);
+
+// What a layer sends for one micro-batch, within F and within I (or B). Nothing of it is hidden
+// behind products.
+struct LayerTraffic {
+  Seconds f{0};
+  Seconds i{0};
+};
+
+// With n bytes of a micro-batch's tokens as the layer's input has them on one device of cp:
+//   tensor parallelism (Shoeybi et al. 2019, section 3: the operators f and g): an all-reduce of n
+//   in F after each part of a block that ends in a product (attention, MLP; one where they run in
+//   parallel; cross attention is a third), and as many in I. The embedding: one in F. The head: one
+//   of n in I, and in F three of one number of 4 bytes a token (maximum, sum and target of the
+//   softmax over a divided vocabulary). With sequence parallelism (Korthikanti et al. 2022,
+//   section 4.2.2) each of those is an all-gather and a reduce-scatter; the embedding's only a
+//   reduce-scatter in F and an all-gather in I, the head's an all-gather in F and a reduce-scatter
+//   in I. The all-gather that W needs again runs beside I's products and is not counted.
+[[nodiscard]] LayerTraffic tensor_traffic(const Layer& layer, const Plan& plan, const Link& link);
+
+// Context parallelism as Llama 3 does it (Grattafiori et al. 2024, section 3.3.2): F gathers the
+// keys and values of the whole sequence, I gathers them again and reduce-scatters their gradients.
+[[nodiscard]] LayerTraffic context_traffic(const Layer& layer, const Plan& plan, const Link& link);
+
+// What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
+// run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
+// gathers its weights in F and in I.
+struct ReplicaTraffic {
+  Seconds f{0}, i{0}, w{0};
+};
+[[nodiscard]] ReplicaTraffic replica_traffic(std::int64_t parameters, const Plan& plan,
+                                             const Link& link);
+
+// Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
+// ZeRO-1 reduce-scattered (later stages did it with each micro-batch); and up to stage 2 the
+// updated weights gathered.
+struct StepTraffic {
+  Seconds reduce{0};
+  Seconds gather{0};
+};
+[[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link);
+
+// A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,
+// before the update (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that
+// have it.
+[[nodiscard]] Seconds tied_reduction(std::int64_t parameters, const Plan& plan,
+                                     const Cluster& cluster, const std::vector<Rank>& holders);
+
+// What is left of a reduction that may start while the last micro-batch's backward still runs,
+// layer by layer from the last: all layers but the first can hide in the backward of those before
+// them. With L equal layers: max(reduce / L, reduce - backward (L - 1) / L).
+[[nodiscard]] Seconds exposed_reduction(Seconds reduce, Seconds backward, int layers);
+
+}  // namespace weir

@@ -1,0 +1,205 @@
+// The memory timeline. costmodel/memory/stage_memory knows what each stage's actions add at their
+// worst moment and in the end; `Timeline` replays a step's events over those.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/memory/memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "costmodel/memory/stage_memory.hpp"
+
+namespace weir {
+namespace {
+
+using ByKind = BytesByKind;
+std::int64_t total(const ByKind& kinds) { return total_bytes(kinds); }
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+class Timeline {
+ public:
+  Timeline(const LoadedPlan& loaded, const Program& program, std::span<const Span> spans,
+           std::span<const Bytes> scratch, const MemoryRules& rules)
+      : program_(program),
+        spans_(spans),
+        live_(at(program.shape.ranks)),
+        running_(live_.size()),
+        peaks_(live_.size()),
+        in_flight_(live_.size()) {
+    for (std::int32_t stage = 0; stage < program.shape.total_stages(); ++stage) {
+      stages_.emplace_back(loaded, Stage{stage}, rules.allocator);
+      const ByKind parameters = stages_.back().parameters();
+      ByKind& live = live_[at(program.shape.rank_of(Stage{stage}).value)];
+      for (std::size_t k = 0; k < kMemoryKinds; ++k) live[k] += parameters[k];
+    }
+    for (std::size_t rank = 0; rank < live_.size(); ++rank) {
+      if (rank < scratch.size()) {
+        live_[rank][static_cast<std::size_t>(MemoryKind::workspace)] +=
+            allocated_bytes(scratch[rank].count(), rules.allocator);
+      }
+      live_[rank][static_cast<std::size_t>(MemoryKind::overhead)] = rules.process_overhead.count();
+      note(rank);
+    }
+    const LoweringOptions options = lowering_options(loaded);
+    recompute_ = options.recompute;
+    keep_last_ = options.keep_last_microbatch;
+  }
+
+  // `sample(time, rank)` after every change.
+  template <class Sample>
+  void replay(Sample sample) {
+    enum Phase : std::uint8_t { ends, sends, starts };
+    std::vector<std::tuple<std::int64_t, Phase, OperationId>> events;
+    for (const Span& span : spans_) {
+      if (span.lane == LaneKind::compute) {
+        events.emplace_back(span.start.count(), starts, span.operation);
+        events.emplace_back(span.end.count(), ends, span.operation);
+      } else if (span.lane == LaneKind::send) {
+        events.emplace_back(span.start.count(), sends, span.operation);
+      }
+    }
+    // An action of no length must start before it ends.
+    std::sort(events.begin(), events.end(),
+              [&](const auto& a, const auto& b) { return this->key(a) < this->key(b); });
+    for (const auto& [time, phase, id] : events) {
+      const Action& action = program_.operations[at(id)].action;
+      const auto rank = at(program_.lane_of(id).rank.value);
+      if (phase == starts) begin(rank, id, action);
+      if (phase == ends) end(rank, action);
+      if (phase == sends) {
+        const auto to = at(program_.edges[at(program_.lane_of(id).edge)].to.value);
+        send(rank, to, action);
+        sample(time, to);
+      }
+      sample(time, rank);
+    }
+  }
+
+  [[nodiscard]] const std::vector<RankMemory>& peaks() const { return peaks_; }
+  [[nodiscard]] const ByKind& live(std::size_t rank) const { return live_[rank]; }
+  [[nodiscard]] std::int32_t in_flight(std::size_t rank) const { return in_flight_[rank]; }
+
+ private:
+  template <class Event>
+  [[nodiscard]] std::tuple<std::int64_t, int, OperationId> key(const Event& event) const {
+    const auto& [time, phase, id] = event;
+    const Span& span = spans_[at(id)];
+    const bool instant = span.lane == LaneKind::compute && span.start == span.end;
+    return {time, instant ? 3 + static_cast<int>(phase == 0) : static_cast<int>(phase), id};
+  }
+  [[nodiscard]] bool rematerialised(const Action& action) const {
+    if (recompute_.empty() || !recompute_[at(action.stage.value)]) return false;
+    const bool last =
+        action.microbatch.value / program_.shape.segments == program_.shape.microbatches - 1;
+    return !(keep_last_ && last);
+  }
+  void note(std::size_t rank) {
+    ByKind now = live_[rank];
+    for (std::size_t k = 0; k < kMemoryKinds; ++k) now[k] += running_[rank].worst[k];
+    if (total(now) <= peaks_[rank].peak.count()) return;
+    peaks_[rank].peak = Bytes(total(now));
+    for (std::size_t k = 0; k < kMemoryKinds; ++k) peaks_[rank].at_peak[k] = Bytes(now[k]);
+  }
+  const Footprint& footprint(const Action& action) {
+    const bool remat = rematerialised(action);
+    const auto [found, fresh] = footprints_.try_emplace({action.stage.value, action.kind, remat});
+    if (fresh) found->second = stages_[at(action.stage.value)].of(action.kind, remat);
+    return found->second;
+  }
+  // A received message leaves its slot when its consumer takes it.
+  void take_from_slot(std::size_t rank, OperationId id, std::int64_t bytes) {
+    for (const Dependency& dependency : program_.predecessors(id)) {
+      if (dependency.kind != DependencyKind::data) continue;
+      if (program_.lane_of(dependency.before).kind != LaneKind::receive) continue;
+      live_[rank][static_cast<std::size_t>(MemoryKind::receive_slots)] -= bytes;
+      live_[rank][static_cast<std::size_t>(MemoryKind::activations)] += bytes;
+    }
+  }
+  void begin(std::size_t rank, OperationId id, const Action& action) {
+    const StageMemory& stage = stages_[at(action.stage.value)];
+    if (action.kind == ActionKind::F) {
+      take_from_slot(rank, id, stage.input_bytes());
+      ++in_flight_[rank];
+    }
+    if (is_backward(action.kind)) take_from_slot(rank, id, stage.output_bytes());
+    running_[rank] = footprint(action);
+    note(rank);
+  }
+  void end(std::size_t rank, const Action& action) {
+    for (std::size_t k = 0; k < kMemoryKinds; ++k) live_[rank][k] += running_[rank].net[k];
+    running_[rank] = {};
+    if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
+    note(rank);
+  }
+  void send(std::size_t from, std::size_t to, const Action& action) {
+    const StageMemory& stage = stages_[at(action.stage.value)];
+    const std::int64_t bytes =
+        action.kind == ActionKind::SEND_F ? stage.output_bytes() : stage.input_bytes();
+    live_[from][static_cast<std::size_t>(MemoryKind::activations)] -= bytes;
+    live_[to][static_cast<std::size_t>(MemoryKind::receive_slots)] += bytes;
+    note(to);
+  }
+
+  const Program& program_;
+  std::span<const Span> spans_;
+  std::vector<StageMemory> stages_;
+  std::vector<ByKind> live_;        // per rank, without the running action
+  std::vector<Footprint> running_;  // per rank
+  std::vector<RankMemory> peaks_;
+  std::vector<std::int32_t> in_flight_;
+  std::vector<bool> recompute_;
+  bool keep_last_ = false;
+  std::map<std::tuple<std::int32_t, ActionKind, bool>, Footprint> footprints_;
+};
+
+}  // namespace
+
+std::string_view to_string(MemoryKind kind) {
+  static constexpr std::array<std::string_view, kMemoryKinds> kNames{
+      "weights",        "gradients", "optimizer_state", "activations",
+      "rematerialised", "workspace", "receive_slots",   "overhead"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
+                                     std::span<const Span> spans, std::span<const Bytes> scratch,
+                                     const MemoryRules& rules) {
+  Timeline timeline(loaded, program, spans, scratch, rules);
+  timeline.replay([](std::int64_t, std::size_t) {});
+  return timeline.peaks();
+}
+
+std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
+                                     std::span<const Span> spans, std::span<const Bytes> scratch,
+                                     const MemoryRules& rules) {
+  Timeline timeline(loaded, program, spans, scratch, rules);
+  const auto ranks = at(program.shape.ranks);
+  std::vector<Counter> counters;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Rank of{static_cast<std::int32_t>(rank)};
+    counters.push_back({"memory", of, CounterUnit::bytes, {}});
+    for (std::size_t k = 0; k < kMemoryKinds; ++k) {
+      counters.push_back({"memory/" + std::string(to_string(static_cast<MemoryKind>(k))),
+                          of,
+                          CounterUnit::bytes,
+                          {}});
+    }
+    counters.push_back({"in flight", of, CounterUnit::count, {}});
+  }
+  const std::size_t each = kMemoryKinds + 2;
+  const auto put = [](Counter& counter, std::int64_t time, std::int64_t value) {
+    if (!counter.samples.empty() && counter.samples.back().value == value) return;
+    if (!counter.samples.empty() && counter.samples.back().time.count() == time)
+      counter.samples.pop_back();
+    counter.samples.push_back({Nanoseconds(time), value});
+  };
+  timeline.replay([&](std::int64_t time, std::size_t rank) {
+    put(counters[rank * each], time, total(timeline.live(rank)));
+    for (std::size_t k = 0; k < kMemoryKinds; ++k)
+      put(counters[rank * each + 1 + k], time, timeline.live(rank)[k]);
+    put(counters[rank * each + 1 + kMemoryKinds], time, timeline.in_flight(rank));
+  });
+  return counters;
+}
+
+}  // namespace weir

@@ -1,0 +1,58 @@
+// Memory as a timeline, from the same program the engines run and the same tensors the executor
+// allocates.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/program/program.hpp"
+#include "traces/trace.hpp"
+
+namespace weir {
+
+enum class MemoryKind : std::uint8_t {
+  weights,
+  gradients,
+  optimizer_state,
+  activations,
+  rematerialised,
+  workspace,
+  receive_slots,
+  overhead,  // of the process: its device context and libraries
+};
+inline constexpr std::size_t kMemoryKinds = 8;
+[[nodiscard]] std::string_view to_string(MemoryKind kind);  // "weights", "optimizer_state", ...
+
+struct RankMemory {
+  Bytes peak{0};
+  std::array<Bytes, kMemoryKinds> at_peak{};  // parts of the peak; they sum to it
+};
+
+// What a device adds to the tensors themselves (Device).
+struct MemoryRules {
+  Allocator allocator = Allocator::arena;
+  Bytes process_overhead{0};
+};
+
+// Peak per rank, on one of its devices, of one step in steady state (optimizer state exists).
+// `spans` are one step's spans ordered by operation (predicted or measured); where operations of
+// different lanes meet, their times decide the order. `scratch`: library scratch memory per rank,
+// held throughout; empty: none.
+[[nodiscard]] std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
+                                                   std::span<const Span> spans,
+                                                   std::span<const Bytes> scratch,
+                                                   const MemoryRules& rules = {});
+
+// The same as counters for a trace: "memory" and "memory/<kind>" in bytes, "in flight" as a count.
+[[nodiscard]] std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
+                                                   std::span<const Span> spans,
+                                                   std::span<const Bytes> scratch,
+                                                   const MemoryRules& rules = {});
+
+}  // namespace weir

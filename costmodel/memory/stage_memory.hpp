@@ -1,0 +1,69 @@
+// What one stage holds and what each of its actions does to memory: plan/model/layer_tensors'
+// contract walked once for each kind of action, on one device of the plan's tp x cp x dp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/memory/memory.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/program/program.hpp"
+
+namespace weir {
+
+using BytesByKind = std::array<std::int64_t, kMemoryKinds>;
+[[nodiscard]] std::int64_t total_bytes(const BytesByKind& kinds);
+
+// What an allocator takes for a tensor: 64-byte steps in our own arena; PyTorch's caching allocator
+// takes 512-byte steps, and from 10 MiB, where a tensor gets a segment of its own, 2 MiB steps
+// (c10/cuda/CUDACachingAllocator: kMinBlockSize, kMinLargeAlloc, kRoundLarge). What it keeps for
+// later is not counted.
+[[nodiscard]] std::int64_t allocated_bytes(std::int64_t bytes, Allocator allocator);
+
+// What one action does to the live bytes, from its start.
+struct Footprint {
+  BytesByKind worst{};  // at the moment of most live bytes
+  BytesByKind net{};    // when it has ended
+};
+
+class StageMemory {
+ public:
+  StageMemory(const LoadedPlan& loaded, Stage stage, Allocator allocator);
+
+  // `remat`: the micro-batch is (to be) re-materialised.
+  [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
+  // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
+  [[nodiscard]] BytesByKind parameters() const;
+  [[nodiscard]] std::int64_t output_bytes() const {
+    return round(tensors_.back().output_bytes_per_sample * batch_);
+  }
+  [[nodiscard]] std::int64_t input_bytes() const { return round(stage_input_); }
+
+ private:
+  class Meter;
+  [[nodiscard]] std::int64_t round(std::int64_t bytes) const {
+    return allocated_bytes(bytes, allocator_);
+  }
+  [[nodiscard]] std::int64_t input_of(std::size_t layer) const;
+  [[nodiscard]] MemoryKind kind_of(const KeptTensor& tensor, MemoryKind kept) const;
+  [[nodiscard]] std::int64_t gathered_weights() const;
+  void forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const;
+  void input_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
+  void weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
+
+  const Plan& plan_;
+  Allocator allocator_;
+  bool selective_;
+  std::int64_t batch_;
+  std::int64_t stage_input_ = 0;
+  std::vector<LayerTensors> tensors_;
+};
+
+// What ranks hold from step to step, on average: however layers are divided among them, the fullest
+// has no less.
+[[nodiscard]] Bytes mean_held(const LoadedPlan& loaded, const Device& device);
+
+}  // namespace weir

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/memory/training_state.hpp"
+
+namespace weir {
+
+StateBytes state_bytes(const Optimizer& optimizer, Dtype dtype) {
+  const std::int64_t weights = bytes_per_element(dtype);
+  const std::int64_t master = weights < 4 ? 4 : 0;
+  const std::int64_t moments = optimizer.kind == OptimizerKind::adamw ? 2
+                               : optimizer.momentum > 0               ? 1
+                                                                      : 0;
+  return {weights, 4, master + 4 * moments};
+}
+
+StateShare zero_share(std::int64_t parameters, const StateBytes& bytes, int zero, int replicas) {
+  const auto share = [&](std::int64_t each, int divided_from) {
+    const std::int64_t whole = parameters * each;
+    return Bytes(zero >= divided_from ? (whole + replicas - 1) / replicas : whole);
+  };
+  return {share(bytes.weights, 3), share(bytes.gradients, 2), share(bytes.optimizer, 1)};
+}
+
+}  // namespace weir

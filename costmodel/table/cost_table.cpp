@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/cost_table.hpp"
+
+#include <array>
+
+namespace weir {
+namespace {
+
+std::int64_t duration_of(const Action& action, const CostTable& costs) {
+  const auto stage = static_cast<std::size_t>(action.stage.value);
+  const StageCost& cost = costs.stages[stage];
+  switch (action.kind) {
+    case ActionKind::F:
+      return cost.f.count();
+    case ActionKind::B:
+      return cost.b.count();
+    case ActionKind::I:
+      return cost.i.count();
+    case ActionKind::W:
+      return cost.w.count();
+    case ActionKind::R:
+      return cost.r.count();
+    case ActionKind::SEND_F:
+      return costs.forward_messages[stage].occupancy.count();
+    case ActionKind::SEND_B:
+      return costs.backward_messages[stage].occupancy.count();
+    // A receive is named after its own stage; the message is the neighbour's.
+    case ActionKind::RECV_F:
+      return costs.forward_messages[stage - 1].latency.count();
+    case ActionKind::RECV_B:
+      return costs.backward_messages[stage + 1].latency.count();
+    case ActionKind::REDUCE_GRAD:
+      return cost.reduce.count();
+    case ActionKind::OPTIMIZER:
+      return cost.optimizer.count();
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::string to_string(Basis basis) {
+  static constexpr std::array<const char*, 4> kNames{"measured", "calibrated", "builtin",
+                                                     "oversubscribed"};
+  return kNames[static_cast<std::size_t>(basis)];
+}
+
+StageCost slowed(const StageCost& cost, double factor) {
+  const auto times = [factor](Nanoseconds t) { return to_nanoseconds(to_seconds(t) * factor); };
+  return {times(cost.f), times(cost.i), times(cost.w),        times(cost.b),
+          times(cost.r), cost.reduce,   times(cost.optimizer)};
+}
+
+OperationCosts expand(const Program& program, const CostTable& costs) {
+  OperationCosts expanded;
+  expanded.duration_ns.reserve(program.operations.size());
+  for (const Operation& operation : program.operations) {
+    expanded.duration_ns.push_back(duration_of(operation.action, costs));
+  }
+  if (costs.host_overhead.count() > 0) {
+    expanded.gap_ns.assign(program.operations.size(), 0);
+    for (const Lane& lane : program.lanes) {
+      if (lane.kind != LaneKind::compute) continue;
+      for (OperationId id = lane.first; id < lane.last; ++id) {
+        expanded.gap_ns[static_cast<std::size_t>(id)] = costs.host_overhead.count();
+      }
+    }
+  }
+  return expanded;
+}
+
+}  // namespace weir

@@ -1,0 +1,59 @@
+// How long and how many bytes, for one plan: what the engines read, whoever filled it in (measured
+// profile, fit, formula, or the user's --uniform).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/program/program.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// Where a forecast's numbers come from. Only the first two may carry an interval.
+enum class Basis : std::uint8_t { measured, calibrated, builtin, oversubscribed };
+[[nodiscard]] std::string to_string(Basis basis);
+
+// One stage and one micro-batch (segment); B is I + W unless measured apart.
+struct StageCost {
+  Nanoseconds f{0};
+  Nanoseconds i{0};
+  Nanoseconds w{0};
+  Nanoseconds b{0};
+  Nanoseconds r{0};
+  Nanoseconds reduce{0};     // REDUCE_GRAD
+  Nanoseconds optimizer{0};  // once a step
+};
+
+// What the device computes (REDUCE_GRAD is the network's) times `factor`, rounded to ns: a
+// straggler.
+[[nodiscard]] StageCost slowed(const StageCost& cost, double factor);
+
+// One message: the send lane is busy for `occupancy`; the message arrives `latency` after that.
+struct MessageCost {
+  Nanoseconds occupancy{0};
+  Nanoseconds latency{0};
+};
+
+struct CostTable {
+  Basis basis = Basis::builtin;
+  std::vector<StageCost> stages;              // per global stage (replicas included)
+  std::vector<MessageCost> forward_messages;  // per global stage: its output to the next stage
+  std::vector<MessageCost>
+      backward_messages;         // per global stage: its input gradient to the stage before
+  Nanoseconds host_overhead{0};  // before every compute operation, not part of its duration
+};
+
+// Durations and arrival latencies per operation, as the engines take them; index = OperationId.
+// SEND: duration = occupancy. RECV: duration = latency after the send's end. Others: busy time.
+struct OperationCosts {
+  std::vector<std::int64_t> duration_ns;
+  std::vector<std::int64_t>
+      gap_ns;  // idle before the start once ready (host overhead, replayed gaps); may be empty
+};
+
+[[nodiscard]] OperationCosts expand(const Program& program, const CostTable& costs);
+
+}  // namespace weir

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/given_times.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr double kLongestMs = 1e9;
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, ',');) {
+    const auto first = cell.find_first_not_of(" \t\r");
+    cells.push_back(first == std::string::npos
+                        ? ""
+                        : cell.substr(first, cell.find_last_not_of(" \t\r") - first + 1));
+  }
+  return cells;
+}
+
+double parse_number(const std::string& text, const std::string& file, const std::string& where,
+                    double most) {
+  double value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0) || value > most)
+    throw InputError(
+        file, where,
+        fmt::format("\"{}\": expected a number from 0 to {}", text.substr(0, 40), most));
+  return value;
+}
+
+}  // namespace
+
+CostTable uniform_table(const ScheduleShape& shape, const UniformTimes& times) {
+  const double share = static_cast<double>(shape.ranks) / shape.stages / shape.segments;
+  CostTable table;
+  StageCost cost;
+  cost.f = cost.r = to_nanoseconds(times.f * share);
+  cost.i = to_nanoseconds(times.i * share);
+  cost.w = to_nanoseconds(times.w * share);
+  cost.b = cost.i + cost.w;
+  const auto stages = static_cast<std::size_t>(shape.total_stages());
+  table.stages.assign(stages, cost);
+  table.forward_messages.assign(stages, {Nanoseconds(0), to_nanoseconds(times.latency)});
+  table.backward_messages = table.forward_messages;
+  return table;
+}
+
+CostTable parse_times(const std::string& text, const std::string& file,
+                      const ScheduleShape& shape) {
+  constexpr const char* kColumns[] = {"stage", "f_ms", "i_ms",    "w_ms",
+                                      "b_ms",  "r_ms", "send_ms", "latency_ms"};
+  std::istringstream in(text);
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> header = cells_of(line);
+  for (const std::string& column : header) {
+    if (std::find(std::begin(kColumns), std::end(kColumns), column) == std::end(kColumns))
+      throw InputError(file, "row 1", fmt::format("unknown column \"{}\"", column.substr(0, 40)));
+    if (std::count(header.begin(), header.end(), column) > 1)
+      throw InputError(file, "row 1", fmt::format("column {} is given twice", column));
+  }
+  for (int needed = 0; needed < 4; ++needed) {
+    if (std::find(header.begin(), header.end(), kColumns[needed]) == header.end())
+      throw InputError(file, "row 1", fmt::format("column {} is missing", kColumns[needed]));
+  }
+  const auto stages = static_cast<std::size_t>(shape.total_stages());
+  CostTable table;
+  table.stages.resize(stages);
+  table.forward_messages.resize(stages);
+  std::vector<bool> seen(stages, false);
+  for (int row = 2; std::getline(in, line); ++row) {
+    const std::vector<std::string> cells = cells_of(line);
+    if (cells.empty() || (cells.size() == 1 && cells[0].empty())) continue;
+    const std::string where = fmt::format("row {}", row);
+    if (cells.size() != header.size())
+      throw InputError(file, where,
+                       fmt::format("expected {} cells, found {}", header.size(), cells.size()));
+    std::map<std::string, double> given;
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const double most = header[c] == "stage" ? static_cast<double>(stages) - 1 : kLongestMs;
+      given[header[c]] =
+          parse_number(cells[c], file, fmt::format("{}, column {}", where, header[c]), most);
+    }
+    if (given["stage"] != std::floor(given["stage"]))
+      throw InputError(file, where, "expected a whole stage number");
+    const auto stage = static_cast<std::size_t>(given["stage"]);
+    if (seen[stage]) throw InputError(file, where, fmt::format("stage {} is given twice", stage));
+    seen[stage] = true;
+    const auto ns = [&](const char* key, Nanoseconds otherwise) {
+      const auto found = given.find(key);
+      return found == given.end() ? otherwise : to_nanoseconds(Seconds(found->second * 1e-3));
+    };
+    StageCost& cost = table.stages[stage];
+    cost.f = ns("f_ms", {});
+    cost.i = ns("i_ms", {});
+    cost.w = ns("w_ms", {});
+    cost.b = ns("b_ms", cost.i + cost.w);
+    cost.r = ns("r_ms", cost.f);
+    table.forward_messages[stage] = {ns("send_ms", Nanoseconds(0)),
+                                     ns("latency_ms", Nanoseconds(0))};
+  }
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    if (!seen[stage])
+      throw InputError(file, "", fmt::format("stage {} of {} has no row", stage, stages));
+  }
+  table.backward_messages = table.forward_messages;
+  return table;
+}
+
+}  // namespace weir

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/blas/linear.hpp"
+
+namespace weir::cuda {
+
+Product Linear::forward(Epilogue epilogue) const {
+  return {.m = rows,
+          .n = out,
+          .k = in,
+          .a_row = in,
+          .b_row = 1,
+          .b_column = in,
+          .c_row = out,
+          .epilogue = epilogue};
+}
+
+Product Linear::forward_onto() const {
+  Product product = forward(Epilogue::bias);
+  product.accumulate = true;
+  return product;
+}
+
+Product Linear::input(Epilogue epilogue) const {
+  return {
+      .m = rows, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in, .epilogue = epilogue};
+}
+
+Product Linear::weight(bool accumulate, Epilogue epilogue) const {
+  return {.m = out,
+          .n = in,
+          .k = rows,
+          .a_row = 1,
+          .a_column = out,
+          .b_row = in,
+          .c_row = in,
+          .epilogue = epilogue,
+          .accumulate = accumulate,
+          .fp32_result = true};
+}
+
+BlockEpilogues block_epilogues(const TransformerShape& shape, Element element) {
+  if (element != Element::bf16) return {};
+  const Linear up{1, shape.hidden, shape.ffn};
+  return {.gelu = shape.activation == Activation::gelu_tanh &&
+                  may_carry(up.forward(Epilogue::bias_gelu)),
+          .bias_gradient = true};
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,40 @@
+// y[rows, out] = x[rows, in] w' + b with w stored [out, in]: the products of its passes, and what
+// they carry.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exec/cuda/blas/product.hpp"
+#include "plan/model/model.hpp"
+
+namespace weir::cuda {
+
+struct Linear {
+  std::int64_t rows, in, out;
+
+  [[nodiscard]] Product forward(Epilogue epilogue) const;  // x w'
+  [[nodiscard]] Product forward_onto() const;              // x w' + b + what is added (Operands)
+  [[nodiscard]] Product input(Epilogue epilogue) const;    // dx = dy w
+  [[nodiscard]] Product weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
+};
+
+// Which epilogues a block asks cuBLASLt for; where it has no algorithm with them, and for all
+// others, a kernel of our own follows the product.
+//
+// `gelu`: bias and GELU in the product up, its slope in the product that makes up's gradient;
+// mlp.up is the matrix beside. Only for the tanh formula: cuBLAS's documentation of
+// CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch takes it for tanh
+// (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that. Only in
+// bf16, whose rounding is coarser than the difference between the formulas (below 5e-4) and than
+// any hardware tanh. The width must suit that matrix (may_carry).
+//
+// `bias_gradient`: in the pass for the weights, where micro-batches come in ascending order. The
+// library overwrites it, whatever is done with the weight's gradient, so from the second
+// micro-batch on it goes to scratch and is added in fp32. In fp32 and tf32 the sums over rows stay
+// our own: tf32 would round what they add. Joining the slope of GELU with the bias gradient of up
+// (DGELU_BGRAD) would make it in the pass for the input, which keeps no place for it.
+struct BlockEpilogues {
+  bool gelu = false, bias_gradient = false;
+};
+[[nodiscard]] BlockEpilogues block_epilogues(const TransformerShape& shape, Element element);
+
+}  // namespace weir::cuda

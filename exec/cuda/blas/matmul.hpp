@@ -1,0 +1,74 @@
+// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, and then fixed, so
+// that the same product has the same bits every time; without split-K unless that is asked for.
+// Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "exec/cuda/blas/product_descriptor.hpp"
+
+namespace weir::cuda {
+
+// Device memory of one product. Elements are of the format it computes in; c of fp32_result and row
+// sums are fp32.
+struct Operands {
+  const void *a, *b;
+  void* c;
+  void* bias = nullptr;         // read by bias and bias_gelu; written by row_sums_of_a
+  void* aux = nullptr;          // written by bias_gelu; read by gelu_gradient
+  const void* added = nullptr;  // what accumulate adds to, laid out as c; null: c itself
+};
+
+// What was chosen for a product, in cuBLASLt's numbers.
+struct ProductChoice {
+  Product product;
+  int algorithm = 0, tile = 0, stages = 0;
+  std::int64_t scratch_bytes = 0;
+  float waves = 0;  // the algorithm's own estimate of how often it fills the device
+};
+
+class Matmul {
+ public:
+  static constexpr std::int64_t kScratchBytes = kProductScratchBytes;
+
+  // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current
+  // context has. dtype: fp32, tf32 or bf16.
+  Matmul(Dtype dtype, int multiprocessors, SumOverK sum = SumOverK::whole)
+      : Matmul(dtype, multiprocessors, sum, multiprocessors) {}
+  // And then spread over `share` of them, where cuBLASLt takes the same algorithm there. Its tiles
+  // and the order of their sums stay what they are, and so do the bits; how many are made at once
+  // changes.
+  Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share);
+  ~Matmul();
+  Matmul(const Matmul&) = delete;
+  Matmul& operator=(const Matmul&) = delete;
+
+  [[nodiscard]] Element element() const { return element_of(dtype_); }
+
+  // On the device that will run it. Throws RunFailed when cuBLASLt has no such algorithm.
+  void prepare(const Product& product);
+  // The same where the library may have none for this epilogue: then the product is not ready and
+  // nothing is thrown.
+  void try_prepare(const Product& product);
+  [[nodiscard]] bool ready(const Product& product) const { return kernels_.contains(product); }
+  // Precondition: ready; the matrices begin on 16 bytes or where a row or a step of theirs does.
+  void run(const Product& product, const Operands& operands, void* scratch, cudaStream_t stream);
+
+  // Of all prepared products, in their order.
+  [[nodiscard]] std::vector<ProductChoice> choices() const;
+
+ private:
+  struct Kernel;
+  struct Library;
+  Dtype dtype_;
+  int multiprocessors_, share_;
+  SumOverK sum_;
+  std::unique_ptr<Library> library_;
+  std::map<Product, std::unique_ptr<Kernel>> kernels_;
+};
+
+}  // namespace weir::cuda

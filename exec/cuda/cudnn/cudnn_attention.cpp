@@ -1,0 +1,191 @@
+// The graphs are attention's formulas, operation by operation; cuDNN recognises the whole and runs
+// it as one kernel a pass. With q [b, h, s, d] and so on, P = exp(q k' scale - L) below the
+// diagonal:
+//
+//   forward   S = q k' scale   m = max S   l = sum exp(S - m)   P = exp(S - m) / l   context = P v
+//   L = m + log l backward  D = sum(context d_context)   dv = P' d_context   dS = P (d_context v' -
+//   D) scale   dk = dS' q   dq = dS k
+//
+// Which operations stand where, and that k' and v' are given as transposed views, is what the
+// engines of cuDNN 9 look for; a graph that differs is simply not supported.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/cudnn/cudnn_attention.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace weir::cuda {
+namespace {
+
+constexpr cudnnDataType_t kElement = CUDNN_DATA_BFLOAT16;
+
+// Views of qkv, of the context, and of one number a row.
+struct Views {
+  CudnnDims heads, scores, rows;
+  CudnnDims qkv_strides, context_strides;
+  explicit Views(const AttentionShape& z)
+      : heads{z.batch, z.heads, z.s, z.d},
+        scores{z.batch, z.heads, z.s, z.s},
+        rows{z.batch, z.heads, z.s, 1},
+        qkv_strides{z.s * 3 * z.width(), z.d, 3 * z.width(), 1},
+        context_strides{z.s * z.width(), z.d, z.width(), 1} {}
+};
+
+CudnnDims transposed(const CudnnDims& dims) { return {dims[0], dims[1], dims[3], dims[2]}; }
+
+// Scores below the diagonal, minus infinity above it.
+CudnnTensor causal(CudnnGraph& g, const CudnnTensor& scores, const CudnnTensor& minus_infinity) {
+  const CudnnTensor row = g.index(2, scores, g.intermediate(scores.dims, CUDNN_DATA_INT32));
+  const CudnnTensor column = g.index(3, scores, g.intermediate(scores.dims, CUDNN_DATA_INT32));
+  const CudnnTensor seen =
+      g.pointwise(CUDNN_POINTWISE_CMP_GE, row, column,
+                  g.intermediate(scores.dims, CUDNN_DATA_BOOLEAN), CUDNN_DATA_BOOLEAN);
+  return g.select(seen, scores, minus_infinity, g.intermediate(scores.dims));
+}
+
+const void* part(const void* qkv, const AttentionShape& z, std::int64_t index) {
+  return static_cast<const std::byte*>(qkv) + index * z.width() * bytes_per_element(z.dtype);
+}
+void* mutable_part(void* qkv, const AttentionShape& z, std::int64_t index) {
+  return static_cast<std::byte*>(qkv) + index * z.width() * bytes_per_element(z.dtype);
+}
+// A variant pack holds mutable pointers, of inputs too.
+void* input(const void* data) { return const_cast<void*>(data); }
+
+}  // namespace
+
+bool CudnnAttention::suits(const AttentionShape& shape) {
+  return shape.dtype == Dtype::bf16 && !shape.dropout && shape.d <= 128 && shape.d % 8 == 0;
+}
+
+AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& g) {
+  const Views views(shape);
+  AttentionForwardTensors t;
+  t.q = g.in_memory(views.heads, views.qkv_strides, kElement);
+  t.k = g.in_memory(transposed(views.heads), transposed(views.qkv_strides), kElement);
+  t.v = g.in_memory(views.heads, views.qkv_strides, kElement);
+  t.scale = g.scalar();
+  t.minus_infinity = g.scalar();
+  t.context = g.in_memory(views.heads, views.context_strides, kElement);
+  t.statistics = g.in_memory(views.rows, packed(views.rows), CUDNN_DATA_FLOAT);
+  const auto scores = [&] { return g.intermediate(views.scores); };
+  const auto rows = [&] { return g.intermediate(views.rows); };
+  const CudnnTensor products = g.matmul(t.q, t.k, scores());
+  const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
+  const CudnnTensor seen = causal(g, scaled, t.minus_infinity);
+  const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, seen, rows());
+  const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, seen, largest, scores());
+  const CudnnTensor powers = g.pointwise(CUDNN_POINTWISE_EXP, below, scores());
+  const CudnnTensor sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, powers, rows());
+  const CudnnTensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum, rows());
+  g.pointwise(CUDNN_POINTWISE_ADD, largest, log, t.statistics);
+  const CudnnTensor p =
+      g.pointwise(CUDNN_POINTWISE_DIV, powers, sum, g.intermediate(views.scores, kElement));
+  g.matmul(p, t.v, t.context);
+  return t;
+}
+
+AttentionBackwardTensors build_backward(const AttentionShape& shape, CudnnGraph& g) {
+  const Views views(shape);
+  AttentionBackwardTensors t;
+  t.q = g.in_memory(views.heads, views.qkv_strides, kElement);
+  t.k = g.in_memory(transposed(views.heads), transposed(views.qkv_strides), kElement);
+  t.v = g.in_memory(transposed(views.heads), transposed(views.qkv_strides), kElement);
+  for (CudnnTensor* scalar : {&t.scale, &t.minus_infinity, &t.one}) *scalar = g.scalar();
+  for (CudnnTensor* c : {&t.context, &t.d_context})
+    *c = g.in_memory(views.heads, views.context_strides, kElement);
+  for (CudnnTensor* r : {&t.statistics, &t.row_sums}) {
+    *r = g.in_memory(views.rows, packed(views.rows), CUDNN_DATA_FLOAT);
+  }
+  for (CudnnTensor* d : {&t.dq, &t.dk, &t.dv})
+    *d = g.in_memory(views.heads, views.qkv_strides, kElement);
+  const auto scores = [&] { return g.intermediate(views.scores); };
+  const auto transpose = [&](const CudnnTensor& x) {
+    return g.reshape(
+        x, g.intermediate(transposed(views.scores), transposed(packed(views.scores)), kElement));
+  };
+
+  const CudnnTensor both =
+      g.pointwise(CUDNN_POINTWISE_MUL, t.d_context, t.context, g.intermediate(views.heads));
+  const CudnnTensor sums = g.reduce(CUDNN_REDUCE_TENSOR_ADD, both, g.intermediate(views.rows));
+  g.pointwise(CUDNN_POINTWISE_MUL, sums, t.one,
+              t.row_sums);  // where a graph with dropout has its scale
+
+  const CudnnTensor products = g.matmul(t.q, t.k, scores());
+  const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
+  const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, scaled, t.statistics, scores());
+  const CudnnTensor p =
+      g.pointwise(CUDNN_POINTWISE_EXP, causal(g, below, t.minus_infinity), scores());
+  g.matmul(transpose(p), t.d_context, t.dv);
+
+  const CudnnTensor dp = g.matmul(t.d_context, t.v, scores());
+  const CudnnTensor centred = g.pointwise(CUDNN_POINTWISE_SUB, dp, t.row_sums, scores());
+  const CudnnTensor weighed = g.pointwise(CUDNN_POINTWISE_MUL, centred, p, scores());
+  const CudnnTensor ds = g.pointwise(CUDNN_POINTWISE_MUL, weighed, t.scale, scores());
+  g.matmul(transpose(ds), t.q, t.dk);
+  const CudnnTensor k = g.reshape(t.k, g.intermediate(views.heads, views.qkv_strides, kElement));
+  g.matmul(ds, k, t.dq);
+  return t;
+}
+
+std::optional<CudnnAttention> CudnnAttention::make(const AttentionShape& shape,
+                                                   const CudnnTarget& target) {
+  CudnnGraph forward, backward;
+  const AttentionForwardTensors f = build_forward(shape, forward);
+  const AttentionBackwardTensors b = build_backward(shape, backward);
+  std::optional<CudnnPlan> forward_plan =
+      CudnnPlan::choose(forward.finish(target.handle()), target);
+  if (!forward_plan) return std::nullopt;
+  std::optional<CudnnPlan> backward_plan =
+      CudnnPlan::choose(backward.finish(target.handle()), target);
+  if (!backward_plan) return std::nullopt;
+  return CudnnAttention(shape, f, std::move(*forward_plan), b, std::move(*backward_plan));
+}
+
+CudnnAttention::CudnnAttention(const AttentionShape& shape, const AttentionForwardTensors& f,
+                               CudnnPlan fp, const AttentionBackwardTensors& b, CudnnPlan bp)
+    : shape_(shape),
+      forward_(f),
+      forward_plan_(std::move(fp)),
+      backward_(b),
+      backward_plan_(std::move(bp)) {}
+
+std::int64_t CudnnAttention::workspace_bytes() const {
+  return std::max(forward_plan_.workspace_bytes(), backward_plan_.workspace_bytes());
+}
+
+void CudnnAttention::forward(cudnnHandle_t handle, const AttentionForward& call,
+                             void* workspace) const {
+  float scale = shape_.scale(), minus_infinity = -std::numeric_limits<float>::infinity();
+  const std::array bindings{CudnnBinding{forward_.q.id, input(part(call.qkv, shape_, 0))},
+                            CudnnBinding{forward_.k.id, input(part(call.qkv, shape_, 1))},
+                            CudnnBinding{forward_.v.id, input(part(call.qkv, shape_, 2))},
+                            CudnnBinding{forward_.scale.id, &scale},
+                            CudnnBinding{forward_.minus_infinity.id, &minus_infinity},
+                            CudnnBinding{forward_.context.id, call.context},
+                            CudnnBinding{forward_.statistics.id, call.statistics}};
+  forward_plan_.execute(handle, bindings, workspace);
+}
+
+void CudnnAttention::backward(cudnnHandle_t handle, const AttentionBackward& call,
+                              void* workspace) const {
+  float scale = shape_.scale(), minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
+  const std::array bindings{CudnnBinding{backward_.q.id, input(part(call.qkv, shape_, 0))},
+                            CudnnBinding{backward_.k.id, input(part(call.qkv, shape_, 1))},
+                            CudnnBinding{backward_.v.id, input(part(call.qkv, shape_, 2))},
+                            CudnnBinding{backward_.scale.id, &scale},
+                            CudnnBinding{backward_.minus_infinity.id, &minus_infinity},
+                            CudnnBinding{backward_.one.id, &one},
+                            CudnnBinding{backward_.context.id, input(call.context)},
+                            CudnnBinding{backward_.statistics.id, input(call.statistics)},
+                            CudnnBinding{backward_.d_context.id, input(call.d_context)},
+                            CudnnBinding{backward_.row_sums.id, call.row_sums},
+                            CudnnBinding{backward_.dq.id, mutable_part(call.d_qkv, shape_, 0)},
+                            CudnnBinding{backward_.dk.id, mutable_part(call.d_qkv, shape_, 1)},
+                            CudnnBinding{backward_.dv.id, mutable_part(call.d_qkv, shape_, 2)}};
+  backward_plan_.execute(handle, bindings, workspace);
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/cupti/cupti_api.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "exec/cuda/cuda_check.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+// Writes the function to `found`; false, with the reason, where the library has none of this name.
+template <class Function>
+bool look_up(void* library, const char* name, Function& found, std::string& why) {
+  found = reinterpret_cast<Function>(dlsym(library, name));
+  if (found == nullptr) why = fmt::format("this library has no {}", name);
+  return found != nullptr;
+}
+
+// CUPTI counts like CUDA since 13.0 (130001), and by ones before.
+std::string version_text(const CuptiApi& api) {
+  std::uint32_t version = 0;
+  if (api.get_version(&version) != CUPTI_SUCCESS) return "of an unknown version";
+  return version >= 100'000 ? fmt::format("{}.{}", version / 10'000, version / 100 % 100)
+                            : fmt::format("API version {}", version);
+}
+
+}  // namespace
+
+std::vector<std::string> cupti_libraries() {
+  const std::string name = fmt::format("libcupti.so.{}", CUDART_VERSION / 1000);
+  std::vector<std::string> libraries{name};
+  Dl_info runtime{};
+  if (dladdr(reinterpret_cast<const void*>(&cudaRuntimeGetVersion), &runtime) != 0 &&
+      runtime.dli_fname != nullptr) {
+    const std::filesystem::path folder = std::filesystem::path(runtime.dli_fname).parent_path();
+    libraries.push_back(folder / name);
+    libraries.push_back(folder / "../extras/CUPTI/lib64" / name);
+  }
+  return libraries;
+}
+
+CuptiLookup find_cupti(const std::vector<std::string>& libraries) {
+  void* library = nullptr;
+  for (const std::string& name : libraries) {
+    if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr)
+    return {std::nullopt, fmt::format("no {} on this machine", libraries.front())};
+  CuptiApi api;
+  std::string why;
+  const bool complete =
+      look_up(library, "cuptiGetVersion", api.get_version, why) &&
+      look_up(library, "cuptiGetResultString", api.get_result_string, why) &&
+      look_up(library, "cuptiActivityRegisterCallbacks", api.register_callbacks, why) &&
+      look_up(library, "cuptiActivityEnable", api.enable, why) &&
+      look_up(library, "cuptiActivityDisable", api.disable, why) &&
+      look_up(library, "cuptiActivityFlushAll", api.flush_all, why) &&
+      look_up(library, "cuptiActivityGetNextRecord", api.next_record, why) &&
+      look_up(library, "cuptiActivityGetNumDroppedRecords", api.dropped_records, why) &&
+      look_up(library, "cuptiActivityPushExternalCorrelationId", api.push_external_id, why) &&
+      look_up(library, "cuptiActivityPopExternalCorrelationId", api.pop_external_id, why);
+  if (!complete) return {std::nullopt, why};
+  return {api, version_text(api) + ": weir run --kernels"};
+}
+
+CuptiApi require_cupti(const std::vector<std::string>& libraries) {
+  const CuptiLookup cupti = find_cupti(libraries);
+  if (!cupti.api) throw MissingComponent(fmt::format("--kernels needs CUPTI: {}", cupti.why));
+  return *cupti.api;
+}
+
+std::string cupti_reason(const CuptiApi& api, CUptiResult status) {
+  const char* text = nullptr;
+  if (api.get_result_string(status, &text) != CUPTI_SUCCESS || text == nullptr)
+    return "an error without a name";
+  return text;
+}
+
+void check_cupti(const CuptiApi& api, CUptiResult status, const char* expression, const char* file,
+                 int line) {
+  if (status != CUPTI_SUCCESS)
+    fail_call("CUPTI", cupti_reason(api, status), expression, file, line);
+}
+
+}  // namespace weir

@@ -1,0 +1,153 @@
+// A backend is one device as the interpreter sees it: memory, the kernels of each layer's F, I and
+// W, the optimizer's update, and order. The contract is asynchronous, as GPUs need: a launch may
+// return before its work is done; `finish` returns when all that was launched is. A backend that
+// completes each launch before it returns (cpu) finishes at once; one that does not has a queue
+// (exec/device/launch_queue), by which a whole step is launched without waiting. What must be kept
+// between the kernels of a layer is plan/model/layer_tensors' business; a backend gets the tensors.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/device/arena.hpp"
+#include "exec/profiling/kernel_watch.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/model.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// Which random numbers a layer draws in this pass.
+struct DropoutPlace {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t microbatch = 0;
+  std::uint32_t layer = 0;
+};
+
+// One pass of one layer over one micro-batch. Tensors that a pass does not use are empty.
+struct LayerCall {
+  const Layer* layer = nullptr;
+  std::int64_t batch = 1;       // samples
+  std::int64_t seq_length = 1;  // tokens a sample
+  DropoutPlace dropout;
+  std::span<const Tensor> weights;    // in the order of LayerTensors::parameters
+  std::span<const Tensor> gradients;  // fp32, same order; W adds to them
+  bool accumulate = true;  // false: W overwrites the gradients (first micro-batch of a step)
+  Tensor input, output;    // [batch, seq_length, hidden]
+  Tensor output_gradient, input_gradient;
+  std::span<const Tensor> saved;  // in the order of LayerTensors::saved
+  std::span<const Tensor> carried;
+  Tensor workspace;
+  const std::int32_t* tokens =
+      nullptr;  // host memory, [batch, seq_length + 1]: inputs, and targets one further on
+  double loss_scale = 1;   // head: 1 / tokens of the mini-batch
+  double* loss = nullptr;  // head's F: where its share of the mean loss goes; null in R
+};
+
+struct UpdateCall {
+  Tensor weight;  // as the kernels read it
+  Tensor master;  // fp32, where the weight is in fewer bits; else empty, and the weight is its own
+  std::span<const Tensor> gradients;  // summed in this order (copies of a weight), then applied
+  Tensor state1, state2;  // momentum, or Adam's two moments; empty where the optimizer has none
+  std::int64_t elements = 0;
+  bool decays = false;
+  std::int64_t step = 1;  // 1-based
+  Optimizer optimizer;
+};
+
+// A rank's share of a GPU and what it holds there, as its driver counts. Nothing here enters a
+// forecast: the arena's peak is what the contract of plan/model/layer_tensors promises, this is
+// what the machine gave.
+struct DeviceUse {
+  std::string sharing;  // "SM-partitioned: 2 groups of 64 of 132 multiprocessors"; the same for all
+                        // ranks of a run
+  int device = 0;       // its number in the process
+  int multiprocessors = 0;  // the rank's share
+  Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
+  Bytes pool_reserved{0};   // what the pool holds now
+  Bytes device_used{0};     // in use on the whole device now, by anybody
+  std::string attention;    // whose fused kernels, and why not others: "cuDNN", "own (...)"; empty
+                            // where there are none
+};
+
+// Memory of the host that lives as long as this does.
+using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
+
+class Backend : public BlockSource {
+ public:
+  // Null: every launch is complete when it returns.
+  [[nodiscard]] virtual LaunchQueue* queue() { return nullptr; }
+
+  // Null: kernels are not recorded. The same for all backends that were asked for them in one
+  // process.
+  [[nodiscard]] virtual KernelWatch* kernel_watch() { return nullptr; }
+
+  // Called on the worker thread before anything else: pin, select the device, prepare for these
+  // layers.
+  virtual void prepare(std::span<const Layer> layers, std::int64_t batch,
+                       std::int64_t seq_length) = 0;
+  // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
+  [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
+  virtual void use_scratch(const Tensor& scratch) = 0;
+
+  // Before a step's first launch, when all that was launched before is finished. Whatever depends
+  // on the step may be taken from here on from what this has put in place, so that a launch
+  // recorded in one step (StepRecorder) is right in every other: where steps are repeated, it
+  // learns the step's number here and nowhere else.
+  virtual void begin_step(std::uint32_t) {}
+
+  virtual void forward(const LayerCall& call) = 0;
+  virtual void backward_input(const LayerCall& call) = 0;
+  virtual void backward_weight(const LayerCall& call) = 0;
+  virtual void update(const UpdateCall& call) = 0;
+  virtual void finish() = 0;
+
+  // For tokens and losses, which launches read and write when they run: a GPU reaches them without
+  // a copy in between.
+  [[nodiscard]] virtual HostMemory host_memory(std::int64_t bytes) {
+    return {new std::byte[static_cast<std::size_t>(bytes)],
+            [](std::byte* data) noexcept { delete[] data; }};
+  }
+  // Whether tensors may be read and written by the host where they are.
+  [[nodiscard]] virtual bool in_host_memory() const { return false; }
+  virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
+  virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
+
+  // For measurements: afterwards no cache holds a tensor that was used before. May return before it
+  // is done.
+  virtual void evict_caches() {}
+
+  // Nothing where a rank is a core.
+  [[nodiscard]] virtual std::optional<DeviceUse> device_use() const { return std::nullopt; }
+};
+
+struct BackendRequest {
+  int rank = 0;
+  int ranks = 1;  // that share this process's devices
+  Dtype dtype = Dtype::fp32;
+  // cuda: kernels are chosen for so many multiprocessors; 0: an eighth of the device, which is the
+  // smallest share of up to eight ranks. The same for every K, so that bits are.
+  int multiprocessors = 0;
+  bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
+  bool kernels = false;  // cuda: every kernel is recorded (kernel_watch)
+};
+// Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where
+// it cannot compute in this format.
+using BackendFactory = std::function<std::unique_ptr<Backend>(const BackendRequest&)>;
+
+enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };
+[[nodiscard]] std::string to_string(BackendKind kind);
+
+// What this build can run on; the caller assembles it, so that the interpreter knows no library.
+using Backends = std::map<BackendKind, BackendFactory>;
+
+}  // namespace weir

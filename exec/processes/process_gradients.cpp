@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/processes/process_gradients.hpp"
+
+#include <algorithm>
+
+#include "exec/threads/gradient_gate.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kFirstTag = 1000;          // below: what the run itself sends
+constexpr std::int64_t kSliceUnit = 16;  // floats: slices begin on cache lines
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
+    : setup_(std::move(setup)),
+      processes_(processes),
+      last_gradient_(last_gradients(setup_.program)),
+      peers_(gradient_peers(setup_.program, setup_.copies, setup_.rank)) {
+  int next = kFirstTag;
+  for (const auto& stage : setup_.copies) {
+    first_tag_.push_back(next);
+    next += static_cast<int>(stage.size());
+  }
+  for (std::int32_t stage = 0; stage < setup_.program.shape.total_stages(); ++stage) {
+    if (setup_.program.shape.rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
+  }
+  if (setup_.backend == nullptr) find_noted();
+}
+
+// Timed waits have no gradients: whoever would exchange some sends word instead.
+void ProcessGradients::find_noted() {
+  const ScheduleShape& shape = setup_.program.shape;
+  for (std::size_t i = 0; i < setup_.program.operations.size(); ++i) {
+    const Action& action = setup_.program.operations[i].action;
+    if (action.kind != ActionKind::OPTIMIZER || shape.rank_of(action.stage) != setup_.rank)
+      continue;
+    for (const Dependency& reduce : setup_.program.predecessors(static_cast<OperationId>(i))) {
+      const Rank rank = setup_.program.lane_of(reduce.before).rank;
+      for (int replica = 0; replica < setup_.replicas; ++replica) {
+        if (rank == setup_.rank || replica == setup_.replica)
+          noted_.insert(process_of(rank.value, replica));
+      }
+    }
+  }
+  noted_.erase(process_of(setup_.rank.value, setup_.replica));
+}
+
+int ProcessGradients::process_of(std::int32_t rank, int replica) const {
+  return replica * setup_.program.shape.ranks + rank;
+}
+
+int ProcessGradients::tag(const Place& place) const {
+  return first_tag_[at(place.first)] + place.second;
+}
+
+std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica) const {
+  const auto elements = static_cast<std::int64_t>(gradient.size());
+  const std::int64_t share = (elements + setup_.replicas - 1) / setup_.replicas;
+  const std::int64_t size = (share + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
+  const std::int64_t first = std::min(elements, size * replica);
+  const std::int64_t last = std::min(elements, first + size);
+  return gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+}
+
+Parameter& ProcessGradients::parameter(const Place& place) const {
+  return setup_.stages[at(place.first)]->parameters()[at(place.second)];
+}
+
+std::span<float> ProcessGradients::on_host(const Place& place) {
+  const Parameter& p = parameter(place);
+  const auto elements = static_cast<std::size_t>(p.description.elements());
+  if (setup_.backend->in_host_memory()) return {p.gradient.floats(), elements};
+  const auto [copy, fresh] = host_.try_emplace(place);
+  if (fresh) {
+    copy->second.resize(elements);
+    setup_.backend->to_host(copy->second.data(), p.gradient, p.description.elements() * 4);
+  }
+  return copy->second;
+}
+
+void ProcessGradients::ended(OperationId id, std::uint32_t) {
+  const std::int32_t stage = setup_.program.operations[at(id)].action.stage.value;
+  if (last_gradient_[at(stage)] == id) start_reductions(stage);
+}
+
+void ProcessGradients::whole(Stage stage, int first_parameter, int count) {
+  start_reductions(stage.value, first_parameter, count);
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage) {
+  if (setup_.backend == nullptr) return;
+  start_reductions(stage, 0, static_cast<int>(setup_.stages[at(stage)]->parameters().size()));
+}
+
+void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {
+  if (setup_.replicas == 1) return;
+  for (int p = first_parameter; p < first_parameter + count; ++p) {
+    const Place place{stage, p};
+    const auto [started, fresh] = reductions_.try_emplace(place);
+    if (!fresh) continue;
+    Reduction& reduction = started->second;
+    const std::span<float> gradient = on_host(place);
+    const std::size_t own = slice(gradient, setup_.replica).size();
+    reduction.partials.resize(own * static_cast<std::size_t>(setup_.replicas));
+    for (int replica = 0; replica < setup_.replicas; ++replica) {
+      if (replica == setup_.replica) continue;
+      const int peer = process_of(setup_.rank.value, replica);
+      const std::span<float> theirs =
+          std::span(reduction.partials).subspan(static_cast<std::size_t>(replica) * own, own);
+      reduction.receives.push_back(
+          processes_.start_receive(peer, tag(place), std::as_writable_bytes(theirs)));
+      reduction.sends.push_back(
+          processes_.start_send(peer, tag(place), std::as_bytes(slice(gradient, replica))));
+    }
+  }
+}
+
+// Sums this replica's slice in the order of replicas, whichever came first, and exchanges the sums.
+void ProcessGradients::finish_reduction(const Place& place, Reduction& reduction) {
+  for (const Processes::Ticket receive : reduction.receives) processes_.wait(receive);
+  const std::span<float> gradient = on_host(place);
+  const std::span<float> own = slice(gradient, setup_.replica);
+  std::copy(own.begin(), own.end(),
+            reduction.partials.begin() +
+                static_cast<std::ptrdiff_t>(static_cast<std::size_t>(setup_.replica) * own.size()));
+  std::copy_n(reduction.partials.begin(), own.size(), own.begin());
+  for (int replica = 1; replica < setup_.replicas; ++replica) {
+    const float* partial =
+        reduction.partials.data() + static_cast<std::size_t>(replica) * own.size();
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] += partial[i];
+  }
+  for (const Processes::Ticket send : reduction.sends)
+    processes_.wait(send);  // the sums go over what was sent
+  std::vector<Processes::Ticket> receives;
+  for (int replica = 0; replica < setup_.replicas; ++replica) {
+    if (replica == setup_.replica) continue;
+    const int peer = process_of(setup_.rank.value, replica);
+    receives.push_back(processes_.start_receive(peer, tag(place),
+                                                std::as_writable_bytes(slice(gradient, replica))));
+    sends_.push_back(processes_.start_send(peer, tag(place), std::as_bytes(own)));
+  }
+  for (const Processes::Ticket receive : receives) processes_.wait(receive);
+  if (!setup_.backend->in_host_memory()) {
+    setup_.backend->to_device(parameter(place).gradient, gradient.data(),
+                              static_cast<std::int64_t>(gradient.size_bytes()));
+  }
+}
+
+void ProcessGradients::exchange_copies() {
+  for (const auto& [place, rank] : peers_.outgoing) {
+    sends_.push_back(processes_.start_send(process_of(rank, setup_.replica), tag(place),
+                                           std::as_bytes(on_host(place))));
+  }
+  std::vector<std::pair<Place, Processes::Ticket>> receives;
+  for (const auto& [place, copy] : peers_.incoming) {
+    const std::int64_t elements = parameter(copy.own).description.elements();
+    Tensor& tensor = arrived_[place];
+    tensor = setup_.arena->allocate(elements * 4);
+    float* memory = tensor.floats();
+    if (!setup_.backend->in_host_memory()) {
+      host_[place].resize(static_cast<std::size_t>(elements));
+      memory = host_[place].data();
+    }
+    const std::span<float> whole(memory, static_cast<std::size_t>(elements));
+    receives.emplace_back(
+        place, processes_.start_receive(process_of(copy.rank, setup_.replica), tag(place),
+                                        std::as_writable_bytes(whole)));
+  }
+  for (const auto& [place, receive] : receives) {
+    processes_.wait(receive);
+    if (setup_.backend->in_host_memory()) continue;
+    const std::vector<float>& values = host_[place];
+    setup_.backend->to_device(arrived_[place], values.data(),
+                              static_cast<std::int64_t>(values.size()) * 4);
+  }
+}
+
+void ProcessGradients::exchange_notes() {
+  std::vector<Processes::Ticket> receives;
+  for (const int process : noted_) {
+    sends_.push_back(processes_.start_send(process, kFirstTag, {}));
+    receives.push_back(processes_.start_receive(process, kFirstTag, {}));
+  }
+  for (const Processes::Ticket receive : receives) processes_.wait(receive);
+}
+
+// All backwards of the rank have ended: optimizers stand last in its lane.
+void ProcessGradients::meet() {
+  if (std::exchange(met_, true)) return;
+  if (setup_.backend == nullptr) {
+    exchange_notes();
+    return;
+  }
+  for (const std::int32_t stage : own_)
+    start_reductions(stage);  // copies without micro-batches have not yet
+  for (auto& [place, reduction] : reductions_) finish_reduction(place, reduction);
+  exchange_copies();
+}
+
+void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& clock) {
+  const Stage own = setup_.program.operations[at(optimizer)].action.stage;
+  const auto reductions = setup_.program.predecessors(optimizer);
+  if (reductions.empty()) return;
+  meet();
+  for (const Dependency& reduce : reductions) {
+    if (setup_.program.operations[at(reduce.before)].action.stage != own) continue;
+    const OperationId last = last_gradient_[at(own.value)];
+    clock.end_ns[at(reduce.before)] = setup_.now();
+    clock.start_ns[at(reduce.before)] =
+        last < 0 ? clock.end_ns[at(reduce.before)] : clock.end_ns[at(last)];
+  }
+}
+
+std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_index) {
+  std::vector<Tensor> gradients;
+  for (const GradientUse& use : setup_.copies[at(stage.value)][parameter_index]) {
+    const Place place{use.stage.value, use.parameter};
+    const auto arrived = arrived_.find(place);
+    gradients.push_back(arrived != arrived_.end() ? arrived->second : parameter(place).gradient);
+  }
+  return gradients;
+}
+
+void ProcessGradients::end_step() {
+  for (const Processes::Ticket send : sends_) processes_.wait(send);
+  sends_.clear();
+  for (auto& [place, tensor] : arrived_) setup_.arena->release(tensor);
+  arrived_.clear();
+  reductions_.clear();
+  host_.clear();
+  met_ = false;
+}
+
+}  // namespace weir

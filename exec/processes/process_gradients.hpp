@@ -1,0 +1,84 @@
+// The exchange between processes. When the last backward of a stage has ended, or, where the plan
+// overlaps them, within it layer by layer, the replicas of its rank begin to sum its gradients:
+// each owns a slice, sums all replicas' copies of it in their order, and sends the sum round.
+// Before the first optimizer of the step the gradients of tied weights go to every rank that holds
+// a copy, and each sums them in layer order, so all copies update alike.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "exec/processes/gradient_peers.hpp"
+#include "exec/processes/processes.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/training/gradient_copies.hpp"
+#include "exec/training/gradient_exchange.hpp"
+
+namespace weir {
+
+class ProcessGradients : public GradientExchange {
+ public:
+  struct Setup {
+    const Program& program;
+    const Stages& stages;   // this rank's; empty for timed waits
+    GradientCopies copies;  // empty for timed waits
+    Rank rank;
+    int replica = 0;
+    int replicas = 1;
+    Backend* backend = nullptr;  // null for timed waits
+    Arena* arena = nullptr;
+    Transport::Now now;
+  };
+  ProcessGradients(Setup setup, Processes& processes);
+
+  void ended(OperationId id, std::uint32_t step) override;
+  void whole(Stage stage, int first_parameter, int count) override;
+  // REDUCE_GRAD: from the stage's last backward until the last copy was there.
+  void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
+  [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
+  void end_step() override;
+  void stop() override {}  // those who wait for another process are stopped by Processes
+
+ private:
+  using Place = GradientPlace;
+  struct Reduction {  // of one parameter over the replicas
+    std::vector<float>
+        partials;  // this replica's slice of every other's gradient, in replica order
+    std::vector<Processes::Ticket> sends, receives;
+  };
+
+  [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
+  [[nodiscard]] int tag(const Place& place) const;
+  [[nodiscard]] std::span<float> slice(std::span<float> gradient, int replica) const;
+  [[nodiscard]] Parameter& parameter(const Place& place) const;
+  // The gradient where the host can work on it; brought there first where the device has memory of
+  // its own.
+  [[nodiscard]] std::span<float> on_host(const Place& place);
+  void find_noted();
+  void start_reductions(std::int32_t stage, int first_parameter,
+                        int count);  // but of those under way
+  void start_reductions(std::int32_t stage);
+  void finish_reduction(const Place& place, Reduction& reduction);
+  void exchange_copies();
+  void exchange_notes();
+  void meet();  // once a step, before its first optimizer
+
+  Setup setup_;
+  Processes& processes_;
+  std::vector<OperationId> last_gradient_;  // by stage
+  std::vector<std::int32_t> own_;           // stages of this rank
+  std::vector<int> first_tag_;              // by stage
+  GradientPeers peers_;
+  std::set<int> noted_;                       // processes that wait for each other, timed waits
+  std::map<Place, Reduction> reductions_;     // under way
+  std::map<Place, Tensor> arrived_;           // copies of this step
+  std::map<Place, std::vector<float>> host_;  // of gradients and copies in a device's memory
+  std::vector<Processes::Ticket> sends_;
+  bool met_ = false;
+};
+
+}  // namespace weir

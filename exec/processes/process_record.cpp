@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/processes/process_record.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "exec/rank/step_trace.hpp"
+#include "exec/run_parts.hpp"
+
+namespace weir {
+namespace {
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+void join_messages(const Program& program, StepClock& clock) {
+  for (const Edge& edge : program.edges) {
+    const Lane& sends = program.lanes[at(edge.send_lane)];
+    const OperationId receives = program.lanes[at(edge.receive_lane)].first;
+    for (OperationId send = sends.first; send < sends.last; ++send) {
+      const OperationId receive = receives + (send - sends.first);
+      clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.start_ns[at(receive)]);
+      if (send > sends.first) {  // on its way is one message after the other
+        clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.end_ns[at(send) - 1]);
+      }
+      clock.start_ns[at(receive)] = clock.start_ns[at(send)];
+      clock.end_ns[at(receive)] = std::max(clock.end_ns[at(receive)], clock.start_ns[at(send)]);
+      clock.end_ns[at(send)] =
+          std::clamp(clock.end_ns[at(send)], clock.start_ns[at(send)], clock.end_ns[at(receive)]);
+    }
+  }
+}
+
+void join_reductions(const Program& program, StepClock& clock) {
+  std::vector<std::int64_t> latest(program.operations.size(),
+                                   std::numeric_limits<std::int64_t>::max());
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    if (program.operations[i].action.kind != ActionKind::OPTIMIZER) continue;
+    for (const Dependency& reduce : program.predecessors(static_cast<OperationId>(i))) {
+      latest[at(reduce.before)] = std::min(latest[at(reduce.before)], clock.start_ns[i]);
+    }
+  }
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    if (program.operations[i].action.kind != ActionKind::REDUCE_GRAD) continue;
+    std::int64_t& start = clock.start_ns[i];
+    for (const Dependency& gradient : program.predecessors(static_cast<OperationId>(i))) {
+      start = std::max(start, clock.end_ns[at(gradient.before)]);
+    }
+    clock.end_ns[i] = std::max(start, std::min(clock.end_ns[i], latest[i]));
+  }
+}
+
+}  // namespace
+
+ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shape)
+    : shape_(shape), units_(program.shape.units()) {
+  for (const Lane& lane : program.lanes) {
+    for (OperationId id = lane.first; id < lane.last && lane.rank == rank; ++id) own_.push_back(id);
+  }
+  numbers_.resize(step_begin(shape.steps) + kLast);
+}
+
+std::size_t ProcessRecord::step_begin(int step) const {
+  const std::size_t always = static_cast<std::size_t>(step) * (3 + at(units_));
+  const int traced = shape_.trace ? std::max(0, step - shape_.warmup_steps) : 0;
+  return always + at(traced) * 2 * own_.size();
+}
+
+void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
+                        const std::vector<double>& losses) {
+  std::size_t place = step_begin(step_);
+  for (const std::int64_t number : {step.began_ns, step.ended_ns, step.allocations})
+    numbers_[place++] = number;
+  for (std::size_t unit = 0; unit < at(units_); ++unit) {
+    numbers_[place++] = std::bit_cast<std::int64_t>(losses.empty() ? 0.0 : losses[unit]);
+  }
+  if (shape_.trace && step_ >= shape_.warmup_steps) {
+    for (const OperationId id : own_) {
+      numbers_[place++] = clock.start_ns[at(id)];
+      numbers_[place++] = clock.end_ns[at(id)];
+    }
+  }
+  ++step_;
+}
+
+void ProcessRecord::finish(Bytes peak, Bytes scratch, const std::optional<DeviceUse>& use) {
+  const DeviceUse of = use.value_or(DeviceUse{});
+  const std::array<std::int64_t, kLast> numbers{peak.count(),
+                                                scratch.count(),
+                                                use ? 1 : 0,
+                                                of.device,
+                                                of.multiprocessors,
+                                                of.pool_peak.count(),
+                                                of.pool_reserved.count(),
+                                                of.device_used.count()};
+  std::copy(numbers.begin(), numbers.end(), numbers_.end() - kLast);
+}
+
+std::optional<DeviceUse> ProcessRecord::device_use() const {
+  if (last(2) == 0) return std::nullopt;
+  return DeviceUse{.sharing = {},
+                   .device = static_cast<int>(last(3)),
+                   .multiprocessors = static_cast<int>(last(4)),
+                   .pool_peak = Bytes(last(5)),
+                   .pool_reserved = Bytes(last(6)),
+                   .device_used = Bytes(last(7))};
+}
+
+ProcessStep ProcessRecord::step(int step) const {
+  const std::size_t first = step_begin(step);
+  return {numbers_[first], numbers_[first + 1], numbers_[first + 2]};
+}
+
+double ProcessRecord::loss(int step, std::int32_t unit) const {
+  return std::bit_cast<double>(numbers_[step_begin(step) + 3 + at(unit)]);
+}
+
+void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) const {
+  std::size_t place = step_begin(step) + 3 + at(units_);
+  for (const OperationId id : own_) {
+    clock.start_ns[at(id)] = line.to_leader(numbers_[place++]);
+    clock.end_ns[at(id)] = line.to_leader(numbers_[place++]);
+  }
+}
+
+void join_ends(const Program& program, StepClock& clock) {
+  join_messages(program, clock);
+  join_reductions(program, clock);
+}
+
+RunResult merge(const Program& program, RecordShape shape,
+                const std::vector<ProcessRecord>& records, const std::vector<ClockLine>& lines) {
+  const std::size_t ranks = at(program.shape.ranks);
+  RunResult result;
+  StepClock clock;
+  clock.start_ns.resize(program.operations.size());
+  clock.end_ns.resize(program.operations.size());
+  std::int64_t origin = 0;
+  for (int step = 0; step < shape.steps; ++step) {
+    std::int64_t start = std::numeric_limits<std::int64_t>::min(), end = start;
+    StepResult made;
+    for (std::size_t p = 0; p < records.size(); ++p) {
+      const ProcessStep seen = records[p].step(step);
+      start = std::max(start, lines[p].to_leader(seen.began_ns));
+      end = std::max(end, lines[p].to_leader(seen.ended_ns));
+      made.allocations += seen.allocations;
+    }
+    made.time = Seconds(Nanoseconds(end - start));
+    for (std::size_t first = 0; first < records.size(); first += ranks) {  // replica after replica
+      for (std::int32_t unit = 0; unit < program.shape.units(); ++unit) {
+        double loss = 0;  // only the rank with the unit's last stage has one
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+          loss += records[first + rank].loss(step, unit);
+        made.loss += loss;
+      }
+    }
+    result.steps.push_back(made);
+    if (!shape.trace || step < shape.warmup_steps) continue;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      records[rank].restore(step, lines[rank], clock);
+    join_ends(program, clock);
+    if (step == shape.warmup_steps) origin = start;
+    append_step(result.trace, program, clock, {Nanoseconds(start), Nanoseconds(end)}, origin);
+  }
+  result.step_time = median_step(result.steps, shape.warmup_steps);
+  result.trace.origin = TraceOrigin::measured;
+  result.trace.ranks = program.shape.ranks;
+  return result;
+}
+
+}  // namespace weir

@@ -1,0 +1,336 @@
+// In a pipeline a layer finds the cache full of other layers' weights and activations, and only its
+// input fresh. So before each timed pass the backend empties its caches, and then the input is
+// written. A GPU's caches are emptied last: its neighbours share them, and would have emptied them
+// as well.
+//
+// Each device works through the same list of (layer, micro-batch size) in step with the others. A
+// repetition runs F, then I, then W, then F and the whole B, as the executor would. What the clock
+// does not see: the first touch of fresh memory (warm-up takes it), and how a neighbour's different
+// kind of action slows this one (calibration learns that).
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/profiling/measure.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "exec/device/launch_queue.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/threads/thread_transport.hpp"
+#include "exec/training/stored.hpp"
+#include "exec/training/trainable.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
+#include "traces/stats.hpp"
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double relative_spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return (values[n * 3 / 4] - values[n / 4]) / values[n / 2];
+}
+
+struct Times {
+  std::vector<double> f, i, w, b, optimizer;
+};
+
+// One layer as a stage of its own on one device: the executor's own code path, allocations
+// included.
+class LayerBench {
+ public:
+  LayerBench(const Model& model, const Plan& plan, int layer, Backend& backend)
+      : arena_(backend),
+        backend_(backend),
+        loaded_(single(model, plan)),
+        tokens_(plan.micro_batch_size * (plan.seq_length + 1)),
+        host_(backend.host_memory(kLossBytes + tokens_ * std::int64_t{sizeof(std::int32_t)})) {
+    const Layer& measured = model.layers[static_cast<std::size_t>(layer)];
+    backend.prepare(std::span(&measured, 1), plan.micro_batch_size, plan.seq_length);
+    scratch_ = arena_.allocate(backend.scratch_bytes());
+    backend.use_scratch(scratch_);
+    worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, backend, arena_);
+    for (std::int64_t t = 0; t < tokens_; ++t) tokens()[t] = static_cast<std::int32_t>(t % 7);
+    if (layer > 0) {
+      const LayerTensors before = layer_tensors(model.layers[static_cast<std::size_t>(layer) - 1],
+                                                plan.seq_length, plan.dtype);
+      input_bytes_ = before.output_bytes_per_sample * plan.micro_batch_size;
+    }
+    output_bytes_ = layer_tensors(measured, plan.seq_length, plan.dtype).output_bytes_per_sample *
+                    plan.micro_batch_size;
+  }
+
+  void repeat(Times& times) {
+    const Pass pass{0, 0, tokens(), reinterpret_cast<double*>(host_.get())};
+    backend_.begin_step(static_cast<std::uint32_t>(step_));
+    Tensor output, gradient;
+    times.f.push_back(timed_pass(input_bytes_, [&](Tensor input) {
+      output = worker_->forward(pass, input, StageWorker::Keep::everything);
+    }));
+    arena_.release(output);
+    const auto backward_input = [&](Tensor given) {
+      gradient = worker_->backward_input(pass, given);
+    };
+    times.i.push_back(timed_pass(output_bytes_, backward_input));
+    arena_.release(gradient);
+    times.w.push_back(timed_pass(0, [&](Tensor) { worker_->backward_weight(pass); }));
+    output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything);
+    arena_.release(output);
+    times.b.push_back(timed_pass(output_bytes_,
+                                 [&](Tensor given) { gradient = worker_->backward(pass, given); }));
+    arena_.release(gradient);
+    const auto own = [&](std::size_t i) {
+      return std::vector<Tensor>{worker_->parameters()[i].gradient};
+    };
+    times.optimizer.push_back(timed([&] { worker_->update(++step_, own); }));
+  }
+  [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
+
+ private:
+  static LoadedPlan single(const Model& model, Plan plan) {
+    plan.pp = static_cast<int>(model.layers.size());
+    plan.boundaries.clear();
+    for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
+    return {plan, model, {}};
+  }
+  template <class Work>
+  double timed_pass(std::int64_t given_bytes, Work&& work) {
+    if (backend_.queue() == nullptr) backend_.evict_caches();
+    const Tensor given = filled(given_bytes);
+    return timed([&] { work(given); });
+  }
+  template <class Work>
+  double timed(Work&& work) {
+    if (backend_.queue() != nullptr) return timed_on_queue(*backend_.queue(), work);
+    backend_.finish();
+    const auto start = Clock::now();
+    work();
+    backend_.finish();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  // By the device's clock, between marks. The host launches the pass while the device still empties
+  // its caches, so that no wait for a launch is in the time.
+  template <class Work>
+  double timed_on_queue(LaunchQueue& queue, Work&& work) {
+    if (begin_.of == nullptr) {
+      begin_ = queue.make_mark();
+      end_ = queue.make_mark();
+    }
+    backend_.evict_caches();
+    queue.record(begin_);
+    work();
+    queue.record(end_);
+    backend_.finish();
+    return static_cast<double>(queue.ns_between(begin_, end_)) * 1e-9;
+  }
+  [[nodiscard]] std::int32_t* tokens() const {
+    return reinterpret_cast<std::int32_t*>(host_.get() + kLossBytes);
+  }
+  Tensor filled(std::int64_t bytes) {
+    Tensor tensor = arena_.allocate(bytes);
+    if (bytes == 0) return tensor;
+    std::vector<float> values(
+        static_cast<std::size_t>(bytes / bytes_per_element(loaded_.plan.dtype)));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = 1e-3F * static_cast<float>(static_cast<int>(i % 13) - 6);
+    const std::vector<std::byte> held = stored(values, loaded_.plan.dtype);
+    backend_.to_device(tensor, held.data(), static_cast<std::int64_t>(held.size()));
+    return tensor;
+  }
+
+  static constexpr std::int64_t kLossBytes = sizeof(double);
+
+  Arena arena_;
+  Backend& backend_;
+  LoadedPlan loaded_;
+  Tensor scratch_;
+  std::unique_ptr<StageWorker> worker_;
+  std::int64_t tokens_;
+  HostMemory
+      host_;  // the loss, then the tokens: as a run has them, or copies would wait for the host
+  std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
+  Mark begin_, end_;  // of a backend with a queue
+};
+
+struct Job {
+  int layer;
+  int batch;
+};
+
+// All devices through one job; device 0 says when it has seen enough. What they do next is decided
+// at each barrier, by the last to arrive, so it is the same for all: they go on, end the job, or,
+// when one failed, leave.
+class Measuring {
+ public:
+  Measuring(const Model& model, const Plan& plan, const MeasureOptions& options,
+            const Backends& backends)
+      : model_(model),
+        plan_(plan),
+        options_(options),
+        factory_(backends.at(options.backend)),
+        working_(options.working > 0 ? options.working : options.devices),
+        barrier_(working_, Decide{this}),
+        times_(static_cast<std::size_t>(working_)) {}
+
+  void run(const std::vector<Job>& jobs, Measurements& result) {
+    std::vector<std::thread> workers;
+    for (int device = 0; device < working_; ++device) {
+      workers.emplace_back([this, device, &jobs, &result] { work(device, jobs, result); });
+    }
+    for (std::thread& worker : workers) worker.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  struct Decide {
+    Measuring* all;
+    void operator()() noexcept {
+      all->leaves_ = all->failed_.load();
+      all->ends_job_ = std::exchange(all->enough_, false);
+    }
+  };
+
+  // The first failure is the one that comes out.
+  template <class Work>
+  void guarded(Work&& body) {
+    try {
+      body();
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      failed_.store(true);
+    }
+  }
+
+  void work(int device, const std::vector<Job>& jobs, Measurements& result) {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      std::unique_ptr<Backend> backend;
+      std::unique_ptr<LayerBench> bench;
+      Times& mine = times_[static_cast<std::size_t>(device)];
+      guarded([&] {
+        Plan plan = plan_;
+        plan.micro_batch_size = jobs[j].batch;
+        backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
+        bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
+        Times warm;
+        bench->repeat(warm);
+        mine = {};
+      });
+      barrier_.arrive_and_wait();
+      if (leaves_) return;
+      for (int repetition = 0; repetition < options_.most && !ends_job_; ++repetition) {
+        guarded([&] {
+          bench->repeat(mine);
+          if (device == 0) enough_ = repetition + 1 >= options_.least && settled(mine);
+        });
+        barrier_.arrive_and_wait();
+        if (leaves_) return;
+      }
+      guarded([&] {
+        if (device != 0) return;
+        note(jobs[j], bench->scratch_bytes(), result);
+        if (options_.progress)
+          options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
+      });
+      barrier_.arrive_and_wait();
+      if (leaves_) return;
+    }
+  }
+
+  [[nodiscard]] bool settled(const Times& times) const {
+    return relative_spread(times.f) < options_.spread && relative_spread(times.b) < options_.spread;
+  }
+
+  void note(const Job& job, std::int64_t scratch, Measurements& result) const {
+    Times all;
+    for (const Times& t : times_) {
+      all.f.insert(all.f.end(), t.f.begin(), t.f.end());
+      all.i.insert(all.i.end(), t.i.begin(), t.i.end());
+      all.w.insert(all.w.end(), t.w.begin(), t.w.end());
+      all.b.insert(all.b.end(), t.b.begin(), t.b.end());
+      all.optimizer.insert(all.optimizer.end(), t.optimizer.begin(), t.optimizer.end());
+    }
+    result.samples.push_back({job.layer, job.batch, Seconds(median(all.f)), Seconds(median(all.i)),
+                              Seconds(median(all.w)), Seconds(median(all.b)),
+                              relative_spread(all.f), Bytes(scratch)});
+    result.optimizer[static_cast<std::size_t>(job.layer)] = Seconds(median(all.optimizer));
+  }
+
+  const Model& model_;
+  const Plan& plan_;
+  const MeasureOptions& options_;
+  const BackendFactory& factory_;
+  int working_;
+  std::barrier<Decide> barrier_;
+  std::vector<Times> times_;
+  bool enough_ = false;                     // device 0's
+  bool leaves_ = false, ends_job_ = false;  // decided at the latest barrier
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+std::int64_t now_ns() { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// Messages to and fro between two threads: half a round trip is the hand-over's latency.
+Seconds measure_handover(bool spin) {
+  constexpr std::int32_t kRounds = 2000;
+  const auto schedule = std::get<Schedule>(make_schedule("1f1b", {2, 1, kRounds}));
+  LoweringOptions lowering;
+  lowering.optimizer = false;
+  const Program program = lower(schedule, lowering);
+  ThreadTransport transport(program, {}, now_ns, spin);
+  StepClock clock{std::vector<std::int64_t>(program.operations.size()),
+                  std::vector<std::int64_t>(program.operations.size())};
+  transport.begin_step(clock);
+  std::vector<double> trips;
+  std::thread answer([&] {
+    for (std::int32_t i = 0; i < kRounds; ++i) {
+      static_cast<void>(transport.receive(0, i));
+      transport.consumed(0, i);
+      transport.send(1, i, {});
+    }
+  });
+  for (std::int32_t i = 0; i < kRounds; ++i) {
+    const std::int64_t start = now_ns();
+    transport.send(0, i, {});
+    static_cast<void>(transport.receive(1, i));
+    transport.consumed(1, i);
+    trips.push_back(static_cast<double>(now_ns() - start) * 1e-9);
+  }
+  answer.join();
+  return Seconds(median(std::move(trips)) / 2);
+}
+
+}  // namespace
+
+Measurements measure(const Model& model, std::int64_t seq_length, const Plan& plan,
+                     const MeasureOptions& options, const Backends& backends) {
+  if (!backends.contains(options.backend)) {
+    throw MissingComponent("this build has no " + to_string(options.backend) + " backend");
+  }
+  require_kernels(model);
+  Plan shaped = plan;
+  shaped.seq_length = seq_length;
+  Measurements result;
+  result.optimizer.resize(model.layers.size());
+  std::vector<Job> jobs;
+  for (const int layer : options.layers) {
+    for (const int batch : options.micro_batch_sizes) jobs.push_back({layer, batch});
+  }
+  Measuring(model, shaped, options, backends).run(jobs, result);
+  result.link = {options.devices > 1 ? measure_handover(true) : Seconds(1e-6), BytesPerSecond(0)};
+  return result;
+}
+
+}  // namespace weir

@@ -1,0 +1,52 @@
+// Walks one rank's compute lane, one action after the other, each finished before the next begins,
+// and moves the messages that its actions need and make. What an action does is a `RankWork`: real
+// training on a backend, or timed waits.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "exec/rank/transport.hpp"
+#include "exec/training/gradient_exchange.hpp"
+#include "plan/program/program.hpp"
+
+namespace weir {
+
+class RankWork {
+ public:
+  virtual ~RankWork() = default;
+  virtual void begin_step(std::uint32_t step) = 0;
+  // Launches one compute action; `incoming` is the message it awaited, if any; returns the message
+  // to send on, if any.
+  [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
+  virtual void finish() = 0;    // returns when all that was launched is done
+  virtual void end_step() = 0;  // all is done: what the step computed for the host can be read
+};
+
+// Which messages belong to an operation of the compute lane; -1: none.
+struct Mail {
+  std::int32_t receive_edge = -1, receive_index = -1;
+  std::int32_t send_edge = -1, send_index = -1;
+  OperationId local_producer =
+      -1;  // the value comes from an operation of this rank (two stages, one rank)
+  bool feeds_local = false;  // the value goes to an operation of this rank
+};
+
+// Mail of every operation; index = OperationId.
+[[nodiscard]] std::vector<Mail> address_mail(const Program& program);
+
+// What the ranks of a run share while they walk a step.
+struct StepContext {
+  const Program& program;
+  const std::vector<Mail>& mail;
+  Transport& transport;
+  GradientExchange& gradients;
+  Transport::Now now;
+  StepClock& clock;
+};
+
+// Runs the compute lane of `rank` for one step and writes its starts and ends to the clock.
+void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t step);
+
+}  // namespace weir

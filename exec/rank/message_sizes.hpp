@@ -1,0 +1,19 @@
+// How long each message is, known from the plan before anything is sent.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/job/plan.hpp"
+#include "plan/program/program.hpp"
+
+namespace weir {
+
+// Bytes of the message of each send and receive, rounded up to 64 as tensors are; index =
+// OperationId, 0 for all others. A forward message and the gradient that comes back are the output
+// of the stage before.
+[[nodiscard]] std::vector<std::int64_t> message_bytes(const LoadedPlan& loaded,
+                                                      const Program& program);
+
+}  // namespace weir

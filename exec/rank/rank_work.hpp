@@ -1,0 +1,70 @@
+// What a rank does with an action: train its stages, or wait for a given time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/rank/interpreter.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/training/batches.hpp"
+
+namespace weir {
+
+// Timed waits, no training.
+class Waiter : public RankWork {
+ public:
+  explicit Waiter(const std::vector<std::int64_t>& durations_ns) : durations_(durations_ns) {}
+  void begin_step(std::uint32_t) override {}
+  Tensor act(OperationId id, const Action&, Tensor) override;
+  void finish() override {}
+  void end_step() override {}
+
+ private:
+  const std::vector<std::int64_t>& durations_;  // by operation
+};
+
+// What the ranks of one training run have in common.
+struct Training {
+  Training(const LoadedPlan& plan, const Program& lowered, const Batches& data)
+      : loaded(plan),
+        program(lowered),
+        batches(data),
+        stages(static_cast<std::size_t>(lowered.shape.total_stages())),
+        losses(static_cast<std::size_t>(lowered.shape.units())) {}
+  const LoadedPlan& loaded;
+  const Program& program;
+  const Batches& batches;
+  std::int32_t first_microbatch =
+      0;          // of this replica among those of all replicas: which samples and masks it draws
+  Stages stages;  // by global stage
+  std::vector<double> losses;  // by micro-batch of this replica
+};
+
+class Trainer : public RankWork {
+ public:
+  Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank);
+  void begin_step(std::uint32_t step) override;  // draws the step's tokens
+  Tensor act(OperationId id, const Action& action, Tensor incoming) override;
+  void finish() override { backend_.finish(); }
+  void end_step() override;  // gathers the losses that this rank computed
+
+ private:
+  [[nodiscard]] std::int32_t* tokens(std::size_t microbatch) const;
+  [[nodiscard]] double* losses() const;
+  [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
+  [[nodiscard]] StageWorker::LayerDone layer_done(OperationId id, Stage stage);
+  void update(Stage stage);
+
+  Training& training_;
+  Backend& backend_;
+  GradientExchange& gradients_;
+  std::uint32_t step_ = 0;
+  std::int64_t tokens_of_microbatch_;
+  HostMemory host_;                         // losses, then tokens, by micro-batch
+  std::vector<std::size_t> owned_;          // micro-batches whose loss this rank computes
+  std::vector<OperationId> last_gradient_;  // by stage, where its reduction overlaps it; else empty
+};
+
+}  // namespace weir

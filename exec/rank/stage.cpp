@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/rank/stage.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "exec/training/parameters.hpp"
+#include "exec/training/stored.hpp"
+
+namespace weir {
+namespace {
+
+void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtype dtype) {
+  const std::vector<std::byte> bytes = stored(values, dtype);
+  backend.to_device(to, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+}
+
+}  // namespace
+
+StageWorker::StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend, Arena& arena)
+    : plan_(loaded.plan),
+      model_(loaded.model),
+      first_layer_(
+          layers_of_stage(loaded.plan, static_cast<int>(loaded.model.layers.size()), stage).first),
+      backend_(backend),
+      arena_(arena) {
+  const LayerRange range = layers_of_stage(plan_, static_cast<int>(model_.layers.size()), stage);
+  for (int layer = range.first; layer < range.last; ++layer) {
+    tensors_.push_back(layer_tensors(model_.layers[static_cast<std::size_t>(layer)],
+                                     plan_.seq_length, plan_.dtype));
+    add_parameters(loaded, tensors_.size() - 1);
+  }
+}
+
+// A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient
+// of its own.
+void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
+  const int index = first_layer_ + static_cast<int>(layer);
+  first_parameter_.push_back(static_cast<int>(parameters_.size()));
+  std::vector<Tensor> weights, gradients;
+  for (std::size_t i = 0; i < tensors_[layer].parameters.size(); ++i) {
+    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}, {}};
+    const std::int64_t elements = made.description.elements();
+    made.gradient = arena_.allocate(elements * 4);
+    const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
+    backend_.to_device(made.gradient, zeros.data(),
+                       elements * 4);  // stays so on a replica without micro-batches
+    const Parameter* same = nullptr;
+    for (const Parameter& other : parameters_) {
+      const bool tied = !made.description.tied_with.empty() &&
+                        other.description.tied_with == made.description.tied_with;
+      if (tied) same = &other;
+    }
+    if (same != nullptr) {
+      made.weight = same->weight;
+      made.master = same->master;
+    } else {
+      made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
+      if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
+      const bool head_of_tie =
+          !made.description.tied_with.empty() && index > 0;  // the embedding, layer 0, owns it
+      const auto values = initial_values(
+          loaded.model, made.description, head_of_tie ? 0 : static_cast<std::uint32_t>(index),
+          head_of_tie ? 0 : static_cast<std::uint32_t>(i), plan_.seed);
+      put(backend_, made.weight, values, plan_.dtype);
+      if (made.master) put(backend_, made.master, values, Dtype::fp32);
+      const bool momentum =
+          plan_.optimizer.kind == OptimizerKind::adamw || plan_.optimizer.momentum > 0;
+      if (momentum) {
+        made.state1 = arena_.allocate(elements * 4);
+        backend_.to_device(made.state1, zeros.data(), elements * 4);
+      }
+      if (plan_.optimizer.kind == OptimizerKind::adamw) {
+        made.state2 = arena_.allocate(elements * 4);
+        backend_.to_device(made.state2, zeros.data(), elements * 4);
+      }
+    }
+    weights.push_back(made.weight);
+    gradients.push_back(made.gradient);
+    parameters_.push_back(std::move(made));
+  }
+  weights_.push_back(std::move(weights));
+  gradients_.push_back(std::move(gradients));
+}
+
+std::int64_t StageWorker::input_bytes(std::size_t layer) const {
+  const int index = first_layer_ + static_cast<int>(layer);
+  if (index == 0) return 0;
+  if (layer > 0) return tensors_[layer - 1].output_bytes_per_sample * plan_.micro_batch_size;
+  const Layer& before = model_.layers[static_cast<std::size_t>(index) - 1];
+  return layer_tensors(before, plan_.seq_length, plan_.dtype).output_bytes_per_sample *
+         plan_.micro_batch_size;
+}
+
+LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
+  LayerCall call;
+  const int index = first_layer_ + static_cast<int>(layer);
+  call.layer = &model_.layers[static_cast<std::size_t>(index)];
+  call.batch = plan_.micro_batch_size;
+  call.seq_length = plan_.seq_length;
+  call.dropout = {plan_.seed, pass.step, static_cast<std::uint32_t>(pass.microbatch),
+                  static_cast<std::uint32_t>(index)};
+  call.weights = weights_[layer];
+  call.gradients = gradients_[layer];
+  call.accumulate = !fresh_gradients_;
+  call.tokens = pass.tokens;
+  call.loss_scale = 1.0 / static_cast<double>(plan_.global_batch_size() * plan_.seq_length);
+  call.loss = pass.loss;
+  return call;
+}
+
+Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
+                                bool send_output) {
+  flight.layers.resize(tensors_.size());
+  const std::int64_t batch = plan_.micro_batch_size;
+  for (std::size_t l = 0; l < tensors_.size(); ++l) {
+    const LayerTensors& t = tensors_[l];
+    LayerState& state = flight.layers[l];
+    LayerCall call = call_for(pass, l);
+    call.input = input;
+    call.output = arena_.allocate(t.output_bytes_per_sample * batch);
+    for (const KeptTensor& kept : t.saved)
+      state.saved.push_back(arena_.allocate(kept.bytes_per_sample * batch));
+    call.saved = state.saved;
+    call.workspace = arena_.allocate(t.workspace_f_bytes_per_sample * batch);
+    backend_.forward(call);
+    arena_.release(call.workspace);
+    if (keep == Keep::everything) {
+      if (t.saves_input) {
+        state.input = input;
+      } else {
+        arena_.release(input);
+      }
+    } else {
+      for (Tensor& saved : state.saved) arena_.release(saved);
+      state.saved.clear();
+      if (l > 0) {
+        arena_.release(input);
+      } else {
+        flight.stage_input = input;
+      }
+    }
+    input = call.output;
+  }
+  if (!send_output) arena_.release(input);
+  return input;
+}
+
+Tensor StageWorker::forward(Pass pass, Tensor input, Keep keep) {
+  return run_forward(pass, input, in_flight_[pass.microbatch], keep, true);
+}
+
+void StageWorker::rematerialise(Pass pass) {
+  InFlight& flight = in_flight_.at(pass.microbatch);
+  pass.loss = nullptr;
+  const Tensor none =
+      run_forward(pass, std::exchange(flight.stage_input, {}), flight, Keep::everything, false);
+  assert(!none);
+  static_cast<void>(none);
+}
+
+void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient) {
+  const LayerTensors& t = tensors_[layer];
+  LayerCall call = call_for(pass, layer);
+  call.input = state.input;
+  call.output_gradient = gradient;
+  call.input_gradient = arena_.allocate(input_bytes(layer));
+  for (const KeptTensor& kept : t.carried) {
+    state.carried.push_back(arena_.allocate(kept.bytes_per_sample * plan_.micro_batch_size));
+  }
+  call.saved = state.saved;
+  call.carried = state.carried;
+  call.workspace = arena_.allocate(t.workspace_i_bytes_per_sample * plan_.micro_batch_size);
+  backend_.backward_input(call);
+  arena_.release(call.workspace);
+  for (std::size_t i = 0; i < t.saved.size(); ++i) {
+    if (t.saved[i].until == KeptUntil::I) arena_.release(state.saved[i]);
+  }
+  if (t.input_until == KeptUntil::I) arena_.release(state.input);
+  if (t.w_needs_output_gradient) {
+    state.output_gradient = gradient;
+  } else {
+    arena_.release(gradient);
+  }
+  gradient = call.input_gradient;
+}
+
+void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
+                              const LayerDone& done) {
+  LayerCall call = call_for(pass, layer);
+  call.input = state.input;
+  call.output_gradient = state.output_gradient;
+  call.saved = state.saved;
+  call.carried = state.carried;
+  call.workspace =
+      arena_.allocate(tensors_[layer].workspace_w_bytes_per_sample * plan_.micro_batch_size);
+  backend_.backward_weight(call);
+  arena_.release(call.workspace);
+  for (Tensor& saved : state.saved) arena_.release(saved);
+  for (Tensor& carried : state.carried) arena_.release(carried);
+  arena_.release(state.input);
+  arena_.release(state.output_gradient);
+  state.saved.clear();
+  state.carried.clear();
+  if (done) done(first_parameter_[layer], static_cast<int>(gradients_[layer].size()));
+}
+
+Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone& done) {
+  InFlight& flight = in_flight_.at(pass.microbatch);
+  for (std::size_t l = tensors_.size(); l-- > 0;) {
+    input_pass(pass, l, flight.layers[l], output_gradient);
+    weight_pass(pass, l, flight.layers[l], done);
+  }
+  in_flight_.erase(pass.microbatch);
+  fresh_gradients_ = false;
+  return output_gradient;
+}
+
+Tensor StageWorker::backward_input(Pass pass, Tensor output_gradient) {
+  InFlight& flight = in_flight_.at(pass.microbatch);
+  for (std::size_t l = tensors_.size(); l-- > 0;)
+    input_pass(pass, l, flight.layers[l], output_gradient);
+  return output_gradient;
+}
+
+void StageWorker::backward_weight(Pass pass, const LayerDone& done) {
+  InFlight& flight = in_flight_.at(pass.microbatch);
+  for (std::size_t l = tensors_.size(); l-- > 0;) weight_pass(pass, l, flight.layers[l], done);
+  in_flight_.erase(pass.microbatch);
+  fresh_gradients_ = false;
+}
+
+}  // namespace weir

@@ -1,0 +1,121 @@
+// One stage on one device: its weights, and for each micro-batch in flight the tensors its layers
+// keep. Every allocation and release follows plan/model/layer_tensors to the letter; that contract
+// is what makes a forecast peak the measured one.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exec/device/arena.hpp"
+#include "exec/device/backend.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+
+namespace weir {
+
+// Where a pass stands in training.
+struct Pass {
+  std::uint32_t step = 0;
+  std::int32_t microbatch = 0;  // among those of all replicas
+  const std::int32_t* tokens = nullptr;
+  double* loss = nullptr;
+};
+
+// A parameter tensor with everything that updates it.
+struct Parameter {
+  ParameterTensor description;
+  int layer = 0;   // index in the model
+  int tensor = 0;  // index in the layer
+  Tensor weight;   // in the plan's dtype
+  Tensor master;   // its fp32 original where the dtype has fewer bits; else empty
+  Tensor gradient, state1, state2;
+  [[nodiscard]] const Tensor& fp32() const { return master ? master : weight; }
+};
+
+class StageWorker {
+ public:
+  // Allocates weights, gradients and optimizer state and fills them. `loaded` outlives the worker.
+  StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend, Arena& arena);
+  StageWorker(const StageWorker&) = delete;
+  StageWorker& operator=(const StageWorker&) = delete;
+
+  // F: takes the stage's input (empty on the first stage) and returns its output (empty on the
+  // last). With `keep_for_backward` false only the input stays, for R to begin from.
+  enum class Keep : std::uint8_t { everything, input_only };
+  [[nodiscard]] Tensor forward(Pass pass, Tensor input, Keep keep);
+  void rematerialise(Pass pass);
+  // Called when all of a layer's work on its weights' gradients is launched: its parameters, by
+  // index among the stage's.
+  using LayerDone = std::function<void(int first, int count)>;
+  // B and I take the output's gradient (empty on the last stage) and return the input's (empty on
+  // the first).
+  [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient, const LayerDone& done = {});
+  [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
+  void backward_weight(Pass pass, const LayerDone& done = {});
+
+  void begin_step() { fresh_gradients_ = true; }
+  // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
+  template <class Copies>
+  void update(std::int64_t step, Copies copies);
+  [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
+
+ private:
+  struct LayerState {  // of one micro-batch
+    Tensor input, output_gradient;
+    std::vector<Tensor> saved, carried;
+  };
+  struct InFlight {
+    Tensor stage_input;  // waits for R
+    std::vector<LayerState> layers;
+  };
+
+  [[nodiscard]] Tensor run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
+                                   bool send_output);
+  void input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient);
+  void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
+  [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
+  [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
+  void add_parameters(const LoadedPlan& loaded, std::size_t layer);
+
+  const Plan& plan_;
+  const Model& model_;
+  int first_layer_;
+  Backend& backend_;
+  Arena& arena_;
+  std::vector<LayerTensors> tensors_;                     // per layer of the stage
+  std::vector<Parameter> parameters_;                     // of all its layers, in order
+  std::vector<int> first_parameter_;                      // per layer
+  std::vector<std::vector<Tensor>> weights_, gradients_;  // per layer, views of parameters_
+  std::map<std::int32_t, InFlight> in_flight_;            // by micro-batch
+  bool fresh_gradients_ = true;
+};
+
+template <class Copies>
+void StageWorker::update(std::int64_t step, Copies copies) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    const std::vector<Tensor> gradients = copies(i);
+    if (gradients.empty())
+      continue;  // a second use of a weight of this stage: updated with the first
+    backend_.update({.weight = parameter.weight,
+                     .master = parameter.master,
+                     .gradients = gradients,
+                     .state1 = parameter.state1,
+                     .state2 = parameter.state2,
+                     .elements = parameter.description.elements(),
+                     .decays = parameter.description.decays,
+                     .step = step,
+                     .optimizer = plan_.optimizer});
+  }
+}
+
+// By global stage; null where the stage is another process's.
+using Stages = std::vector<std::unique_ptr<StageWorker>>;
+
+}  // namespace weir

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/threads/thread_transport.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+#include <utility>
+
+namespace weir {
+namespace {
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+}  // namespace
+
+ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
+                                 bool spin)
+    : program_(program), arenas_(std::move(arenas)), now_(now), spin_(spin) {
+  for (const weir::Edge& edge : program.edges) {
+    const Lane& lane = program.lanes[at(edge.send_lane)];
+    auto made = std::make_unique<Edge>();
+    made->messages.resize(at(lane.last - lane.first));
+    made->produced.resize(made->messages.size());
+    made->consumed.resize(made->messages.size());
+    edges_.push_back(std::move(made));
+  }
+}
+
+void ThreadTransport::begin_step(StepClock& clock) {
+  clock_ = &clock;
+  for (auto& edge : edges_) {
+    std::fill(edge->produced.begin(), edge->produced.end(), 0);
+    std::fill(edge->consumed.begin(), edge->consumed.end(), 0);
+    edge->next = 0;
+    edge->delivered.store(0);
+  }
+}
+
+void ThreadTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
+  Edge& e = *edges_[at(edge)];
+  const std::scoped_lock lock(e.mutex);
+  e.messages[at(index)] = message;
+  e.produced[at(index)] = 1;
+  move_on(e, edge);
+}
+
+void ThreadTransport::consumed(std::int32_t edge, std::int32_t index) {
+  Edge& e = *edges_[at(edge)];
+  const std::scoped_lock lock(e.mutex);
+  e.consumed[at(index)] = 1;
+  move_on(e, edge);
+}
+
+void ThreadTransport::move_on(Edge& e, std::int32_t edge) {
+  const weir::Edge& ends = program_.edges[at(edge)];
+  const OperationId send = program_.lanes[at(ends.send_lane)].first;
+  const OperationId receive = program_.lanes[at(ends.receive_lane)].first;
+  const auto count = static_cast<std::int32_t>(e.messages.size());
+  const std::int32_t before = e.next;
+  while (e.next < count && e.produced[at(e.next)] != 0 &&
+         (program_.slots == 0 || e.next < program_.slots ||
+          e.consumed[at(e.next - program_.slots)] != 0)) {
+    const std::int64_t now = now_();
+    for (const OperationId id : {send + e.next, receive + e.next}) {
+      clock_->start_ns[at(id)] = now;
+      clock_->end_ns[at(id)] = now;
+    }
+    if (!arenas_.empty())
+      arenas_[at(ends.from.value)]->hand_over(e.messages[at(e.next)], *arenas_[at(ends.to.value)]);
+    ++e.next;
+  }
+  if (e.next == before || stopped_.load()) return;
+  e.delivered.store(e.next, std::memory_order_release);
+  if (!spin_) e.delivered.notify_all();
+}
+
+Tensor ThreadTransport::receive(std::int32_t edge, std::int32_t index) {
+  Edge& e = *edges_[at(edge)];
+  for (int round = 0;; ++round) {
+    const std::int32_t delivered = e.delivered.load(std::memory_order_acquire);
+    if (stopped_.load(std::memory_order_relaxed)) throw Stopped{};
+    if (delivered > index) return std::exchange(e.messages[at(index)], {});
+    if (!spin_) {
+      e.delivered.wait(delivered, std::memory_order_acquire);
+    } else if (round > 20'000) {
+      std::this_thread::yield();  // somebody else may need the core
+    } else {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  }
+}
+
+void ThreadTransport::stop() {
+  stopped_.store(true);
+  for (auto& edge : edges_) {
+    const std::scoped_lock lock(edge->mutex);
+    edge->delivered.store(std::numeric_limits<std::int32_t>::max());
+    edge->delivered.notify_all();
+  }
+}
+
+}  // namespace weir

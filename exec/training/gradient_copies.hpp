@@ -1,0 +1,36 @@
+// Which gradients belong to one weight: a tied table is used by several layers, a bidirectional
+// schedule holds each stage twice. Known from the plan alone, so every rank knows what it must send
+// to whom and in which order to sum.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+
+namespace weir {
+
+// One use of a weight: a stage's parameter, by its index among all parameters of that stage in
+// layer order.
+struct GradientUse {
+  int layer = 0;  // index in the model
+  Stage stage;
+  int parameter = 0;
+  bool operator==(const GradientUse&) const = default;
+};
+
+struct StageParameter {
+  ParameterTensor description;
+  int layer = 0;   // index in the model
+  int tensor = 0;  // index in the layer
+};
+// By global stage (copies included), the parameters of its layers in order.
+[[nodiscard]] std::vector<std::vector<StageParameter>> stage_parameters(const LoadedPlan& loaded);
+
+// [stage][parameter]: the gradients to sum for it, in layer order and then by stage; empty for a
+// second use of a weight on the same stage, which is updated with the first.
+using GradientCopies = std::vector<std::vector<std::vector<GradientUse>>>;
+[[nodiscard]] GradientCopies gradient_copies(const LoadedPlan& loaded);
+
+}  // namespace weir

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/training/parameter_hash.hpp"
+
+#include <set>
+#include <span>
+
+#include "exec/training/gradient_copies.hpp"
+#include "plan/text/sha256.hpp"
+
+namespace weir {
+
+void visit_hashed_parameters(
+    const LoadedPlan& loaded,
+    const std::function<void(Stage stage, std::size_t parameter, std::int64_t elements)>& visit) {
+  const auto stages = stage_parameters(loaded);
+  std::set<std::string> seen;
+  for (std::int32_t stage = 0; stage < loaded.schedule.shape.stages; ++stage) {
+    const auto& parameters = stages[static_cast<std::size_t>(stage)];
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const ParameterTensor& description = parameters[i].description;
+      if (!description.tied_with.empty() && !seen.insert(description.tied_with).second) continue;
+      visit(Stage{stage}, i, description.elements());
+    }
+  }
+}
+
+std::string hash_parameters(const LoadedPlan& loaded,
+                            const std::function<void(Stage stage, std::size_t parameter,
+                                                     std::vector<float>& values)>& read) {
+  Sha256 digest;
+  std::vector<float> values;
+  visit_hashed_parameters(loaded, [&](Stage stage, std::size_t parameter, std::int64_t elements) {
+    values.resize(static_cast<std::size_t>(elements));
+    read(stage, parameter, values);
+    digest.update(std::as_bytes(std::span(values)));
+  });
+  return digest.hex();
+}
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/training/trainable.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+// What a layer asks for beyond what GPT-2 and OPT need; empty where nothing.
+struct Lacking {
+  std::string_view operator()(const EmbeddingShape& e) const {
+    if (e.token_types > 0) return "token types";
+    if (e.norm) return "a normalised embedding";
+    if (e.patch > 0) return "image patches";
+    if (e.shared) return "a second embedding";
+    return "";
+  }
+  std::string_view operator()(const TransformerShape& b) const {
+    if (b.norm != NormKind::layer_norm) return "RMS norms";
+    if (b.rotary) return "rotary positions";
+    if (b.gated) return "a gated MLP";
+    if (b.kv_heads != b.heads) return "grouped-query attention";
+    if (b.heads * b.head_dim != b.hidden) return "heads that do not add up to the width";
+    if (b.experts > 1) return "experts";
+    if (!b.qkv_bias || !b.output_bias || !b.mlp_bias) return "products without bias";
+    if (!b.pre_norm || b.parallel) return "this order of norms";
+    if (!b.causal || b.cross_attention || b.relative_buckets > 0) return "this attention";
+    return "";
+  }
+  std::string_view operator()(const NormShape& n) const {
+    return n.kind == NormKind::layer_norm ? "" : "RMS norms";
+  }
+  std::string_view operator()(const HeadShape& h) const {
+    if (h.dense != HeadDense::none) return "a dense layer before the head";
+    if (h.bias) return "a head with bias";
+    return h.pooled ? "a pooled head" : "";
+  }
+  std::string_view operator()(const TimedShape&) const { return ""; }
+  std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
+};
+
+void require_what_runs(const Plan& plan, Replicas replicas) {
+  const auto refuse = [](const std::string& what) {
+    throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
+  };
+  if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
+  if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
+  if (plan.dp > 1 && replicas == Replicas::one) {
+    throw MissingComponent(
+        fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run, "
+                    "or --rendezvous)",
+                    plan.dp, plan.pp * plan.dp));
+  }
+  if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
+  if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
+}
+
+}  // namespace
+
+void require_kernels(const Model& model) {
+  for (const Layer& layer : model.layers) {
+    const std::string_view lacking = std::visit(Lacking{}, layer.shape);
+    if (lacking.empty()) continue;
+    throw MissingComponent(
+        fmt::format("{}: {}: no kernels for {}; it can be forecast, not trained or measured",
+                    model.name, layer.name, lacking));
+  }
+}
+
+void require_trainable(const LoadedPlan& loaded, Replicas replicas) {
+  require_what_runs(loaded.plan, replicas);
+  require_kernels(loaded.model);
+  for (const Layer& layer : loaded.model.layers) {
+    if (std::holds_alternative<TimedShape>(layer.shape)) {
+      throw InputError(
+          loaded.plan.model_path, layer.name,
+          "a layer of which only times are known cannot be trained; use --backend synthetic");
+    }
+  }
+  if (loaded.schedule.shape.segments > 1) {
+    throw InputError(loaded.plan.schedule, "",
+                     "slices of sequences cannot be trained; use --backend synthetic");
+  }
+  if (!std::holds_alternative<HeadShape>(loaded.model.layers.back().shape) ||
+      !std::holds_alternative<EmbeddingShape>(loaded.model.layers.front().shape)) {
+    throw InputError(loaded.plan.model_path, "layers",
+                     "training needs an embedding first and a head last");
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,27 @@
+// Which layers the backends have kernels for, and which plans they can run. A model may be planned
+// and forecast long before it can be trained; what cannot be trained is refused before anything
+// starts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
+
+namespace weir {
+
+// Throws MissingComponent naming the first layer, and the first thing in it, for which there are no
+// kernels. Timed layers pass: they have no kernels in any sense, and who runs them says so.
+void require_kernels(const Model& model);
+
+// How many copies of the pipeline the run can keep in step.
+enum class Replicas : std::uint8_t { one, many };
+
+// All of the above, for a plan that is about to be trained, and more: throws MissingComponent
+// naming the first thing in the plan that is forecast only (devices beside those of the pipeline,
+// ZeRO, selective re-materialisation), InputError for layers and schedules that no backend can
+// train.
+void require_trainable(const LoadedPlan& loaded, Replicas replicas);
+
+}  // namespace weir

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/cluster.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+
+namespace weir {
+namespace {
+
+Bytes bytes_of(JsonObject& object, std::string_view key) {
+  const auto value = parse_bytes(object.text(key));
+  if (!value) object.fail(key, "expected an amount with its unit, as \"80 GiB\"");
+  return *value;
+}
+
+constexpr std::string_view kUnlimited =
+    "unlimited";  // of a regime whose times do not grow with the size
+
+Seconds latency_of(JsonObject& object) {
+  const auto latency = parse_duration(object.text("latency"));
+  if (!latency) object.fail("latency", "expected a duration with its unit, as \"5 us\"");
+  return *latency;
+}
+
+BytesPerSecond bandwidth_of(JsonObject& object) {
+  const auto bandwidth = parse_rate(object.text("bandwidth"));
+  if (!bandwidth || bandwidth->count() <= 0)
+    object.fail("bandwidth", "expected a rate with its unit, as \"300 GB/s\"");
+  return *bandwidth;
+}
+
+Link link_of(JsonObject object) {
+  Link link{latency_of(object), bandwidth_of(object), {}};
+  if (object.has("regimes")) {
+    for (JsonObject& regime : object.objects("regimes")) {
+      const Bytes up_to = bytes_of(regime, "up_to");
+      if (!link.regimes.empty() && up_to <= link.regimes.back().up_to)
+        regime.fail("up_to", "expected ascending sizes");
+      const bool unlimited = regime.text("bandwidth") == kUnlimited;
+      link.regimes.push_back(
+          {up_to, latency_of(regime), unlimited ? BytesPerSecond(0) : bandwidth_of(regime)});
+      regime.finish();
+    }
+  }
+  object.finish();
+  return link;
+}
+
+KernelModel kernels_of(JsonObject object) {
+  const auto duration = [&](std::string_view key) {
+    const auto value = parse_duration(object.text(key));
+    if (!value) object.fail(key, "expected a duration with its unit, as \"4 us\"");
+    return *value;
+  };
+  const auto efficiency = [&](std::string_view key) {
+    const double value = object.number(key, 0, 1);
+    if (value == 0) object.fail(key, "expected a share above 0");
+    return value;
+  };
+  KernelModel kernels;
+  const auto tile = object.integers("tile", 1, 4096);
+  if (tile.size() != 2) object.fail("tile", "expected rows and columns, as [128, 256]");
+  kernels.tile_rows = static_cast<int>(tile[0]);
+  kernels.tile_columns = static_cast<int>(tile[1]);
+  kernels.matrix_efficiency = efficiency("matrix_efficiency");
+  kernels.bandwidth_efficiency = efficiency("bandwidth_efficiency");
+  kernels.floor = duration("floor");
+  kernels.launch = duration("launch");
+  object.finish();
+  return kernels;
+}
+
+Device device_of(JsonObject object) {
+  Device device;
+  device.name = object.text("name");
+  device.memory = bytes_of(object, "memory");
+  device.peak_fp32 = FlopsPerSecond(object.number_or("peak_fp32_tflops", 0) * 1e12);
+  device.peak_tf32 = FlopsPerSecond(object.number_or("peak_tf32_tflops", 0) * 1e12);
+  device.peak_bf16 = FlopsPerSecond(object.number_or("peak_bf16_tflops", 0) * 1e12);
+  device.peak_fp16 = FlopsPerSecond(object.number_or("peak_fp16_tflops", 0) * 1e12);
+  const auto bandwidth = parse_rate(object.text("memory_bandwidth"));
+  if (!bandwidth || bandwidth->count() <= 0)
+    object.fail("memory_bandwidth", "expected a rate, as \"3.35 TB/s\"");
+  device.memory_bandwidth = *bandwidth;
+  device.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 0, 0, 100'000));
+  if (object.has("kernels")) {
+    if (device.multiprocessors == 0) object.fail("kernels", "needs multiprocessors beside it");
+    device.kernels = kernels_of(object.object("kernels"));
+  }
+  if (object.has("allocator")) {
+    const std::string allocator = object.text("allocator");
+    if (allocator != "arena" && allocator != "pytorch")
+      object.fail("allocator", "expected arena or pytorch");
+    device.allocator = allocator == "pytorch" ? Allocator::pytorch : Allocator::arena;
+  }
+  if (object.has("process_overhead"))
+    device.process_overhead = bytes_of(object, "process_overhead");
+  object.finish();
+  return device;
+}
+
+// The largest unit that leaves whole numbers: what was "80 GB" is so again.
+std::string bytes_text(Bytes value) {
+  constexpr std::pair<const char*, std::int64_t> kUnits[] = {
+      {"GB", 1'000'000'000}, {"GiB", std::int64_t{1} << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}};
+  for (const auto& [name, unit] : kUnits) {
+    if (value.count() % unit == 0) return fmt::format("{} {}", value.count() / unit, name);
+  }
+  return fmt::format("{} B", value.count());
+}
+
+std::string rate_text(BytesPerSecond rate) {
+  return rate.count() > 0 ? fmt::format("{:.6g} GB/s", rate.count() / 1e9)
+                          : std::string(kUnlimited);
+}
+
+Json link_json(const Link& link) {
+  const auto latency_text = [](Seconds latency) {
+    return fmt::format("{:.6g} us", latency.count() * 1e6);
+  };
+  Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(link.bandwidth)}};
+  for (const LinkRegime& regime : link.regimes) {
+    json["regimes"].push_back({{"up_to", bytes_text(regime.up_to)},
+                               {"latency", latency_text(regime.latency)},
+                               {"bandwidth", rate_text(regime.bandwidth)}});
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Cluster& cluster) {
+  const Device& d = cluster.device;
+  Json device{{"name", d.name}, {"memory", bytes_text(d.memory)}};
+  const auto peak = [&device](const char* key, FlopsPerSecond rate) {
+    if (rate.count() > 0) device[key] = std::round(rate.count() / 1e6) / 1e6;
+  };
+  peak("peak_fp32_tflops", d.peak_fp32);
+  peak("peak_tf32_tflops", d.peak_tf32);
+  peak("peak_bf16_tflops", d.peak_bf16);
+  peak("peak_fp16_tflops", d.peak_fp16);
+  device["memory_bandwidth"] = rate_text(d.memory_bandwidth);
+  if (d.multiprocessors > 0) device["multiprocessors"] = d.multiprocessors;
+  Json json{{"schema", "weir.cluster/1"}, {"name", cluster.name}, {"device", device}};
+  json["devices_per_node"] = cluster.devices_per_node;
+  json["nodes"] = cluster.nodes;
+  json["intra"] = link_json(cluster.intra);
+  json["inter"] = link_json(cluster.inter);
+  if (cluster.node_bandwidth.count() > 0)
+    json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
+  json["origin"] = cluster.origin;
+  return json.dump(2) + "\n";
+}
+
+Cluster load_cluster(const std::filesystem::path& file) {
+  return parse_cluster(read_text_file(file), file.string());
+}
+
+Cluster parse_cluster(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  top.expect_schema("weir.cluster/1");
+  Cluster cluster;
+  cluster.name = top.text("name");
+  cluster.device = device_of(top.object("device"));
+  cluster.devices_per_node = static_cast<int>(top.integer("devices_per_node", 1, 4096));
+  cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
+  cluster.intra = link_of(top.object("intra"));
+  cluster.inter =
+      cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
+  if (top.has("node_bandwidth")) {
+    const auto rate = parse_rate(top.text("node_bandwidth"));
+    if (!rate || rate->count() <= 0)
+      top.fail("node_bandwidth", "expected a rate with its unit, as \"50 GB/s\"");
+    cluster.node_bandwidth = *rate;
+  }
+  cluster.origin = top.texts("origin");  // where each constant comes from
+  top.finish();
+  return cluster;
+}
+
+}  // namespace weir

@@ -1,0 +1,95 @@
+// The devices to train on: how many, what each can do by its datasheet, and what connects them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// Who hands out a device's memory, and so in what steps: our own arena, or PyTorch's caching
+// allocator.
+enum class Allocator : std::uint8_t { arena, pytorch };
+
+// How well kernels use a GPU's rates, for built-in costs (costmodel/layers/kernels). From the
+// cluster file, with its origin.
+struct KernelModel {
+  int tile_rows = 0,
+      tile_columns = 0;          // of a product's output that one multiprocessor computes at a time
+  double matrix_efficiency = 0;  // of the matrix units' peak, while all multiprocessors are at work
+  double bandwidth_efficiency = 0;  // of the memory's
+  Seconds floor{0};                 // shortest kernel on the device
+  Seconds launch{0};                // host time to launch one
+};
+
+struct Device {
+  std::string name;             // "H100-SXM5-80GB", "cpu-core"
+  Bytes memory{0};              // usable by one rank
+  FlopsPerSecond peak_fp32{0};  // 0: the device has no such unit
+  FlopsPerSecond peak_tf32{0};
+  FlopsPerSecond peak_bf16{0};
+  FlopsPerSecond peak_fp16{0};  // where it is not that of bf16
+  BytesPerSecond memory_bandwidth{0};
+  int multiprocessors = 0;  // GPUs: for wave quantisation; 0: not applicable
+  Allocator allocator = Allocator::arena;
+  std::optional<KernelModel> kernels;
+  Bytes process_overhead{0};  // device memory that a process takes before its first tensor
+};
+
+// A message of S bytes takes latency + S / bandwidth.
+struct LinkRegime {
+  Bytes up_to{0};  // the largest message it holds for
+  Seconds latency{0};
+  BytesPerSecond bandwidth{0};  // 0: the time does not grow with the size
+};
+
+struct Link {
+  Seconds latency{0};
+  BytesPerSecond bandwidth{0};      // one direction
+  std::vector<LinkRegime> regimes;  // of smaller messages, where they were measured; ascending
+
+  // Latency and bandwidth for messages of this size.
+  [[nodiscard]] LinkRegime at(Bytes size) const {
+    for (const LinkRegime& regime : regimes) {
+      if (size <= regime.up_to) return regime;
+    }
+    return {size, latency, bandwidth};
+  }
+};
+
+// Nodes of equal devices: `intra` between two devices of a node, `inter` between nodes. Ranks fill
+// nodes in order.
+struct Cluster {
+  std::string name;
+  Device device;
+  int devices_per_node = 1;
+  int nodes = 1;
+  Link intra;
+  Link inter;
+  BytesPerSecond node_bandwidth{
+      0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
+  std::map<std::int32_t, double>
+      stragglers;                   // rank -> how many times slower it computes; not in the file
+  std::vector<std::string> origin;  // where each constant comes from, one line each
+
+  [[nodiscard]] int devices() const { return devices_per_node * nodes; }
+  [[nodiscard]] const Link& link(Rank from, Rank to) const {
+    return from.value / devices_per_node == to.value / devices_per_node ? intra : inter;
+  }
+};
+
+// Schema weir.cluster/1; quantities are texts with units ("80 GiB", "900 GB/s", "5 us"). Throws
+// InputError.
+[[nodiscard]] Cluster load_cluster(const std::filesystem::path& file);
+[[nodiscard]] Cluster parse_cluster(const std::string& text, const std::string& file);
+
+// The file's text, quantities to six digits.
+[[nodiscard]] std::string to_json(const Cluster& cluster);
+
+}  // namespace weir

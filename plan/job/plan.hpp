@@ -1,0 +1,118 @@
+// A plan: everything that must be known to run or to forecast a training step, and nothing that was
+// forecast or measured. Its file, weir.plan/1, is made for git: fixed key order, no date, no host;
+// loading and saving gives the same bytes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/model/model.hpp"
+#include "plan/model/split.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/schedule.hpp"
+#include "plan/words/dtype.hpp"
+
+namespace weir {
+
+// selective: a block's attention core (scores, probabilities, their product with the values) is
+// done again within its backward, everything else is kept (Korthikanti et al. 2022, section 5).
+// With fused attention the core keeps only its statistics, and the backward makes them again by a
+// second forward of the core: time for next to no memory.
+enum class RecomputeMode : std::uint8_t { none, selective, full };
+
+[[nodiscard]] std::string_view to_string(RecomputeMode mode);
+[[nodiscard]] std::optional<RecomputeMode> parse_recompute_mode(std::string_view text);
+
+struct Recompute {
+  RecomputeMode mode = RecomputeMode::none;
+  bool except_last = false;  // --recompute-microbatches except-last
+  RecomputePlacement placement = RecomputePlacement::early;
+  bool operator==(const Recompute&) const = default;
+};
+
+enum class OptimizerKind : std::uint8_t { sgd, adamw };
+
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 1e-3;
+  double momentum = 0;                               // sgd
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw
+  double weight_decay = 0;
+  bool operator==(const Optimizer&) const = default;
+};
+
+struct Plan {
+  std::string model_path;    // relative to the plan file
+  std::string model_sha256;  // of the model file's bytes; lower-case hex
+  std::int64_t seq_length = 0;
+  Dtype dtype = Dtype::fp32;
+  AttentionKind attention = AttentionKind::unfused;
+  int pp = 1;                // K
+  int vpp = 1;               // v
+  int microbatches = 1;      // M
+  int micro_batch_size = 1;  // b
+  int tp = 1, cp = 1, dp = 1;
+  bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
+  int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
+  bool overlap_grad_reduce =
+      false;                    // gradients travel while the last micro-batch's backward still runs
+  std::vector<int> boundaries;  // K*v-1 indices of the first layer of stages 1...
+  std::string schedule =
+      "gpipe";  // a generator's name, or the path of a CSV file relative to the plan file
+  Recompute recompute;
+  Optimizer optimizer;
+  int slots = 2;
+  std::uint64_t seed = 1;
+  std::string note;
+
+  [[nodiscard]] int stages() const { return pp * vpp; }
+  [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
+  [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
+  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel}; }
+  [[nodiscard]] std::int64_t global_batch_size() const {
+    return std::int64_t{micro_batch_size} * microbatches * dp;
+  }
+  bool operator==(const Plan&) const = default;
+};
+
+// A plan with the things it names, ready to lower: what `load_plan` brings and all engines take.
+struct LoadedPlan {
+  Plan plan;
+  Model model;
+  Schedule schedule;
+};
+
+[[nodiscard]] std::string to_json(const Plan& plan);
+[[nodiscard]] Plan parse_plan(const std::string& text, const std::string& file);
+
+// Reads the plan, its model (refused if its hash has changed) and its schedule, and validates all
+// of it against each other. Throws InputError.
+[[nodiscard]] LoadedPlan load_plan(const std::filesystem::path& file);
+// The same for a plan that is not a file: `base` is the folder its relative paths start from.
+[[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base);
+// The same with a schedule that is not a file; it takes the place of the one `plan` names.
+[[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base,
+                                 Schedule schedule);
+void save_plan(const Plan& plan, const std::filesystem::path& file);
+
+// The plan for another folder: paths that were relative to `from` become relative to `to`.
+[[nodiscard]] Plan rebased(Plan plan, const std::filesystem::path& from,
+                           const std::filesystem::path& to);
+
+// First and one-past-last layer of a stage (replica copies map to the same layers).
+struct LayerRange {
+  int first = 0;
+  int last = 0;
+};
+[[nodiscard]] LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage);
+
+// What lowering this plan needs: recompute flags per stage, tied groups, slots.
+[[nodiscard]] LoweringOptions lowering_options(const LoadedPlan& loaded);
+[[nodiscard]] Program lower(const LoadedPlan& loaded);
+
+}  // namespace weir

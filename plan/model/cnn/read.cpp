@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/model/cnn/read.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/model/cnn/network.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kLargestSide = 4096;
+constexpr std::int64_t kMostChannels = 65'536;
+constexpr std::int64_t kMostRepeats = 3000;
+constexpr std::int64_t kDeepest = 8;
+
+cnn::Image image(JsonObject& top, std::int64_t multiple) {
+  const std::int64_t side = top.integer("image", 1, kLargestSide);
+  if (side % multiple != 0) top.fail("image", fmt::format("expected a multiple of {}", multiple));
+  return {top.integer_or("input_channels", 3, 1, kMostChannels), side};
+}
+
+std::int64_t multiple_of(JsonObject& top, std::string_view key, std::int64_t factor,
+                         std::int64_t most) {
+  const std::int64_t value = top.integer(key, 1, most);
+  if (value % factor != 0) top.fail(key, fmt::format("expected a multiple of {}", factor));
+  return value;
+}
+
+Model read_amoebanet(JsonObject& top) {
+  const std::int64_t cells = multiple_of(top, "cells", 3, kMostRepeats);
+  const std::int64_t filters = multiple_of(top, "filters", 8, kMostChannels);
+  return cnn::amoebanet_d(cells, filters, image(top, 32), top.integer("classes", 1, kMostChannels));
+}
+
+Model read_resnet(JsonObject& top) {
+  const std::int64_t depth = top.integer("depth");
+  if (depth != 50 && depth != 101 && depth != 152) top.fail("depth", "expected 50, 101 or 152");
+  return cnn::resnet(depth, image(top, 1), top.integer("classes", 1, kMostChannels));
+}
+
+Model read_unet(JsonObject& top) {
+  const cnn::UNet sizes{.depth = top.integer("depth", 1, kDeepest),
+                        .convolutions = top.integer("convolutions", 1, kMostRepeats),
+                        .channels = multiple_of(top, "channels", 2, kMostChannels),
+                        .outputs = top.integer_or("output_channels", 1, 1, kMostChannels)};
+  return cnn::unet(sizes, image(top, std::int64_t{1} << sizes.depth));
+}
+
+Model read_network(JsonObject& top) {
+  const std::string network = top.text("network");
+  if (network == "amoebanet-d") return read_amoebanet(top);
+  if (network == "resnet") return read_resnet(top);
+  if (network == "unet") return read_unet(top);
+  top.fail("network",
+           fmt::format("\"{}\": expected amoebanet-d, resnet or unet", network.substr(0, 40)));
+}
+
+}  // namespace
+
+Model cnn_model(const Json& json, const std::string& file) {
+  JsonObject top(json, file, "");
+  top.expect_schema("weir.cnn/1");
+  Model model = read_network(top);
+  model.name = top.text_or("name", "");
+  model.family = "cnn";
+  top.finish();
+  return model;
+}
+
+}  // namespace weir

@@ -1,0 +1,59 @@
+// The table of families: a new one is a reader under plan/model/hugging_face/ and a row of
+// `kFamilies`.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/model/hugging_face.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "plan/model/hugging_face/families.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kLongestDefault = 8192;  // longer contexts must be asked for
+
+struct Family {
+  std::string_view type;
+  Model (*read)(JsonObject&);
+};
+constexpr std::array<Family, 10> kFamilies{{{"gpt2", gpt2_model},
+                                            {"llama", llama_model},
+                                            {"mistral", mistral_model},
+                                            {"mixtral", mixtral_model},
+                                            {"qwen2", qwen2_model},
+                                            {"opt", opt_model},
+                                            {"gpt_neox", gpt_neox_model},
+                                            {"bert", bert_model},
+                                            {"t5", t5_model},
+                                            {"vit", vit_model}}};
+
+}  // namespace
+
+Model hugging_face_model(const Json& json, const std::string& file) {
+  JsonObject config(json, file, "");
+  const std::string type = config.text("model_type");
+  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                   [&](const Family& f) { return f.type == type; });
+  if (family == kFamilies.end()) {
+    std::string known;
+    for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.type);
+    config.fail("model_type",
+                fmt::format("unknown family \"{}\"; known: {}", type.substr(0, 40), known));
+  }
+  Model model = family->read(config);
+  model.family = type;
+  if (model.seq_length == 0 && model.max_positions <= kLongestDefault)
+    model.seq_length = model.max_positions;
+  // These say what a config is, not what its model computes.
+  static_cast<void>(config.text_or("torch_dtype", ""));
+  if (config.has("architectures")) static_cast<void>(config.at("architectures"));
+  model.ignored_keys = static_cast<int>(config.unread().size());
+  return model;
+}
+
+}  // namespace weir

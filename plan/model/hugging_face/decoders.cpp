@@ -1,0 +1,125 @@
+// Decoders with layer norms and biases: GPT-2, OPT, GPT-NeoX.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "plan/model/hugging_face.hpp"
+#include "plan/model/hugging_face/families.hpp"
+
+namespace weir {
+
+// GPT-2: learned positions, pre-norm blocks, final norm, head tied to the token table unless said
+// otherwise.
+Model gpt2_model(JsonObject& config) {
+  Model model;
+  const std::int64_t hidden = config.integer("n_embd", 1, kLargestSize);
+  const std::int64_t heads = config.integer("n_head", 1, kLargestSize);
+  const std::int64_t blocks = config.integer("n_layer", 1, kMostLayers);
+  const std::int64_t vocabulary = config.integer("vocab_size", 1, kLargestSize);
+  const std::int64_t positions =
+      config.integer(config.has("n_positions") ? "n_positions" : "n_ctx", 1, kLargestSize);
+  static_cast<void>(config.integer_or("n_ctx", positions, 1, kLargestSize));
+  if (hidden % heads != 0)
+    config.fail("n_head", fmt::format("does not divide n_embd = {}", hidden));
+  const bool tied = config.boolean_or("tie_word_embeddings", true);
+  model.layers.push_back({"embedding",
+                          EmbeddingShape{.vocabulary = vocabulary,
+                                         .hidden = hidden,
+                                         .positions = positions,
+                                         .dropout = rate(config, "embd_pdrop", 0.1),
+                                         .tied = tied},
+                          ""});
+  TransformerShape block{
+      .hidden = hidden, .heads = heads, .kv_heads = heads, .head_dim = hidden / heads};
+  block.ffn = config.integer_or("n_inner", 4 * hidden, 1, kLargestSize);
+  block.activation = activation(config, "activation_function", "gelu_new");
+  block.norm_epsilon = config.number_or("layer_norm_epsilon", 1e-5, 1e-12, 1);
+  block.attention_dropout = rate(config, "attn_pdrop", 0.1);
+  block.residual_dropout = rate(config, "resid_pdrop", 0.1);
+  for (const char* key :
+       {"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention"}) {
+    require(config, key, false);
+  }
+  require(config, "scale_attn_weights", true);
+  append_blocks(model, "block", block, blocks);
+  model.layers.push_back({"norm", NormShape{hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
+  model.layers.push_back(
+      {"head", HeadShape{.vocabulary = vocabulary, .hidden = hidden, .tied = tied}, ""});
+  model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
+  model.max_positions = positions;
+  return model;
+}
+
+// OPT: GPT-2's design with ReLU, two more rows in its position table, and no dropout after the
+// embedding.
+Model opt_model(JsonObject& config) {
+  require_causal_head(config);
+  constexpr std::int64_t kUnusedPositions = 2;
+  const BlockSizes sizes = block_sizes(config);
+  const std::int64_t vocabulary = vocabulary_size(config), positions = position_count(config);
+  if (config.integer_or("word_embed_proj_dim", sizes.hidden, 1, kLargestSize) != sizes.hidden) {
+    config.fail("word_embed_proj_dim",
+                "expected hidden_size: projections around the blocks are not modelled");
+  }
+  for (const char* key : {"do_layer_norm_before", "layer_norm_elementwise_affine", "enable_bias"}) {
+    require(config, key, true);
+  }
+  require(config, "_remove_final_layer_norm", false);
+  TransformerShape block = even_block(config, sizes);
+  block.ffn = config.integer("ffn_dim", 1, kLargestSize);
+  block.activation = activation(config, "activation_function", "relu");
+  block.attention_dropout = rate(config, "attention_dropout", 0);
+  block.residual_dropout = rate(config, "dropout", 0.1);
+  const bool tied = config.boolean_or("tie_word_embeddings", true);
+  Model model;
+  model.layers.push_back({"embedding",
+                          EmbeddingShape{.vocabulary = vocabulary,
+                                         .hidden = sizes.hidden,
+                                         .positions = positions + kUnusedPositions,
+                                         .tied = tied},
+                          ""});
+  append_blocks(model, "block", block, sizes.blocks);
+  model.layers.push_back(
+      {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
+  model.layers.push_back(
+      {"head", HeadShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied}, ""});
+  model.initializer_range = config.number_or("init_std", 0.02, 0, 10);
+  model.max_positions = positions;
+  return model;
+}
+
+// GPT-NeoX (Pythia): rotary positions, layer norms, and attention and MLP side by side on the
+// block's input.
+Model gpt_neox_model(JsonObject& config) {
+  require_causal_head(config);
+  const BlockSizes sizes = block_sizes(config);
+  const std::int64_t vocabulary = vocabulary_size(config);
+  TransformerShape block = even_block(config, sizes);
+  block.ffn = config.integer("intermediate_size", 1, kLargestSize);
+  block.activation = activation(config, "hidden_act", "gelu");
+  block.rotary = true;
+  static_cast<void>(
+      config.number_or("rotary_pct", 0.25, 0, 1));  // of a head's values: decides no size
+  block.parallel = config.boolean_or("use_parallel_residual", true);
+  block.qkv_bias = block.output_bias = config.boolean_or("attention_bias", true);
+  block.norm_epsilon = config.number_or("layer_norm_eps", 1e-5, 1e-12, 1);
+  block.attention_dropout = rate(config, "attention_dropout", 0);
+  block.residual_dropout = rate(config, "hidden_dropout", 0);
+  const bool tied = config.boolean_or("tie_word_embeddings", false);
+  Model model;
+  model.layers.push_back({"embedding",
+                          EmbeddingShape{.vocabulary = vocabulary,
+                                         .hidden = sizes.hidden,
+                                         .dropout = block.residual_dropout,
+                                         .tied = tied},
+                          ""});
+  append_blocks(model, "block", block, sizes.blocks);
+  model.layers.push_back(
+      {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
+  model.layers.push_back(
+      {"head", HeadShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied}, ""});
+  model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
+  model.max_positions = position_count(config);
+  return model;
+}
+
+}  // namespace weir

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/model/split.hpp"
+
+#include <fmt/format.h>
+
+namespace weir {
+namespace {
+
+struct Shard {
+  std::int64_t tp;
+  LayerShape operator()(EmbeddingShape e) const {
+    e.vocabulary = (e.vocabulary + tp - 1) / tp;
+    return e;
+  }
+  LayerShape operator()(TransformerShape b) const {
+    b.heads /= tp;
+    b.kv_heads /= tp;
+    b.ffn /= tp;
+    return b;
+  }
+  LayerShape operator()(NormShape n) const { return n; }
+  LayerShape operator()(HeadShape h) const {
+    h.vocabulary = (h.vocabulary + tp - 1) / tp;
+    return h;
+  }
+  LayerShape operator()(TimedShape t) const { return t; }
+  LayerShape operator()(SizedShape s) const { return s; }
+};
+
+std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  const bool opaque = std::holds_alternative<TimedShape>(layer.shape) ||
+                      std::holds_alternative<SizedShape>(layer.shape);
+  if (opaque) {
+    return Misfit{
+        split.tp > 1 ? "tp" : "cp",
+        fmt::format("{} is known by its times or sizes alone and cannot be split", layer.name)};
+  }
+  if (block == nullptr || split.tp == 1) return std::nullopt;
+  const std::pair<const char*, std::int64_t> widths[] = {{"heads", block->heads},
+                                                         {"key-value heads", block->kv_heads},
+                                                         {"feed-forward width", block->ffn}};
+  for (const auto& [what, size] : widths) {
+    if (size % split.tp != 0) {
+      return Misfit{"tp", fmt::format("{} does not divide the {} {} of {}", split.tp, size, what,
+                                      layer.name)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+LayerShape shard(const LayerShape& shape, int tp) { return std::visit(Shard{tp}, shape); }
+
+std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
+                                   const Split& split) {
+  if (split.sequence_parallel && split.tp == 1) {
+    return Misfit{"sequence_parallel",
+                  "expected tp above 1: it divides tokens among the tensor-parallel devices"};
+  }
+  if (split.tp == 1 && split.cp == 1) return std::nullopt;
+  for (const Layer& layer : model.layers) {
+    if (auto misfit = misfit_of(layer, split)) return misfit;
+  }
+  if (seq_length % split.cp != 0) {
+    return Misfit{
+        "cp", fmt::format("{} does not divide the {} tokens of a sample", split.cp, seq_length)};
+  }
+  if (split.sequence_parallel && split.tokens(seq_length) % split.tp != 0) {
+    return Misfit{"sequence_parallel",
+                  fmt::format("tp = {} does not divide the {} tokens of a device", split.tp,
+                              split.tokens(seq_length))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace weir

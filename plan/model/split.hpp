@@ -1,0 +1,43 @@
+// How the work of one stage is divided among devices: tensor parallelism over the width of its
+// matrices (Megatron: Shoeybi et al. 2019), sequence parallelism over the tokens of what that
+// leaves whole (Korthikanti et al. 2022, section 4.2), context parallelism over the tokens of
+// everything.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plan/model/model.hpp"
+
+namespace weir {
+
+struct Split {
+  int tp = 1;
+  int cp = 1;
+  bool sequence_parallel = false;  // with tp above 1
+  bool operator==(const Split&) const = default;
+  auto operator<=>(const Split&) const = default;
+
+  // Tokens of a sample that one device sees where tensors are split by width, and where they are
+  // not.
+  [[nodiscard]] std::int64_t tokens(std::int64_t seq_length) const { return seq_length / cp; }
+  [[nodiscard]] std::int64_t rows(std::int64_t seq_length) const {
+    return tokens(seq_length) / (sequence_parallel ? tp : 1);
+  }
+};
+
+// One device's part of a layer: heads, key-value heads and feed-forward width divided by tp, the
+// vocabulary too, rounded up as frameworks pad it. Precondition: it can be split.
+[[nodiscard]] LayerShape shard(const LayerShape& shape, int tp);
+
+// Why a model cannot be divided like this: the plan's key at fault and the reason; nullopt: it can.
+struct Misfit {
+  std::string key;
+  std::string reason;
+};
+[[nodiscard]] std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
+                                                 const Split& split);
+
+}  // namespace weir

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedule/generators/building_block.hpp"
+
+#include <deque>
+#include <tuple>
+
+#include "plan/schedule/generators/orders.hpp"
+
+namespace weir {
+
+Schedule repeat_block(const char* name, const ScheduleRequest& request,
+                      BuildingBlock (*block)(std::int32_t k, std::int32_t d)) {
+  constexpr std::int32_t kPeriod = 6;
+  const std::int32_t k = request.ranks;
+  Schedule schedule = empty_schedule(name, v_shape(k, request.microbatches));
+  for (std::int32_t d = 0; d < k; ++d) {
+    const BuildingBlock b = block(k, d);
+    const Stage down{d}, up{2 * k - 1 - d};
+    std::vector<std::tuple<std::int32_t, Action>> slots;
+    for (std::int32_t m = 0; m < request.microbatches; ++m) {
+      const std::int32_t at = m * kPeriod;
+      slots.emplace_back(at + b.f0, Action{down, ActionKind::F, Microbatch{m}});
+      slots.emplace_back(at + b.f1, Action{up, ActionKind::F, Microbatch{m}});
+      slots.emplace_back(at + b.i1, Action{up, ActionKind::I, Microbatch{m}});
+      slots.emplace_back(at + b.i0, Action{down, ActionKind::I, Microbatch{m}});
+    }
+    std::sort(slots.begin(), slots.end());
+    auto& order = schedule.order[static_cast<std::size_t>(d)];
+    std::deque<Action> waiting;
+    std::int32_t now = 0;
+    for (const auto& [slot, action] : slots) {
+      for (; now < slot && !waiting.empty(); ++now) {
+        order.push_back(waiting.front());
+        waiting.pop_front();
+      }
+      order.push_back(action);
+      now = slot + 1;
+      if (action.kind == ActionKind::I)
+        waiting.push_back({action.stage, ActionKind::W, action.microbatch});
+    }
+    order.insert(order.end(), waiting.begin(), waiting.end());
+  }
+  return schedule;
+}
+
+}  // namespace weir

@@ -1,0 +1,67 @@
+// The table of generators.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedule/generators/generators.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace weir {
+namespace {
+
+constexpr std::array kGenerators{
+    Generator{"gpipe", "Huang et al., GPipe, NeurIPS 2019, Figure 2c", "(K-1)(F+B)", "M", 1, 1,
+              make_gpipe},
+    Generator{"1f1b",
+              "Narayanan et al., PipeDream, SOSP 2019, section 3.2; flushed as in Megatron-LM, SC "
+              "2021, 2.2.1",
+              "(K-1)(F+B)", "min(M, K-k)", 1, 1, make_1f1b},
+    Generator{"1f1b-eager", "Fan et al., DAPPLE, PPoPP 2021, policy B", "(K-1)(F+B)",
+              "min(M, 2(K-k)-1)", 1, 1, make_1f1b_eager},
+    Generator{"interleaved-1f1b", "Narayanan et al., Megatron-LM, SC 2021, section 2.2.2",
+              "(K-1)(F+B)/v", "min(Mv, 2(K-k-1)+(v-1)K+1) chunks", 1, 2, make_interleaved_1f1b},
+    Generator{"looped-bfs", "Lamy-Poirier, Breadth-First Pipeline Parallelism, MLSys 2023",
+              "(max(M,K)(v-1)+M+K-1-Mv)(F+B)/v", "Mv chunks", 1, 2, make_looped_bfs},
+    Generator{"zb-h1", "Qi et al., Zero Bubble, ICLR 2024, section 2.1", "(K-1)(F+I-W)",
+              "min(M, K)", 1, 1, make_zb_h1},
+    Generator{"zb-h2", "Qi et al., Zero Bubble, ICLR 2024, section 2.2", "(K-1)(F+I-2W) by span",
+              "min(M, 2K-1)", 1, 1, make_zb_h2},
+    Generator{"zb-v", "Qi et al., Controllable Memory, NeurIPS 2024; by list scheduling",
+              "0 by span at F = I = W, as published; this order by simulation", "at most 2K chunks",
+              1, 2, make_zb_v},
+    Generator{"v-half", "Qi et al., Controllable Memory, NeurIPS 2024, V-Half building block",
+              "about (K-1)(F+B)/2 as published; without its reordering pass 0.6 to 0.7 of 1f1b's",
+              "2 floor((K+2)/2) chunks or fewer", 1, 2, make_v_half},
+    Generator{"v-min", "Qi et al., Controllable Memory, NeurIPS 2024, V-Min building block",
+              "about 2(K-1)(F+B)/3 at F = I = W, more where they differ",
+              "2 floor((K+4)/3) chunks or fewer", 1, 2, make_v_min},
+    Generator{"dualpipev", "DeepSeek-V3 technical report, 2024, and its V cut",
+              "at most (K-1)(F+B+B-3W) of a chunk", "2K+1 chunks", 1, 2, make_dualpipev},
+    Generator{"dualpipe", "DeepSeek-V3 technical report, 2024, section 3.2.1",
+              "at most (K/2-1)(F+B+B-3W)", "K+1", 2, 1, make_dualpipe},
+    Generator{"seq1f1b", "Sun et al., Seq1F1B, 2024; v slices a sequence", "(K-1)(F+B)/v",
+              "min(Mv, K-k-1+v) slices", 1, 2, make_seq_1f1b},
+    Generator{"chimera", "Li & Hoefler, Chimera, SC 2021; by list scheduling",
+              "(K-2)/2 (F+B) at M = K", "at most K", 2, 1, make_chimera},
+    Generator{"hanayo", "Liu et al., Hanayo, SC 2023; by list scheduling",
+              "by simulation: no closed form is published for any M", "at most 1.5 Kv chunks", 1, 2,
+              make_hanayo},
+};
+
+}  // namespace
+
+std::span<const Generator> generators() { return kGenerators; }
+
+ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request) {
+  if (request.ranks < 1 || request.chunks < 1 || request.microbatches < 1) {
+    return std::string("K, v and M must be at least 1");
+  }
+  std::string known;
+  for (const Generator& generator : kGenerators) {
+    if (generator.name == name) return generator.make(request);
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", generator.name);
+  }
+  return fmt::format("unknown schedule \"{}\"; known: {}", name.substr(0, 40), known);
+}
+
+}  // namespace weir

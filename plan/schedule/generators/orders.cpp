@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedule/generators/orders.hpp"
+
+#include <limits>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+class ListScheduler {
+ public:
+  ListScheduler(Schedule schedule, const ListRule& rule)
+      : schedule_(std::move(schedule)),
+        shape_(schedule_.shape),
+        rule_(rule),
+        free_(at(shape_.ranks), 0),
+        held_(free_.size(), 0),
+        stages_of_(free_.size()),
+        waiting_w_(free_.size()),
+        next_f_(at(shape_.total_stages()), 0),
+        next_b_(next_f_) {
+    const std::size_t cells = next_f_.size() * at(shape_.microbatches);
+    end_f_.assign(cells, kUnknown);
+    end_i_.assign(cells, kUnknown);
+    for (std::int32_t s = 0; s < shape_.total_stages(); ++s)
+      stages_of_[at(shape_.rank_of(Stage{s}).value)].push_back(Stage{s});
+  }
+
+  ScheduleOrReason run() {
+    std::int64_t left = 0;
+    for (std::int32_t s = 0; s < shape_.total_stages(); ++s)
+      left += microbatches_of(Stage{s}) * (rule_.split ? 3 : 2);
+    while (left-- > 0) {
+      std::optional<Choice> best;
+      for (std::int32_t rank = 0; rank < shape_.ranks; ++rank) consider(rank, best);
+      if (!best) {
+        return std::string("nothing may run: ") + std::to_string(rule_.most_in_flight) +
+               " micro-batches in flight a rank are too few";
+      }
+      take(*best);
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  [[nodiscard]] const ListRule::Times& times(Stage stage) const {
+    return rule_.stages.empty() ? rule_.times : rule_.stages[at(stage.value % shape_.stages)];
+  }
+  // Smaller is better: earliest start, then kind, then depth, then rank.
+  struct Choice {
+    std::tuple<std::int64_t, int, std::int32_t, std::int32_t> order;
+    Action action;
+    std::int32_t rank;
+  };
+
+  // Replica r of n has the micro-batches [r M / n, (r + 1) M / n).
+  [[nodiscard]] std::int32_t first_microbatch(Stage stage) const {
+    return shape_.replica_of(stage) * shape_.microbatches / shape_.replicas;
+  }
+  [[nodiscard]] std::int32_t microbatches_of(Stage stage) const {
+    return (shape_.replica_of(stage) + 1) * shape_.microbatches / shape_.replicas -
+           first_microbatch(stage);
+  }
+  [[nodiscard]] std::size_t cell(std::int32_t stage, std::int32_t m) const {
+    return at(stage) * at(shape_.microbatches) + at(m);
+  }
+
+  void offer(std::int32_t rank, std::int64_t ready, int kind_order, std::int32_t depth_order,
+             const Action& action, std::optional<Choice>& best) const {
+    if (ready == kUnknown) return;
+    Choice choice{{std::max(ready, free_[at(rank)]), kind_order, depth_order, rank}, action, rank};
+    if (!best || choice.order < best->order) best = choice;
+  }
+
+  void consider(std::int32_t rank, std::optional<Choice>& best) const {
+    for (const Stage stage : stages_of_[at(rank)]) {
+      const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
+      const std::int32_t first = first_microbatch(stage), count = microbatches_of(stage);
+      if (const std::int32_t n = next_b_[at(stage.value)]; n < count) {
+        const std::int64_t own = end_f_[cell(stage.value, first + n)];
+        const std::int64_t gradient =
+            shape_.is_last(stage) ? 0 : end_i_[cell(stage.value + 1, first + n)];
+        offer(rank, std::max(own, gradient), 0, depth,
+              {stage, rule_.split ? ActionKind::I : ActionKind::B, Microbatch{first + n}}, best);
+      }
+      const bool room = rule_.most_in_flight == 0 || held_[at(rank)] < rule_.most_in_flight;
+      if (const std::int32_t n = next_f_[at(stage.value)]; n < count && room) {
+        const std::int64_t input =
+            shape_.is_first(stage) ? 0 : end_f_[cell(stage.value - 1, first + n)];
+        offer(rank, input, 1, depth, {stage, ActionKind::F, Microbatch{first + n}}, best);
+      }
+    }
+    if (!waiting_w_[at(rank)].empty()) offer(rank, 0, 2, 0, waiting_w_[at(rank)].front(), best);
+  }
+
+  void take(const Choice& choice) {
+    const Action& action = choice.action;
+    const auto rank = at(choice.rank);
+    const std::int64_t start = std::get<0>(choice.order);
+    schedule_.order[rank].push_back(action);
+    const std::size_t c = cell(action.stage.value, action.microbatch.value);
+    switch (action.kind) {
+      case ActionKind::F:
+        ++next_f_[at(action.stage.value)];
+        ++held_[rank];
+        free_[rank] = end_f_[c] = start + times(action.stage).f;
+        break;
+      case ActionKind::W:
+        waiting_w_[rank].pop();
+        --held_[rank];
+        free_[rank] = start + times(action.stage).w;
+        break;
+      default:
+        ++next_b_[at(action.stage.value)];
+        free_[rank] = end_i_[c] =
+            start + times(action.stage).i + (rule_.split ? 0 : times(action.stage).w);
+        if (rule_.split) {
+          waiting_w_[rank].push({action.stage, ActionKind::W, action.microbatch});
+        } else {
+          --held_[rank];
+        }
+    }
+  }
+
+  Schedule schedule_;
+  const ScheduleShape shape_;
+  const ListRule& rule_;
+  std::vector<std::int64_t> free_;  // per rank, when it can start something
+  std::vector<std::int32_t> held_;  // per rank, in flight
+  std::vector<std::vector<Stage>> stages_of_;
+  std::vector<std::queue<Action>> waiting_w_;
+  std::vector<std::int32_t> next_f_, next_b_;  // per stage
+  std::vector<std::int64_t> end_f_, end_i_;    // per (stage, micro-batch)
+};
+
+}  // namespace
+
+Schedule empty_schedule(std::string name, ScheduleShape shape) {
+  Schedule schedule;
+  schedule.name = std::move(name);
+  schedule.order.resize(at(shape.ranks));
+  schedule.shape = std::move(shape);
+  return schedule;
+}
+
+ScheduleShape zigzag_shape(std::int32_t ranks, std::int32_t chunks, std::int32_t microbatches) {
+  ScheduleShape shape = looped_shape(ranks, chunks, microbatches);
+  for (std::int32_t s = 0; s < shape.stages; ++s) {
+    const std::int32_t place = s % ranks;
+    shape.rank_of_stage[at(s)] = Rank{s / ranks % 2 == 0 ? place : ranks - 1 - place};
+  }
+  return shape;
+}
+
+Schedule alternating_schedule(const char* name, const ScheduleRequest& request,
+                              std::int32_t warmup_per_rank) {
+  Schedule schedule = empty_schedule(name, looped_shape(request.ranks, 1, request.microbatches));
+  for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
+    warm_up_and_alternate(
+        schedule.order[static_cast<std::size_t>(rank)], request.microbatches,
+        warmup_per_rank * (request.ranks - 1 - rank),
+        [rank](std::int32_t m) {
+          return Action{Stage{rank}, ActionKind::F, Microbatch{m}};
+        },
+        [rank](std::int32_t m) {
+          return Action{Stage{rank}, ActionKind::B, Microbatch{m}};
+        });
+  }
+  return schedule;
+}
+
+void split_rank(std::vector<Action>& order, const SplitRank& split) {
+  const auto [rank, m, warmup, delay] = split;
+  const auto add = [&order, &split](ActionKind kind, std::int32_t i) {
+    order.push_back({Stage{split.rank}, kind, Microbatch{i}});
+  };
+  const std::int32_t first = std::min(warmup, m);
+  for (std::int32_t i = 0; i < first; ++i) add(ActionKind::F, i);
+  for (std::int32_t i = 0; i < m; ++i) {
+    if (first + i < m) add(ActionKind::F, first + i);
+    add(ActionKind::I, i);
+    if (i >= delay) add(ActionKind::W, i - delay);
+  }
+  for (std::int32_t i = std::max(0, m - delay); i < m; ++i) add(ActionKind::W, i);
+}
+
+ScheduleOrReason list_schedule(std::string name, const ScheduleShape& shape, const ListRule& rule) {
+  return ListScheduler(empty_schedule(std::move(name), shape), rule).run();
+}
+
+}  // namespace weir

@@ -1,0 +1,307 @@
+// Reader and writer of PyTorch's schedule dialect. The reader collects cells, decides the dialect
+// of the whole file, and only then turns letters into kinds, because old files mean another thing
+// by B.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedule/schedule_csv.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int32_t kMostStages = 1 << 16;
+constexpr std::int32_t kMostMicrobatches = 1 << 20;
+
+struct Cell {
+  std::string text;
+  std::size_t row = 0, column = 0;
+  bool overlapped_with_next = false;
+};
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+[[noreturn]] void refuse(const std::string& file, const Cell& cell, std::string_view why) {
+  throw InputError(file, fmt::format("row {}, column {}", cell.row + 1, cell.column + 1),
+                   fmt::format("\"{}\": {}", cell.text.substr(0, 60), why));
+}
+
+// "(0F1;3B0)OVERLAP_F_B" becomes its two actions, the first marked.
+void add_cell(std::vector<Cell>& cells, Cell cell, const std::string& file) {
+  if (cell.text.empty()) return;
+  if (cell.text.front() != '(') {
+    cells.push_back(std::move(cell));
+    return;
+  }
+  constexpr std::string_view kEnd = ")OVERLAP_F_B";
+  const auto middle = cell.text.find(';');
+  if (!cell.text.ends_with(kEnd) || middle == std::string::npos)
+    refuse(file, cell, "expected (ACTION;ACTION)OVERLAP_F_B");
+  Cell first = cell, second = cell;
+  first.text = cell.text.substr(1, middle - 1);
+  first.overlapped_with_next = true;
+  second.text = cell.text.substr(middle + 1, cell.text.size() - kEnd.size() - middle - 1);
+  cells.push_back(first);
+  cells.push_back(second);
+}
+
+// Our one addition to the dialect, a first line for schedules that slice sequences: "# segments=2".
+constexpr std::string_view kSegments = "# segments=";
+
+std::int32_t parse_segments(std::string_view line, const std::string& file) {
+  std::int32_t segments = 0;
+  const std::string_view number = trimmed(line.substr(kSegments.size()));
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), segments);
+  if (error != std::errc{} || end != number.data() + number.size() || segments < 1 ||
+      segments > kMostMicrobatches)
+    throw InputError(file, "row 1", "expected the slices of a sequence, as \"# segments=2\"");
+  return segments;
+}
+
+std::vector<Cell> read_cells(const std::string& text, const std::string& file, std::size_t& rows,
+                             std::int32_t& segments) {
+  std::vector<Cell> cells;
+  std::istringstream in(text);
+  rows = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (rows == 0 && line.starts_with(kSegments)) {
+      segments = parse_segments(line, file);
+      continue;
+    }
+    if (trimmed(line).empty() && line.find(',') == std::string::npos) continue;
+    std::istringstream row(line);
+    std::size_t column = 0;
+    for (std::string cell; std::getline(row, cell, ','); ++column) {
+      add_cell(cells, {std::string(trimmed(cell)), rows, column, false}, file);
+    }
+    ++rows;
+  }
+  return cells;
+}
+
+// Messages in files are checked for form and dropped: old files batch two of them as
+// "0SEND_F2_1RECV_B0".
+bool is_message(std::string_view text) {
+  if (const auto action = parse_action(text)) return !is_compute(action->kind);
+  for (std::size_t at = text.find('_'); at != std::string_view::npos; at = text.find('_', at + 1)) {
+    const auto left = parse_action(text.substr(0, at));
+    const auto right = parse_action(text.substr(at + 1));
+    if (left && right) return !is_compute(left->kind) && !is_compute(right->kind);
+  }
+  return false;
+}
+
+struct Letters {
+  bool has_bw = false, has_i = false, has_w = false, has_b = false;
+};
+
+// A compute cell of any dialect: stage, letters, micro-batch.
+struct RawAction {
+  Stage stage;
+  std::string_view letters;
+  Microbatch microbatch;
+};
+
+std::optional<RawAction> parse_raw(std::string_view text) {
+  const auto letters = text.find_first_not_of("0123456789");
+  if (letters == std::string_view::npos || letters == 0) return std::nullopt;
+  const auto digits = text.find_first_of("0123456789", letters);
+  if (digits == std::string_view::npos) return std::nullopt;
+  const std::string as_forward = fmt::format("{}F{}", text.substr(0, letters), text.substr(digits));
+  const auto action = parse_action(as_forward);
+  if (!action) return std::nullopt;
+  const std::string_view word = text.substr(letters, digits - letters);
+  if (word != "F" && word != "B" && word != "I" && word != "W" && word != "BW") return std::nullopt;
+  return RawAction{action->stage, word, action->microbatch};
+}
+
+ActionKind kind_of(std::string_view letters, bool old_dialect) {
+  if (letters == "F") return ActionKind::F;
+  if (letters == "W") return ActionKind::W;
+  if (letters == "I") return ActionKind::I;
+  if (letters == "BW") return ActionKind::B;
+  return old_dialect ? ActionKind::I : ActionKind::B;
+}
+
+bool old_dialect(const Letters& seen, const std::string& file) {
+  if (seen.has_bw && seen.has_i) {
+    throw InputError(file, "",
+                     "ambiguous dialect: BW (old files) and I (new files) in one schedule");
+  }
+  return seen.has_bw || (seen.has_b && seen.has_w && !seen.has_i);
+}
+
+// Stages S.. are copies of 0..S-1 when the two halves share no micro-batch (bidirectional
+// schedules).
+bool halves_share_nothing(const Schedule& schedule, std::int32_t half) {
+  std::set<std::int32_t> low, high;
+  for (const auto& order : schedule.order) {
+    for (const Action& action : order) {
+      (action.stage.value < half ? low : high).insert(action.microbatch.value);
+    }
+  }
+  return std::none_of(low.begin(), low.end(), [&high](std::int32_t m) { return high.contains(m); });
+}
+
+void place_stages(Schedule& schedule, const std::string& file) {
+  ScheduleShape& shape = schedule.shape;
+  shape.ranks = static_cast<std::int32_t>(schedule.order.size());
+  for (const auto& order : schedule.order) {
+    for (const Action& action : order) {
+      shape.stages = std::max(shape.stages, action.stage.value + 1);
+      shape.microbatches = std::max(shape.microbatches, action.microbatch.value + 1);
+    }
+  }
+  shape.rank_of_stage.assign(static_cast<std::size_t>(shape.stages), Rank{-1});
+  for (std::size_t rank = 0; rank < schedule.order.size(); ++rank) {
+    for (const Action& action : schedule.order[rank]) {
+      Rank& place = shape.rank_of_stage[static_cast<std::size_t>(action.stage.value)];
+      if (place.value >= 0 && place.value != static_cast<std::int32_t>(rank)) {
+        throw InputError(
+            file, fmt::format("row {}", rank + 1),
+            fmt::format("stage {} is also in row {}", action.stage.value, place.value + 1));
+      }
+      place = Rank{static_cast<std::int32_t>(rank)};
+    }
+  }
+  for (std::size_t stage = 0; stage < shape.rank_of_stage.size(); ++stage) {
+    if (shape.rank_of_stage[stage].value < 0)
+      throw InputError(file, "", fmt::format("stage {} is in no row", stage));
+  }
+  if (shape.stages % 2 == 0 && halves_share_nothing(schedule, shape.stages / 2)) {
+    shape.replicas = 2;
+    shape.stages /= 2;
+  }
+}
+
+}  // namespace
+
+std::string to_csv(const Schedule& schedule) {
+  std::string text;
+  if (schedule.shape.segments > 1) text = fmt::format("{}{}\n", kSegments, schedule.shape.segments);
+  for (std::size_t rank = 0; rank < schedule.order.size(); ++rank) {
+    const auto& order = schedule.order[rank];
+    const auto* pairs = rank < schedule.overlapped.size() ? &schedule.overlapped[rank] : nullptr;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i > 0) text += ',';
+      const bool pair =
+          pairs != nullptr && i + 1 < order.size() &&
+          std::binary_search(pairs->begin(), pairs->end(), static_cast<std::int32_t>(i));
+      if (pair) {
+        text += fmt::format("({};{})OVERLAP_F_B", to_string(order[i]), to_string(order[i + 1]));
+        ++i;
+      } else {
+        text += to_string(order[i]);
+      }
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string to_comms_csv(const Program& program) {
+  std::vector<OperationId> send_of(program.operations.size(), -1);
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::send) continue;
+    for (OperationId id = lane.first; id < lane.last; ++id)
+      send_of[static_cast<std::size_t>(program.predecessors(id).front().before)] = id;
+  }
+  const auto action = [&](OperationId id) {
+    return program.operations[static_cast<std::size_t>(id)].action;
+  };
+  std::string text;
+  for (const Lane& lane : program.lanes) {
+    if (lane.kind != LaneKind::compute) continue;
+    std::map<Stage, OperationId> last_gradient;
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      if (action(id).kind == ActionKind::B || action(id).kind == ActionKind::W)
+        last_gradient[action(id).stage] = id;
+    }
+    std::string row;
+    const auto add = [&row](const Action& a) {
+      row += fmt::format("{}{}", row.empty() ? "" : ",", to_string(a));
+    };
+    for (const auto& [stage, id] : last_gradient) add({stage, ActionKind::UNSHARD, Microbatch{-1}});
+    for (OperationId id = lane.first; id < lane.last; ++id) {
+      if (action(id).kind > ActionKind::W)
+        continue;  // PyTorch has no word for R and steps the optimizer itself
+      for (const Dependency& d : program.predecessors(id)) {
+        if (is_receive(action(d.before).kind)) add(action(d.before));
+      }
+      add(action(id));
+      if (send_of[static_cast<std::size_t>(id)] >= 0)
+        add(action(send_of[static_cast<std::size_t>(id)]));
+      if (last_gradient[action(id).stage] == id) {
+        add({action(id).stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
+        add({action(id).stage, ActionKind::RESHARD, Microbatch{-1}});
+      }
+    }
+    text += row + "\n";
+  }
+  return text;
+}
+
+Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
+  std::size_t rows = 0;
+  std::int32_t segments = 1;
+  const std::vector<Cell> cells = read_cells(text, file, rows, segments);
+  if (cells.empty()) throw InputError(file, "", "expected one row of actions a rank, found none");
+  Letters seen;
+  for (const Cell& cell : cells) {
+    if (const auto raw = parse_raw(cell.text)) {
+      seen.has_bw |= raw->letters == "BW";
+      seen.has_i |= raw->letters == "I";
+      seen.has_w |= raw->letters == "W";
+      seen.has_b |= raw->letters == "B";
+    } else if (!is_message(cell.text)) {
+      refuse(file, cell, "expected an action like 2F0, 1I2, 3B1, 0W4 or 0SEND_F3");
+    }
+  }
+  const bool old = old_dialect(seen, file);
+  Schedule schedule;
+  schedule.name = file;
+  schedule.order.resize(rows);
+  schedule.overlapped.resize(rows);
+  for (const Cell& cell : cells) {
+    const auto raw = parse_raw(cell.text);
+    if (!raw) continue;
+    if (raw->stage.value >= kMostStages || raw->microbatch.value >= kMostMicrobatches) {
+      refuse(file, cell,
+             fmt::format("stages end at {}, micro-batches at {}", kMostStages, kMostMicrobatches));
+    }
+    auto& order = schedule.order[cell.row];
+    if (cell.overlapped_with_next) {
+      schedule.overlapped[cell.row].push_back(static_cast<std::int32_t>(order.size()));
+    }
+    order.push_back({raw->stage, kind_of(raw->letters, old), raw->microbatch});
+  }
+  const bool pairs = std::any_of(schedule.overlapped.begin(), schedule.overlapped.end(),
+                                 [](const auto& row) { return !row.empty(); });
+  if (!pairs) schedule.overlapped.clear();
+  place_stages(schedule, file);
+  ScheduleShape& shape = schedule.shape;
+  if (shape.microbatches % segments != 0) {
+    throw InputError(file, "row 1",
+                     fmt::format("{} slices do not make whole micro-batches of {}",
+                                 shape.microbatches, segments));
+  }
+  shape.segments = segments;
+  shape.microbatches /= segments;
+  return schedule;
+}
+
+}  // namespace weir

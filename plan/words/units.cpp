@@ -1,0 +1,99 @@
+// Numbers with units from text, and back for people. The tables below are the only list of units
+// there is.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/words/units.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace weir {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array<Unit, 9> kByteUnits{{{"B", 1},
+                                          {"KB", 1e3},
+                                          {"MB", 1e6},
+                                          {"GB", 1e9},
+                                          {"TB", 1e12},
+                                          {"KiB", 1024.0},
+                                          {"MiB", 1024.0 * 1024},
+                                          {"GiB", 1024.0 * 1024 * 1024},
+                                          {"TiB", 1024.0 * 1024 * 1024 * 1024}}};
+constexpr std::array<Unit, 6> kTimeUnits{
+    {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}}};
+
+// "1.5 ms": a non-negative decimal number, at most one space, a unit of the table, nothing else.
+template <std::size_t N>
+std::optional<double> parse_with_unit(std::string_view text, const std::array<Unit, N>& units) {
+  if (text.empty() || text.front() < '0' || text.front() > '9')
+    return std::nullopt;  // no sign, no "inf"
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  for (const Unit& unit : units) {
+    if (text == unit.name) return number * unit.factor;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Nanoseconds to_nanoseconds(Seconds value) {
+  const double rounded = std::round(value.count() * 1e9);
+  if (!(std::abs(rounded) < 9.2e18)) {
+    throw std::range_error(fmt::format("{} s is no time of an event", value.count()));
+  }
+  return Nanoseconds(static_cast<std::int64_t>(rounded));
+}
+
+std::optional<Bytes> parse_bytes(std::string_view text) {
+  const auto value = parse_with_unit(text, kByteUnits);
+  if (!value || *value > 9e18 || *value != std::floor(*value)) return std::nullopt;
+  return Bytes(static_cast<std::int64_t>(*value));
+}
+
+std::optional<Seconds> parse_duration(std::string_view text) {
+  const auto value = parse_with_unit(text, kTimeUnits);
+  if (!value) return std::nullopt;
+  return Seconds(*value);
+}
+
+std::optional<BytesPerSecond> parse_rate(std::string_view text) {
+  if (!text.ends_with("/s")) return std::nullopt;
+  text.remove_suffix(2);
+  const auto value = parse_with_unit(text, kByteUnits);
+  if (!value) return std::nullopt;
+  return BytesPerSecond(*value);
+}
+
+std::string format_bytes(Bytes value) {
+  static constexpr std::array<const char*, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto number = static_cast<double>(value.count());
+  std::size_t name = 0;
+  for (; std::abs(number) >= 1024 && name + 1 < kNames.size(); ++name) number /= 1024;
+  return name == 0 ? fmt::format("{} B", value.count())
+                   : fmt::format("{:.2f} {}", number, kNames[name]);
+}
+
+std::string format_duration(Seconds value) {
+  const double seconds = value.count();
+  const double size = std::abs(seconds);
+  if (size >= 1) return fmt::format("{:.3g} s", seconds);
+  if (size >= 1e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (size >= 1e-6) return fmt::format("{:.3g} us", seconds * 1e6);
+  return fmt::format("{:.3g} ns", seconds * 1e9);
+}
+
+}  // namespace weir
