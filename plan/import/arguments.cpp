@@ -1,3 +1,4 @@
+// A small reader of shell: text to words, words to commands, and the arguments among the words.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/arguments.hpp"
 
@@ -17,6 +18,7 @@ namespace {
 using Variables = std::map<std::string, std::string, std::less<>>;
 
 constexpr int kDeepest = 8;  // variables in variables
+constexpr std::string_view kBlanks = " \t\r\n";
 
 bool name_character(char c, bool first) {
   return c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
@@ -154,31 +156,38 @@ class Script {
       const auto known = variables_.find(inside.substr(0, length));
       const std::string_view rest = inside.substr(length);
       if (known != variables_.end() && (rest.empty() || rest.starts_with(":-")))
-        return known->second;
+        return text_of(*known);
       return std::string(rest.starts_with(":-") ? rest.substr(2) : whole);
     }
     const std::size_t length = name_length(text_.substr(at_));
     const auto known = variables_.find(text_.substr(at_, length));
     at_ += length;
-    if (known != variables_.end() && length > 0) return known->second;
+    if (known != variables_.end() && length > 0) return text_of(*known);
     return std::string(text_.substr(start, at_ - start));
+  }
+  // Arguments in a variable were read where it was set, and count once.
+  static std::string text_of(const Variables::value_type& variable) {
+    return holds_arguments(variable.second) ? "" : variable.second;
   }
   void end_word() {
     if (!in_word_) return;
     in_word_ = false;
     std::string word = std::exchange(word_, {});
     const std::size_t length = name_length(word);
-    if (length == 0 || length >= word.size() || word[length] != '=') {
+    const bool appends = word.compare(length, 2, "+=") == 0;
+    if (length == 0 || (!appends && word.compare(length, 1, "=") != 0)) {
       if (!word.empty()) command_.push_back(std::move(word));
       return;
     }
-    std::string value = word.substr(length + 1);
+    const std::string value = word.substr(length + (appends ? 2 : 1));
     if (holds_arguments(value) && depth_ < kDeepest) {
       for (auto& command : Script(value, file_, variables_, depth_ + 1).commands()) {
         commands_.push_back(std::move(command));
       }
     }
-    variables_[word.substr(0, length)] = std::move(value);
+    std::string& variable = variables_[word.substr(0, length)];
+    if (!appends) variable.clear();
+    variable += value;
   }
   void end_command() {
     if (!command_.empty()) commands_.push_back(std::exchange(command_, {}));
@@ -203,6 +212,34 @@ std::string normal_name(std::string_view word) {
   return name;
 }
 
+// The words of a command, where one that holds an option and more is all of them: bash splits
+// "--lr 1e-4", quoted in an array, at its blanks where the array is used without quotes, and a
+// shell's -c is a command. Quotes inside such a word go with the split.
+std::vector<std::string> split_words(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  bool script = false;  // the word before was a shell's -c
+  for (const std::string& word : command) {
+    const std::size_t start = word.find_first_not_of(kBlanks);
+    const bool option = start != word.npos && word.compare(start, 2, "--") == 0;
+    const bool several = word.find_first_of(kBlanks) < word.find('=') ||
+                         word.find(" --") != word.npos || word.find("\n--") != word.npos;
+    if (!several || !(option || script)) {
+      words.push_back(word);
+    } else {
+      for (std::size_t at = start; at < word.size();) {
+        const std::size_t end = std::min(word.find_first_of(kBlanks, at), word.size());
+        std::string one = word.substr(at, end - at);
+        if (one.size() > 1 && one.front() == one.back() && (one[0] == '\'' || one[0] == '"'))
+          one = one.substr(1, one.size() - 2);
+        words.push_back(std::move(one));
+        at = word.find_first_not_of(kBlanks, end);
+      }
+    }
+    script = word == "-c" || word == "-lc";
+  }
+  return words;
+}
+
 // A number as Python's int and float read it: digits may be grouped by '_'.
 template <class Number>
 std::optional<Number> parse(std::string text) {
@@ -222,13 +259,12 @@ std::vector<std::vector<std::string>> shell_commands(const std::string& text,
 }
 
 Arguments::Arguments(const std::string& text, std::string file) : file_(std::move(file)) {
-  for (const auto& command : shell_commands(text, file_)) {
+  for (const auto& words : shell_commands(text, file_)) {
+    const std::vector<std::string> command = split_words(words);
     for (std::size_t i = 0; i < command.size();) {
       const std::string& word = command[i++];
       const auto equals = word.find('=');
-      if (!word.starts_with("--") || word.size() < 3 || !name_character(word[2], true)) continue;
-      if (word.substr(0, equals).find_first_of(" \t\n") != std::string::npos)
-        continue;  // a variable, read where it was set
+      if (!word.starts_with("--") || word.size() < 3 || word[2] == '-') continue;
       Given given;
       if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
       for (; i < command.size() && !command[i].starts_with("--"); ++i)

@@ -19,7 +19,9 @@ namespace weir {
 [[nodiscard]] std::vector<std::vector<std::string>> shell_commands(const std::string& text,
                                                                    const std::string& file);
 
-// Every "--name value..." of a script. Names are compared without dashes in front and with '-' for
+// Every "--name value..." of a script; a quoted word that holds an option and its value, as
+// NVIDIA's scripts have them in arrays, is both. Names are compared without dashes in front and
+// with '-' for
 // '_'; the last of several counts. Reading a name marks it, so that `unread` can tell what nobody
 // asked for.
 class Arguments {

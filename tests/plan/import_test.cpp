@@ -67,6 +67,30 @@ TEST(Arguments, TheLastCountsAndWhatNobodyReadIsKnown) {
             "job.args: --beyond: expected an integer from 0 to 5, found 7");
 }
 
+// As NVIDIA's Llama scripts write them: option and value in one quoted word of an array. An array
+// used without quotes is split at blanks; quotes inside such a word stay there, and are of no use.
+TEST(Arguments, AQuotedWordMayHoldOptionAndValue) {
+  Arguments a(
+      "ARGS=(\n  \"--vocab-size 128256\"\n  \"--split '99,1,0'\"\n  '--bf16'\n)\n"
+      "ARGS+=(\"--tp_size 2 --lr 1e-4\")\n"
+      "MORE=\"--cp-size 2\"\nMORE+=\" --seed 5\"\n"
+      "run \"${ARGS[@]}\" $MORE rest --name=\"two words\" --note \"more --or less\" --$KIND 3\n"
+      "srun bash -c 'run.py --rounds 3'; echo ----- \"give --nothing more\"\n",
+      "job.sh");
+  EXPECT_EQ(a.integer("vocab-size", 1, 1 << 20), 128256);
+  EXPECT_EQ(a.text("split"), "99,1,0");
+  EXPECT_TRUE(a.flag("bf16"));
+  EXPECT_EQ(a.integer("tp-size", 1, 8), 2);
+  EXPECT_EQ(a.number_or("lr", 0, 0, 1), 1e-4);
+  EXPECT_EQ(a.integer("cp-size", 1, 8), 2);
+  EXPECT_EQ(a.integer("seed", 1, 8), 5);
+  EXPECT_EQ(a.text("name"), "two words");
+  EXPECT_EQ(a.text("note"), "more --or less");
+  EXPECT_EQ(a.integer("rounds", 1, 8), 3);
+  EXPECT_THAT(a.unread(), ElementsAre("$KIND"));
+  EXPECT_THAT(a.ambiguous(), IsEmpty());
+}
+
 // Examples of Megatron-LM's own documentation: 16 ranks with 2 chunks, 61 blocks; and 4 ranks with
 // 2 chunks, 14 blocks.
 TEST(MegatronLayout, ExpandsRepetitions) {
@@ -143,6 +167,27 @@ TEST(MegatronJob, ALaunchScript) {
   EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers.front().shape).vocabulary, 50432);
   EXPECT_THAT(names(job), HasSubstr("frobnicate-attention "));
   EXPECT_THAT(names(job), testing::Not(HasSubstr("log-interval")));
+}
+
+// 32 blocks of 218 112 000 parameters and a norm of 4096, embedding and head of 128 256 * 4096
+// each: Llama 3 8B has 8 030 261 248. Without its quoted vocabulary it would be GPT-2's, 7.39e9.
+TEST(MegatronJob, QuotedArgumentsInArraysCount) {
+  const std::string script =
+      "MODEL_ARGS=(\n  --num-layers 32\n  --hidden-size 4096\n  --ffn-hidden-size 14336\n"
+      "  --num-attention-heads 32\n  --group-query-attention\n  --num-query-groups 8\n"
+      "  --position-embedding-type rope\n  --swiglu\n  --normalization RMSNorm\n"
+      "  --disable-bias-linear\n  --untie-embeddings-and-output-weights\n  --seq-length 8192\n)\n"
+      "if [[ $DTYPE == fp8 ]]; then\n  MODEL_ARGS+=(\"--fp8-format hybrid\" \"--fp8-frob 3\")\nfi\n"
+      "DATA_ARGS_LIST+=(\n  \"--tokenizer-type NullTokenizer\"\n  \"--vocab-size 128256\"\n)\n"
+      "PARALLEL=(\n  \"--tensor-model-parallel-size 2\"\n  \"--micro-batch-size 1\"\n"
+      "  \"--frobnicate 3\"\n)\n"
+      "torchrun --nproc_per_node 8 pretrain_gpt.py ${MODEL_ARGS[@]} ${DATA_ARGS_LIST[@]} "
+      "${PARALLEL[@]}\n";
+  const Job job = read_megatron_job(script, "llama.sh", {});
+  EXPECT_EQ(parameter_count(job.model), 8'030'261'248);
+  EXPECT_EQ(job.plan.tp, 2);
+  EXPECT_EQ(job.plan.dp, 4);
+  EXPECT_THAT(names(job), HasSubstr("fp8-format fp8-frob frobnicate "));
 }
 
 // Nodes that Slurm will know are not known here.
