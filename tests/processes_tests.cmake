@@ -1,26 +1,12 @@
-# Ranks as processes: one test program, run in K processes that meet by a file, and the same started by mpirun. Where
-# there is no MPI its tests are there and skip with the reason.
+# Ranks as processes: one test program, started by mpirun in K processes. Where there is no MPI its tests are there and
+# skip with the reason.
 if(NOT WEIR_EXECUTOR)
   return()
 endif()
-file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes/*.cpp)
-add_executable(exec_processes_tests ${processes_sources})
-target_link_libraries(exec_processes_tests PRIVATE
-  weir_sim weir_exec weir_exec_cpu $<TARGET_NAME_IF_EXISTS:weir_exec_mpi> GTest::gtest)
-target_compile_definitions(exec_processes_tests PRIVATE $<$<TARGET_EXISTS:weir_exec_mpi>:WEIR_HAS_MPI>)
-
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(processes_folder ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes)
-foreach(k 1 2 4)
-  add_test(NAME exec_processes/sockets_${k}
-    COMMAND ${Python3_EXECUTABLE} ${processes_folder}/start.py ${k} $<TARGET_FILE:exec_processes_tests>)
-  set_tests_properties(exec_processes/sockets_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120)
-endforeach()
-foreach(name command rendezvous)
-  add_test(NAME exec_processes/${name}
-    COMMAND ${Python3_EXECUTABLE} ${processes_folder}/${name}_test.py $<TARGET_FILE:weir>)
-  set_tests_properties(exec_processes/${name} PROPERTIES RUN_SERIAL ON TIMEOUT 180)
-endforeach()
+add_test(NAME exec_processes/launcher
+  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/launcher_test.py $<TARGET_FILE:weir>)
 
 set(mpi_missing "")
 if(NOT TARGET weir_exec_mpi)
@@ -33,6 +19,10 @@ if(mpi_missing)
   set_tests_properties(mpi/processes PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
   return()
 endif()
+
+file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes/*.cpp)
+add_executable(exec_processes_tests ${processes_sources})
+target_link_libraries(exec_processes_tests PRIVATE weir_sim weir_exec weir_exec_cpu weir_exec_mpi GTest::gtest)
 
 # Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may not read another
 # process's memory. Its libraries leak at exit.

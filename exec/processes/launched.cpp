@@ -3,7 +3,7 @@
 
 #include <charconv>
 #include <cstring>
-#include <utility>
+#include <tuple>
 
 namespace weir {
 namespace {
@@ -23,17 +23,18 @@ std::optional<Launched> launched(const std::function<const char*(const char*)>& 
     return Launched{n, "a launcher that speaks PMI"};
   if (environment("PMIX_RANK") != nullptr) {
     if (const int n = number(environment("SLURM_STEP_NUM_TASKS")); n > 1)
-      return Launched{n, "srun", false};
+      return Launched{n, "srun"};
   }
   return std::nullopt;
 }
 
-std::optional<ProcessNumber> process_number(
+std::optional<Launched> launched_without_mpi(
     const std::function<const char*(const char*)>& environment) {
-  for (const auto& [index, count] :
-       {std::pair{"RANK", "WORLD_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"}}) {
-    if (environment(index) == nullptr || environment(count) == nullptr) continue;
-    return ProcessNumber{number(environment(index)), number(environment(count))};
+  if (launched(environment)) return std::nullopt;
+  for (const auto& [index, count, by] :
+       {std::tuple{"RANK", "WORLD_SIZE", "torchrun"}, {"SLURM_PROCID", "SLURM_NTASKS", "srun"}}) {
+    const int processes = number(environment(count));
+    if (environment(index) != nullptr && processes > 1) return Launched{processes, by};
   }
   return std::nullopt;
 }

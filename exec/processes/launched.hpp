@@ -11,8 +11,7 @@ namespace weir {
 
 struct Launched {
   int processes = 1;
-  std::string by;          // "mpirun (Open MPI)"
-  bool speaks_mpi = true;  // srun may have been started for its numbers alone
+  std::string by;  // "mpirun (Open MPI)"
 };
 
 // Nothing where this process stands alone. `environment` gives a variable's value or null
@@ -24,16 +23,10 @@ struct Launched {
 [[nodiscard]] std::optional<Launched> launched(
     const std::function<const char*(const char*)>& environment);
 
-// Which of how many this process is, by what a launcher that need not know MPI left.
-struct ProcessNumber {
-  int index = 0;
-  int count = 1;
-};
-
-// Nothing where nobody said so, or only half of it.
+// A launcher that started several processes and gave them no MPI to meet by.
 //   torchrun                   RANK, WORLD_SIZE: first, since it may stand in a Slurm job of its
-//   own srun                       SLURM_PROCID, SLURM_NTASKS
-[[nodiscard]] std::optional<ProcessNumber> process_number(
+//   own srun --mpi=none            SLURM_PROCID, SLURM_NTASKS
+[[nodiscard]] std::optional<Launched> launched_without_mpi(
     const std::function<const char*(const char*)>& environment);
 
 }  // namespace weir

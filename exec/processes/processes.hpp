@@ -1,6 +1,6 @@
 // The processes of a run, one rank each, as the run sees them: who is there, messages between two
-// of them, and how all of them end together. Implemented in exec/processes/process_group, over MPI
-// or over sockets. Process d * K + k is rank k of replica d; process 0, the leader, collects what
+// of them, and how all of them end together. Implemented in exec/processes/process_group, over MPI.
+// Process d * K + k is rank k of replica d; process 0, the leader, collects what
 // the run returns and is the only one that speaks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -40,7 +40,7 @@ class Processes {
   [[nodiscard]] virtual int count() const = 0;
   [[nodiscard]] virtual const ProcessPlace& place(int process) const = 0;
   [[nodiscard]] virtual bool oversubscribed() const = 0;  // more processes than cores on some host
-  [[nodiscard]] virtual std::string description() const = 0;  // "Open MPI 4.1.4", "TCP"
+  [[nodiscard]] virtual std::string description() const = 0;  // "Open MPI v4.1.4"
 
   // Messages of one sender, receiver and tag arrive in order. The memory stays untouched until
   // `wait`. All that wait throw Transport::Stopped once a process has failed.

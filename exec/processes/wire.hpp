@@ -1,8 +1,7 @@
-// What carries messages between the processes of a run: MPI (exec/processes/mpi) or TCP connections
-// (exec/socket). Nothing here waits but `rest`; exec/processes/process_group makes processes of it
-// and exec/processes/wire_transport the edges of a plan. One thread at a time may call it, except
-// for `rest`.
-// SPDX-License-Identifier: Apache-2.0
+// What carries messages between the processes of a run: MPI (exec/processes/mpi). Nothing here
+// waits but `rest`; exec/processes/process_group makes processes of it and
+// exec/processes/wire_transport the edges of a plan. One thread at a time may call it, except for
+// `rest`. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>
@@ -57,8 +56,7 @@ class Wire {
 
   // The two ends. All leave together, when all messages have arrived. Where a process is gone or
   // does not stop, the others abandon it: MPI ends all of them with this exit code (after `delay`,
-  // to be ended by another meanwhile) and does not return; over sockets each process ends by
-  // itself, and what it sent still arrives.
+  // to be ended by another meanwhile) and does not return.
   virtual void leave() = 0;
   virtual void abandon(int exit_code, std::chrono::nanoseconds delay) = 0;
 };

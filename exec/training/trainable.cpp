@@ -51,8 +51,7 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.dp > 1 && replicas == Replicas::one) {
     throw MissingComponent(
-        fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run, "
-                    "or --rendezvous)",
+        fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",
                     plan.dp, plan.pp * plan.dp));
   }
   if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));

@@ -179,21 +179,30 @@ TEST(Launcher, SeveralProcessesAreToldFromOne) {
             1);  // a batch script before its srun
 }
 
-TEST(Launcher, NumbersAreReadWithoutMpi) {
+TEST(Launcher, OneWithoutMpiIsNamed) {
   const auto in = [](const std::map<std::string, std::string>& variables) {
-    const auto found = process_number([&](const char* name) {
+    const auto found = launched_without_mpi([&](const char* name) {
       const auto variable = variables.find(name);
       return variable == variables.end() ? nullptr : variable->second.c_str();
     });
-    return found ? std::pair(found->index, found->count) : std::pair(-1, -1);
+    return found ? std::pair(found->by, found->processes) : std::pair(std::string(), 1);
   };
-  EXPECT_EQ(in({}), std::pair(-1, -1));
-  EXPECT_EQ(in({{"RANK", "3"}}), std::pair(-1, -1));
-  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}}), std::pair(3, 8));
-  EXPECT_EQ(in({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}), std::pair(1, 2));
+  const std::pair<std::string, int> none("", 1);
+  EXPECT_EQ(in({}), none);
+  EXPECT_EQ(in({{"RANK", "3"}}), none);
+  EXPECT_EQ(in({{"RANK", "0"}, {"WORLD_SIZE", "1"}}), none);
+  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}}), std::pair(std::string("torchrun"), 8));
+  EXPECT_EQ(in({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}), std::pair(std::string("srun"), 2));
   // torchrun in a Slurm job of one task
   EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}),
-            std::pair(3, 8));
+            std::pair(std::string("torchrun"), 8));
+  // processes that have MPI, whatever else is set
+  EXPECT_EQ(in({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_SIZE", "8"}}), none);
+  EXPECT_EQ(in({{"SLURM_PROCID", "1"},
+                {"SLURM_NTASKS", "2"},
+                {"SLURM_STEP_NUM_TASKS", "2"},
+                {"PMIX_RANK", "1"}}),
+            none);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-"""Starts `weir` in several processes, by mpirun or by a file at which they meet."""
+"""Starts `weir` in several processes by mpirun."""
 import os
-import pathlib
 import subprocess
 import time
 
@@ -42,22 +41,3 @@ class ByMpi:
         script.chmod(0o755)
         begun = time.monotonic()
         return wait([popen([self.mpirun, "-n", str(count), str(script)], folder)], begun)
-
-
-class ByFile:
-    def __init__(self, weir):
-        self.weir = weir
-
-    def options(self, index, count, file="meet"):
-        return f"--rendezvous {file} --process {index} --processes {count}"
-
-    def process(self, folder, arguments, first="", extra=None):
-        return popen(["sh", "-c", f':; {first}\nexec "{self.weir}" {arguments}'], folder, extra or {})
-
-    def start(self, folder, count, arguments, first="", on=1):
-        begun = time.monotonic()
-        started = [self.process(folder, f"{arguments} {self.options(index, count)}", first if index == on else "")
-                   for index in range(count)]
-        ended = wait(started, begun)
-        assert not pathlib.Path(folder, "meet").exists(), "the file has gone when all have met"
-        return ended

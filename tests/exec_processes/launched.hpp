@@ -1,4 +1,4 @@
-// The process this test program runs as: K of them are started, by mpirun or by start.py, and all
+// The process this test program runs as: K of them are started, by mpirun, and all
 // run the same tests in step. The leader judges.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -23,8 +23,6 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "nvtx": ("exec/cuda/",),
     "nccl": ("exec/nccl/",),
     "mpi.h": ("exec/processes/mpi/",),
-    "sys/socket.h": ("exec/socket/",),
-    "netinet/": ("exec/socket/",),
     "Eigen/": ("costmodel/",),
     "tbb/": ("sim/", "tools/"),
     "zlib.h": ("traces/kineto/gzip_file",),

@@ -69,11 +69,11 @@ std::vector<Finding> findings() {
   const MpiFacts mpi = mpi_facts();
   all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});
 #else
-  all.push_back({"processes (MPI)", false, "not in this build"});
+  all.push_back({"processes (MPI)", false,
+                 "not in this build: install an MPI with its headers (Debian: libopenmpi-dev and "
+                 "openmpi-bin; Fedora: openmpi-devel; or a cluster's module), then configure and "
+                 "build again"});
 #endif
-  all.push_back({"processes (file)", true,
-                 "TCP: weir run PLAN --rendezvous FILE --process I --processes N, or under "
-                 "torchrun or srun"});
 #ifdef WEIR_HAS_NCCL
   all.push_back(
       {"NCCL", cuda.device.has_value(),

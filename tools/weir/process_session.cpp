@@ -7,8 +7,6 @@
 
 #include "exec/processes/launched.hpp"
 #include "exec/processes/wire_transport.hpp"
-#include "exec/socket/rendezvous.hpp"
-#include "exec/socket/socket_wire.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_MPI
 #include "exec/processes/mpi/mpi_wire.hpp"
@@ -20,84 +18,33 @@
 namespace weir {
 namespace {
 
-TransportKind kind_of(const SessionOptions& options) {
-  const std::string& name = options.transport;
-  if (name == "threads") return TransportKind::threads;
-  if (name == "mpi") return TransportKind::mpi;
-  if (name == "sockets") return TransportKind::sockets;
-  if (name == "nccl") return TransportKind::nccl;
-  if (!name.empty())
-    throw UsageError(fmt::format("--transport: {} is none of threads, mpi, sockets, nccl", name));
-  if (options.rendezvous) return TransportKind::sockets;
-  return launched(std::getenv) ? TransportKind::mpi : TransportKind::threads;
-}
-
-// The numbers are checked, the launcher's, too.
-ProcessNumber own_number(const SessionOptions& options) {
-  if (options.process.has_value() != options.processes.has_value()) {
-    throw UsageError("--process and --processes go together: process I of N, I from 0 to N - 1");
-  }
-  std::optional<ProcessNumber> number;
-  if (options.process) {
-    number = {*options.process, *options.processes};
-  } else {
-    number = process_number(std::getenv);
-  }
-  if (!number) {
-    throw UsageError(
-        "--rendezvous needs --process I and --processes N where no launcher says them (RANK and "
-        "WORLD_SIZE, or "
-        "SLURM_PROCID and SLURM_NTASKS)");
-  }
-  if (number->index < 0 || number->index >= number->count) {
-    throw UsageError(fmt::format("process {} of {}: the number must be from 0 to N - 1",
-                                 number->index, number->count));
-  }
-  return *number;
-}
-
-std::unique_ptr<Wire> open_wire(const SessionOptions& options) {
-  if (options.rendezvous) {
-    const ProcessNumber own = own_number(options);
-    const auto patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
-    return std::make_unique<SocketWire>(
-        rendezvous({*options.rendezvous, own.index, own.count, patience}),
-        SocketWire::Options{own.index, patience});
-  }
+std::unique_ptr<Wire> open_wire() {
 #ifdef WEIR_HAS_MPI
   return std::make_unique<MpiWire>();
 #else
   throw MissingComponent(
-      "this build has no MPI; processes can meet by a file (--rendezvous), and --transport threads "
-      "runs in one");
+      "this build has no MPI, by which processes meet (weir doctor says what to install); "
+      "--transport threads runs in one process");
 #endif
 }
 
 }  // namespace
 
 TransportKind choose_transport(const SessionOptions& options) {
-  const TransportKind kind = kind_of(options);
-  if (!options.rendezvous) {
-    if (options.process || options.processes)
-      throw UsageError("--process and --processes are for --rendezvous FILE");
-    if (kind == TransportKind::sockets) {
-      throw UsageError("--transport sockets needs --rendezvous FILE, by which the processes meet");
-    }
-    return kind;
+  const std::string& name = options.transport;
+  if (name == "threads") return TransportKind::threads;
+  // Each of the launcher's processes would run alone and write the same files.
+  if (const auto by = launched_without_mpi(std::getenv)) {
+    throw UsageError(
+        fmt::format("{} has started {} processes without MPI, by which they meet: start them by "
+                    "mpirun -n {} or srun --mpi=pmix (--transport threads runs each alone)",
+                    by->by, by->processes, by->processes));
   }
-  if (kind == TransportKind::threads || kind == TransportKind::mpi) {
-    throw UsageError(fmt::format(
-        "--rendezvous connects processes by sockets; --transport {} does not go with it",
-        options.transport));
-  }
-  if (const auto by = launched(std::getenv); by && by->speaks_mpi) {
-    throw UsageError(fmt::format(
-        "{} has started {} processes that meet over MPI; leave out --rendezvous, or start them "
-        "without it",
-        by->by, by->processes));
-  }
-  static_cast<void>(own_number(options));
-  return kind;
+  if (name == "mpi") return TransportKind::mpi;
+  if (name == "nccl") return TransportKind::nccl;
+  if (!name.empty())
+    throw UsageError(fmt::format("--transport: {} is none of threads, mpi, nccl", name));
+  return launched(std::getenv) ? TransportKind::mpi : TransportKind::threads;
 }
 
 ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
@@ -106,15 +53,13 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   // waits would hold up kernels behind it (the default is 8; read when the device is first used).
   if (kind == TransportKind::nccl) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 #else
-  if (kind == TransportKind::nccl) {
-    throw MissingComponent(
-        "this build has no NCCL; --transport mpi and sockets move messages, too");
-  }
+  if (kind == TransportKind::nccl)
+    throw MissingComponent("this build has no NCCL; --transport mpi moves messages, too");
 #endif
   ProcessGroup::Options group_options;
   group_options.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
   group_options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
-  auto processes = std::make_unique<ProcessGroup>(open_wire(options), std::move(group_options));
+  auto processes = std::make_unique<ProcessGroup>(open_wire(), std::move(group_options));
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
   if (kind == TransportKind::nccl) {

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/processes/process_run.hpp"
-#include "exec/socket/rendezvous.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
@@ -190,12 +189,7 @@ void run_alone(const RunCommand& o, const GlobalOptions& global) {
 void run_with_others(const RunCommand& o, const GlobalOptions& global, TransportKind transport) {
   if (o.kernels)
     throw UsageError("--kernels records the ranks of one process: leave out --transport");
-  ProcessSession session;
-  try {
-    session = open_session(transport, o.session);
-  } catch (const Dismissed& dismissed) {  // process 0 says why
-    throw CLI::RuntimeError(dismissed.ending.exit_code);
-  }
+  const ProcessSession session = open_session(transport, o.session);
   Processes& processes = *session.processes;
   const bool leads = processes.index() == 0;
   Ending ending;
@@ -223,17 +217,8 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
 void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_option("--transport", o.transport,
                      "threads of one process; mpi: one process a rank, as mpirun or srun started "
-                     "them (default where "
-                     "they started several); sockets: the same over TCP (default with "
-                     "--rendezvous); nccl: messages "
-                     "go from GPU to GPU, whichever way the processes met");
-  command.add_option("--rendezvous", o.rendezvous,
-                     "Without MPI: the file by which the processes of this run meet, on a file "
-                     "system all of them see");
-  command.add_option("--process", o.process,
-                     "Which of them this is, from 0 (default: RANK, or SLURM_PROCID)");
-  command.add_option("--processes", o.processes,
-                     "How many they are (default: WORLD_SIZE, or SLURM_NTASKS)");
+                     "them (default where they started several); nccl: the same, and messages go "
+                     "from GPU to GPU");
   command
       .add_option_function<double>(
           "--patience", [&o](const double& seconds) { o.patience = Seconds(seconds); },
