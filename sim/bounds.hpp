@@ -1,4 +1,4 @@
-// Lower bounds on the step time of a plan's work in any order (theory: job-shop heads and tails).
+// Lower bounds on the step time of a plan's work in any order (docs/theory.md 3.2).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// weir.forecast/1, the fields of DESIGN section 4.
+// weir.forecast/1, its fields in docs/formats.md.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -83,8 +83,8 @@ class Accounting {
     account_wait(idle, borders, from, next >= 0 ? sent : to);
   }
 
-  // [from, to) cut at the borders, in the order of DESIGN 3.7: fill, then drain, then imbalance;
-  // optimizer after all.
+  // [from, to) cut at the borders, in the order of docs/design.md 9: fill, then drain, then
+  // imbalance; optimizer after all.
   static void account_wait(IdleTime& idle, const Borders& borders, Ns from, Ns to) {
     const auto take = [&from](Ns until) {
       const Ns amount = std::max<Ns>(until - from, 0);

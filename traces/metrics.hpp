@@ -1,4 +1,4 @@
-// Idle accounting (DESIGN.md 3.6 and 3.7), the same for predicted and measured traces.
+// Idle accounting (docs/design.md 8 and 9), the same for predicted and measured traces.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -12,7 +12,7 @@ namespace weir {
 
 struct StateBytes {
   std::int64_t weights = 4;
-  std::int64_t gradients = 4;  // accumulated in fp32 (DESIGN 3.8), whatever the weights are
+  std::int64_t gradients = 4;  // accumulated in fp32 (docs/design.md 10), whatever the weights are
   std::int64_t optimizer = 8;
 };
 

@@ -16,7 +16,7 @@ struct UniformTimes {
   Seconds f{1e-3}, i{1e-3}, w{1e-3}, latency{0};
 };
 
-// DESIGN section 4: each of a rank's v chunks takes 1/v, rounded to ns; B = I + W; the latency is
+// docs/design.md 7: each of a rank's v chunks takes 1/v, rounded to ns; B = I + W; the latency is
 // not scaled. A rank of a replicated schedule holds a stage of each replica, and a micro-batch
 // visits one of them; a slice of a sequence takes its share of the micro-batch.
 [[nodiscard]] CostTable uniform_table(const ScheduleShape& shape, const UniformTimes& times);

@@ -1,5 +1,5 @@
 // From the partition that evens out the stages to the one that makes the step shortest: not the
-// same where stages differ or messages take time (theory 0.5).
+// same where stages differ or messages take time (docs/theory.md 4.2).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

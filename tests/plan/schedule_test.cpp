@@ -163,7 +163,7 @@ TEST(Lower, WritesLanesMessagesAndTheOptimizer) {
             "1F0 1B0 1F1 1B1 1OPTIMIZER / 1SEND_B0 1SEND_B1 / 1RECV_F0 1RECV_F1 / ");
 }
 
-// Sends equal receives per edge, and boundary crossings number 2 M (K - 1) (theory G 13).
+// Sends equal receives per edge, and boundary crossings number 2 M (K - 1) (docs/theory.md 3.5).
 TEST(Lower, CountsTwoMessagesPerMicrobatchAndBoundary) {
   for (int k = 1; k <= 6; ++k) {
     for (int m = 1; m <= 9; ++m) {

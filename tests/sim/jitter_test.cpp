@@ -69,7 +69,7 @@ TEST(Jitter, TheSeedDecidesAndThreadsDoNot) {
 }
 
 // ZB-H2 at F = I = W = 1: its span has no bubble, and steps that overlap have none either: 3 M a
-// step, where a barrier costs (K - 1) F more (theory 0.2).
+// step, where a barrier costs (K - 1) F more (docs/theory.md 2.3).
 TEST(Repeat, WithoutABarrierZeroBubbleIsZero) {
   const int k = 4, m = 12;
   const Program program = lowered("zb-h2", k, m);

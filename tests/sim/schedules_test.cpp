@@ -218,7 +218,7 @@ TEST(VShape, TradesMemoryForTime) {
   EXPECT_LT(half.makespan, 2 * 3 * (32 + 7));  // 1F1B
 }
 
-// What is legitimately not monotone under greedy dispatch (theory G, a and b: Graham's anomalies);
+// What is legitimately not monotone under greedy dispatch (docs/theory.md 3.4: Graham's anomalies);
 // the goldens show it, and nothing here asserts otherwise. K = 2, no communication; a rank holds at
 // most `cap` micro-batches.
 std::int64_t greedy(int m, std::vector<ListRule::Times> stages, int cap) {

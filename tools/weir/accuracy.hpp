@@ -1,4 +1,4 @@
-// How good forecasts were, once the plans have been run (DESIGN section 6).
+// How good forecasts were, once the plans have been run (docs/design.md 17).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

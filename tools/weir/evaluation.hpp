@@ -1,4 +1,4 @@
-// The forecaster's accuracy on this machine (DESIGN section 6).
+// The forecaster's accuracy on this machine (docs/design.md 17).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -101,7 +101,7 @@ double points(const std::string& text) {
   return number * scale;
 }
 
-// The receive slots to prove it for: as many as were asked for, or 2, DESIGN's default, or more
+// The receive slots to prove it for: as many as were asked for, or 2, a plan's default, or more
 // where 2 are too few.
 void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
   LoweringOptions lowering;
