@@ -1,3 +1,4 @@
+// Reads layout files, strictly: names resolved, sizes bounded, every rule held to the program.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout/read.hpp"
 
@@ -18,6 +19,8 @@ namespace {
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 constexpr std::size_t kMost = 64;  // dimensions, tensors, einsums, layouts
 constexpr std::int64_t kMostProcessors = 1 << 20;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 53;      // of a tensor; its bytes fit too
+constexpr std::int64_t kMostMultiplyAdds = std::int64_t{1} << 62;  // of an einsum
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -59,6 +62,19 @@ void refuse_equal_symbols(const JsonObject& owner, std::string_view key, const S
   }
 }
 
+// Division before each product: sizes of 2^31 would run over int64 after two of them.
+void refuse_above(std::int64_t most, const JsonObject& top, std::string_view key,
+                  const std::string& what, const Program& program,
+                  const std::vector<int>& dimensions) {
+  std::int64_t product = 1;
+  for (const int d : dimensions) {
+    const std::int64_t size = program.dimensions[at(d)].size;
+    if (size > most / product)
+      top.fail(key, fmt::format("{}: its sizes multiply to more than {}", what, most));
+    product *= size;
+  }
+}
+
 void read_tensors(JsonObject& top, Program& program) {
   std::set<int> used;
   for (const std::string& text : top.texts("tensors")) {
@@ -82,6 +98,8 @@ void read_tensors(JsonObject& top, Program& program) {
       tensor.dimensions.push_back(d);
       used.insert(d);
     }
+    refuse_above(kMostElements, top, "tensors", to_text(program, tensor), program,
+                 tensor.dimensions);
     program.tensors.push_back(std::move(tensor));
   }
   if (program.tensors.size() > kMost)
@@ -143,6 +161,7 @@ void read_einsums(JsonObject& top, Program& program) {
       top.fail("einsums", fmt::format("{}: {} was computed before", text, parsed->output));
     }
     refuse_lonely_dimensions(top, program, einsum);
+    refuse_above(kMostMultiplyAdds, top, "einsums", text, program, all_dimensions(program, einsum));
     program.einsums.push_back(std::move(einsum));
   }
   if (program.einsums.empty() || program.einsums.size() > kMost) {

@@ -7,8 +7,9 @@
 //    derived "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}],
 //    "rules": "batch:all"}, ...]}
 //
-// Mesh dimensions have 2 processors at least. Strict: what is not declared, not used, given twice
-// or illegal is refused with its key.
+// Mesh dimensions have 2 processors at least and a mesh 2^20 at most; a tensor has at most 2^53
+// elements (so far counts are whole in double), an einsum 2^62 multiply-adds. Strict: what is not
+// declared, not used, given twice or illegal is refused with its key.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -188,5 +188,27 @@ TEST(LayoutFiles, KeysAreReadStrictly) {
               HasSubstr("layouts[0].mesh: expected 1048576 processors"));
 }
 
+// 2^31 x 2^31 elements of 4 bytes are 2^64 bytes, 0 in 64 bits. 2^22 x 2^31 are the 2^53 allowed,
+// but x[2^22, 2^22] w[2^22, 2^31] takes 2^75 multiply-adds.
+TEST(LayoutFiles, ProductsOfSizesAreBounded) {
+  const auto sized = [](std::int64_t batch, std::int64_t io, std::int64_t hidden) {
+    std::string text = one_layout(kTensors, kEinsums, "");
+    const auto set = [&](const std::string& from, std::int64_t size) {
+      text.replace(text.find(from), from.size(), "\"size\": " + std::to_string(size));
+    };
+    set("\"size\": 6", batch);
+    set("\"size\": 8", io);
+    set("\"size\": 12", hidden);
+    return refusal(text);
+  };
+  const std::int64_t largest = std::int64_t{1} << 31;
+  EXPECT_EQ(sized(largest, largest, 12),
+            "f.json: tensors: x[batch, io]: its sizes multiply to more than 9007199254740992");
+  EXPECT_EQ(sized(1 << 21, 1 << 20, 1 << 21), "accepted");
+  EXPECT_EQ(sized(1 << 22, 1 << 22, largest),
+            "f.json: einsums: y = x w: its sizes multiply to more than 4611686018427387904");
+  EXPECT_THAT(sized(6, 1 << 23, largest), HasSubstr("tensors: w[io, hidden]: its sizes"));
+}
+
 }  // namespace
 }  // namespace weir::layout
