@@ -211,15 +211,17 @@ WEIR_MULTIVERSION void add(const float* x, std::int64_t n, float* y) {
 namespace {
 
 struct AdamFactors {
-  float rate, decay, beta1, beta2, epsilon, unbias1, unbias2;
+  float rate, decay;     // decay: 1 - rate * weight decay
+  float share1, share2;  // 1 - beta, which rounds once, from double: 1.7e-4 off at 0.9999 in fp32
+  float epsilon, unbias1, unbias2;
 };
 
 WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const float* second,
                              std::int64_t n, float* w, float* m, float* v) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = second == nullptr ? first[i] : first[i] + second[i];
-    m[i] = a.beta1 * m[i] + (1.0F - a.beta1) * g;
-    v[i] = a.beta2 * v[i] + (1.0F - a.beta2) * g * g;
+    m[i] += a.share1 * (g - m[i]);
+    v[i] += a.share2 * (g * g - v[i]);
     w[i] = w[i] * a.decay - a.rate * (m[i] * a.unbias1) / (std::sqrt(v[i] * a.unbias2) + a.epsilon);
   }
 }
@@ -248,8 +250,8 @@ void update(const Update& u, std::span<const float* const> gradients, std::int64
   const auto step = static_cast<double>(u.step);
   const AdamFactors adam{rate,
                          1.0F - rate * decay,
-                         static_cast<float>(o.beta1),
-                         static_cast<float>(o.beta2),
+                         static_cast<float>(1 - o.beta1),
+                         static_cast<float>(1 - o.beta2),
                          static_cast<float>(o.epsilon),
                          static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
                          static_cast<float>(1 / (1 - std::pow(o.beta2, step)))};

@@ -19,8 +19,8 @@ struct Weights {
   Bf16* working;  // null: the master weights are what the products read
 };
 
-// Loshchilov & Hutter, ICLR 2019, algorithm 2: decay apart from the gradient. The moments are
-// unbiased by 1 / (1 - beta^t), t = step + 1.
+// Loshchilov & Hutter, ICLR 2019, algorithm 2: decay apart from the gradient. The moments
+// move by 1 - beta of their distance and are unbiased by 1 / (1 - beta^t), t = step + 1.
 struct Adam {
   float rate, decay, epsilon;  // decay: 1 - rate * weight decay
   double beta1, beta2;
