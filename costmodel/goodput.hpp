@@ -1,15 +1,13 @@
 // Failures and checkpoints: how often to save, and what part of the time then trains. Failures are
 // exponential, any time between them alike.
 //
-//   useful work tau | checkpoint C | useful work tau | checkpoint C |  x  D | R | useful work again
-//   ...
-//                                                                   failure: downtime D, then
-//                                                                   restart R from the last
-//                                                                   checkpoint; R may itself fail,
-//                                                                   D cannot
+//   useful work tau | checkpoint C | useful work tau | checkpoint C |  x  D | R | useful work ...
+//                                                                      |
+//              failure: downtime D, then restart R from the last checkpoint; R may itself fail, D
+//              cannot
 //
 // Legend: mu mean time between failures of the whole job, lambda = 1 / mu. All of Herault and
-// Robert (editors), "Fault- Tolerance Techniques for High-Performance Computing", Springer 2015,
+// Robert (editors), "Fault-Tolerance Techniques for High-Performance Computing", Springer 2015,
 // chapter 1, unless said otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,8 +1,9 @@
 // Megatron-LM's --pipeline-model-parallel-layout: which layers each stage holds, as "Ett|(tt|)*6L".
-//   layout := stage {"|" stage}     stage := {E | t | m | L}     x*n repeats one letter, (text)*n a
-//   text; commas mean nothing
-// E is the embedding, t a transformer block, m a multi-token-prediction block, L the loss with its
-// norm and head.
+//
+//   layout := stage {"|" stage}     stage := {E | t | m | L}
+//
+// x*n repeats one letter, (text)*n a text; commas mean nothing. E is the embedding, t a transformer
+// block, m a multi-token-prediction block, L the loss with its norm and head.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,15 +1,17 @@
 // Layout files, "weir.layout/1": a program of einsums and the layouts to compare.
 //
 //   {"schema": "weir.layout/1", "name": "one-layer", "note": "free text, may be absent",
-//    "dimensions": [{"name": "batch", "symbol": "b", "size": 512}, ...],     "symbol" defaults to
-//    the name "tensors": ["x[batch, io]", ...],                                       in memory
-//    order, the last fastest "einsums": ["h = relu(x w)", "y = h v"], forward only; gradients are
-//    derived "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}],
-//    "rules": "batch:all"}, ...]}
+//    "dimensions": [{"name": "batch", "symbol": "b", "size": 512}, ...],
+//    "tensors": ["x[batch, io]", ...],
+//    "einsums": ["h = relu(x w)", "y = h v"],
+//    "layouts": [{"name": "data", "mesh": [{"name": "all", "symbol": "n", "size": 2}],
+//                 "rules": "batch:all"}, ...]}
 //
-// Mesh dimensions have 2 processors at least and a mesh 2^20 at most; a tensor has at most 2^53
-// elements (so far counts are whole in double), an einsum 2^62 multiply-adds. Strict: what is not
-// declared, not used, given twice or illegal is refused with its key.
+// A symbol defaults to the name; tensors lie in memory in the order given, the last dimension
+// fastest; einsums are the forward's, gradients are derived. Mesh dimensions have 2 processors at
+// least and a mesh 2^20 at most; a tensor has at most 2^53 elements (so far counts are whole in
+// double), an einsum 2^62 multiply-adds. Strict: what is not declared, not used, given twice or
+// illegal is refused with its key.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,17 +1,16 @@
 // What a layer keeps in memory and for how long: the contract between the cost model, which counts
-// the bytes, and the executor, which allocates them. Both walk `StageAllocations` of the same
-// shapes, so a forecast peak and a measured one can only differ if one of them breaks the contract.
+// the bytes, and the executor, which allocates them. Both walk the LayerTensors of the same shapes,
+// so a forecast peak and a measured one can only differ if one of them breaks the contract.
 //
 // Life of tensors inside one stage action, layer by layer (b = micro-batch size):
-//   F of a stage, layers ascending:   alloc output, saved, workspace_f; run; free workspace_f;
-//                                     free the input unless the layer saves it.
-//   I of a stage, layers descending:  alloc input gradient, carried, workspace_i; run; free
-//   workspace_i and
-//                                     what is saved until I only; free the output gradient unless W
-//                                     needs it.
-//   W of a stage, layers descending:  alloc workspace_w; run; free workspace_w and all that is
-//   left. B = for each layer descending: its I, then its W. R = F again from the stage's kept
-//   input, without a message at its end (the last output is freed).
+//   F, layers ascending    alloc output, saved, workspace_f; run; free workspace_f; free the input
+//                          unless the layer saves it.
+//   I, layers descending   alloc input gradient, carried, workspace_i; run; free workspace_i and
+//                          what is saved until I only; free the output gradient unless W needs it.
+//   W, layers descending   alloc workspace_w; run; free workspace_w and all that is left.
+//   B                      for each layer descending: its I, then its W.
+//   R                      F again from the stage's kept input, without a message at its end (the
+//                          last output is freed).
 // Every tensor is rounded up to 64 bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

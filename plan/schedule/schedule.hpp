@@ -6,8 +6,8 @@
 //   one chunk a rank     stage s on rank s
 //   v chunks, looped     stage s on rank s % K          (interleaved 1F1B, BFS)
 //   v chunks, V-shaped   0..K-1 down, then K-1..0 up    (ZB-V, DualPipeV, Hanayo)
-//   two replicas         replica 1's stage s' = S + s is a copy of stage s on rank K-1-s (Chimera,
-//   DualPipe)
+//   two replicas         replica 1's stage s' = S + s is a copy of stage s, and sits on
+//                        rank K-1-s                     (Chimera, DualPipe)
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -2,9 +2,8 @@
 // the same messages (occupancy and latency) and nothing else. All candidates differ in every cost,
 // and packing them is part of the time.
 //
-//   candidate / (K, M)        one candidate at a time: compiled, compiled without jumps, scalar
-//   limit batch / (K, M)            64 candidates: compiled, compiled without jumps, eight-lane
-//   limit
+//   candidate / (K, M)   one candidate at a time: compiled, compiled without jumps, scalar limit
+//   batch / (K, M)       64 candidates: compiled, compiled without jumps, eight-lane limit
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 

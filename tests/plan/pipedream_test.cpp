@@ -40,11 +40,12 @@ std::vector<std::string> names(const Model& model) {
   return result;
 }
 
-//   1 input > 2 > 3 > 4 > 6 > 7       The input is data; 2, 6 and 7 stand alone, and 3 to 5 lie
-//   between the articulation
-//                 \___ 5 __/          points 2 and 6: one layer, for it takes less than a sixteenth
-//                 of the time.
-// Lines may come in any order. Node 4 rewrites node 3's memory.
+//   1 input > 2 > 3 > 4 > 6 > 7
+//                 \___ 5 __/
+//
+// The input is data; 2, 6 and 7 stand alone, and 3 to 5 lie between the articulation points 2 and
+// 6: one layer, for it takes less than a sixteenth of the time. Lines may come in any order. Node 4
+// rewrites node 3's memory.
 TEST(Pipedream, CutsAtArticulationPoints) {
   const std::string text = node(7, "Linear(4)", 7, 0, 97) + node(1, "Input0", 1000, 0, 500) +
                            node(2, "Conv2d(3, 4)", 20, 40) + node(3, "BatchNorm2d(4)", 30, 8) +

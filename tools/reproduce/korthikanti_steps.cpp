@@ -4,17 +4,15 @@
 //
 // Legend: b micro-batch, s tokens, h hidden, a heads, t tensor parallel, V vocabulary. A layer's F
 // takes
-//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s   matrix products (Narayanan et al., SC 2021,
-//   appendix); B twice that
-// + x1 traffic / 2039 GB/s                         memory: for each of the b a s^2 / t attention
-// scores F moves 13 B and B
-//                                                  19 B (below); for each of the b s h numbers
-//                                                  outside tensor parallelism 22 B and 32 B, with
-//                                                  sequence parallelism over t
-// + 4 b s h (t - 1) / t x 2 B / 195 GB/s          two ring all-reduces, in B two more; sequence
-// parallelism moves the same
-//                                                  bytes, and hides what it gathers again in B
-//                                                  (section 4.2.2)
+//
+//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s   products (Narayanan et al., SC 2021, appendix)
+// + x1 traffic / 2039 GB/s                         memory
+// + 4 b s h (t - 1) / t x 2 B / 195 GB/s           two ring all-reduces
+//
+// B does twice the products. For each of the b a s^2 / t attention scores F moves 13 B and B 19 B
+// (below); for each of the b s h numbers outside tensor parallelism 22 B and 32 B, with sequence
+// parallelism over t. B has two more all-reduces; sequence parallelism moves the same bytes, and
+// hides what it gathers again in B (section 4.2.2).
 // The all-reduces' rate is NVLink's 300 GB/s at the 65 % of Calculon's a100_80g system file (Isaev
 // et al., SC 2023): beside products and memory traffic, a constant of its own could not be told
 // from them by these rows.

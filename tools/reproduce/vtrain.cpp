@@ -6,15 +6,12 @@
 // micro-batches, V vocabulary, P parameters of a device. A layer's pass (F, or its
 // re-materialisation R; B is two passes) takes
 //
-//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s    matrix products (Narayanan et al., SC 2021,
-//   appendix)
-// + x1 b a s^2 / t x 20 B / 2039 GB/s               what is done to every attention score
-// + x2 b s h x 20 B / 2039 GB/s                     what is done to every activation that t does
-// not split
-// + x3 4 b s h (t - 1) / t x 2 B / 300 GB/s         two ring all-reduces for two passes, NVLink, t
-// <= 8
-// + x4 the same over 100 GB/s                       t > 8: between nodes
-// + x5 100 us                                       launches
+//   x0 24 b s h^2 (1 + s / 6h) / t / 312 TFLOP/s   products (Narayanan et al., SC 2021, appendix)
+// + x1 b a s^2 / t x 20 B / 2039 GB/s              what is done to every attention score
+// + x2 b s h x 20 B / 2039 GB/s                    what is done to activations not split by t
+// + x3 4 b s h (t - 1) / t x 2 B / 300 GB/s        two ring all-reduces for two passes, t <= 8
+// + x4 the same over 100 GB/s                      t > 8: between nodes
+// + x5 100 us                                      launches
 //
 // and around the passes, as stated: the head x0 2 b s h V / t FLOPs a pass (F, B); a ring
 // all-reduce of fp16 gradients through the node's 100 GB/s, which the rings of its t devices share;

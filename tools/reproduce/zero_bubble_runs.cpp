@@ -2,22 +2,18 @@
 // Nothing is fitted to Table 4; what the profiled times leave out is stated here.
 //
 //   transfers   Megatron's 1F1B and 1F1B-I wait for each batch of a send and a receive; the ZB
-//   schedules do not wait for
-//               their sends
+//               schedules do not wait for their sends
 //   devices     same-model A100s differ by 8 % from the slowest to the fastest (Sinha et al., "Not
-//   All GPUs Are Created
-//               Equal", SC 2022, the average of its clusters): factors drawn evenly around the
-//               profiled mean
+//               All GPUs Are Created Equal", SC 2022, the average of its clusters): factors drawn
+//               evenly around the profiled mean
 //   optimizer   Adam in mixed precision moves 38 B a parameter (reads gradient, weight and two
-//   moments in fp32, writes
-//               them and the fp16 weight, reads gradients once for the norm and clears them) at the
-//               A100 80GB SXM datasheet's 2039 GB/s
+//               moments in fp32, writes them and the fp16 weight, reads gradients once for the norm
+//               and clears them) at the A100 80GB SXM datasheet's 2039 GB/s
 //   memory      18 B a parameter (fp16 weight, fp32 gradient, weight and two moments); activations
-//   of Korthikanti et
-//               al. (arXiv:2205.05198), s b h (34 + 5 a s / h) a layer, of which 32 s b h stay from
-//               I to W (Qi et al., section 2.3); while a layer's backward runs, fp16 gradients of
-//               its attention probabilities and scores, 4 a s^2 b; GB are 2^30, as PyTorch counts
-//               them
+//               of Korthikanti et al. (arXiv:2205.05198), s b h (34 + 5 a s / h) a layer, of which
+//               32 s b h stay from I to W (Qi et al., section 2.3); while a layer's backward runs,
+//               fp16 gradients of its attention probabilities and scores, 4 a s^2 b; GB are 2^30,
+//               as PyTorch counts them
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

@@ -3,12 +3,12 @@
 // is still part of the SendRecv kernels.
 //
 // Named: PyTorch's pipelining opens a range "PP:2F0" around each action; its kernels are those
-// launched meanwhile, by whichever thread. Without names the SendRecv kernels, in the order of
-// their launch, cut the others into segments:
+// launched meanwhile, by whichever thread. Without names the SendRecv kernels (S), in the order of
+// their launch, cut the others (k: of the main thread, forward, or of autograd's, backward) into
+// segments:
 //
-//   launches   k k k  S  k k k k  S S  k k k  S ...      k: kernel of the main thread (forward) or
-//   of autograd's plan        0F0  send   0F1  send,recv 0B0  ...          (backward), S:
-//   ncclDevKernel_SendRecv
+//   launches   k k k  S  k k k k  S S  k k k  S ...
+//   plan        0F0  send   0F1  send,recv 0B0  ...
 //
 // and each segment must be what the plan has between the same two transfers.
 // SPDX-License-Identifier: Apache-2.0

@@ -2,10 +2,11 @@
 // pairs: what DualPipe and DualPipeV have in common (DeepSeek-V3 technical report, 2024, section
 // 3.2.1).
 //
-//   step  what rank r of R does                                  (F, B of phase p; z: I now, its W
-//   later) 1     2(R-r-1) x F0          5   (R-r-1) x [B1, F1&B0] 2     (r+1) x [F0, F1]       6
-//   (r+1) x [B1, B0], the second half of them z 3     (R-r-1) x [z1, W, F1]  7   (R-r-1) x [W, z0]
-//   4     (M-2R+r+1) x [F0&B1, F1&B0]      8   (r+1) x W
+//   step  what rank r of R does            (F, B of phase p; z: I now, its W later)
+//   1     2(R-r-1) x F0                    5     (R-r-1) x [B1, F1&B0]
+//   2     (r+1) x [F0, F1]                 6     (r+1) x [B1, B0], the second half of them z
+//   3     (R-r-1) x [z1, W, F1]            7     (R-r-1) x [W, z0]
+//   4     (M-2R+r+1) x [F0&B1, F1&B0]      8     (r+1) x W
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

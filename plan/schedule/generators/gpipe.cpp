@@ -1,11 +1,10 @@
 // GPipe (Huang et al., NeurIPS 2019, Figure 2c): all forwards, then all backwards, each in
 // ascending order.
 //
-//   K = 3, M = 4, unit F, B twice as long          rank 0  F0 F1 F2 F3 .. .. .. .. .. .. B0 B0 B1
-//   B1 B2 B2 B3 B3
-//                                                  rank 1  .. F0 F1 F2 F3 .. .. .. B0 B0 B1 B1 B2
-//                                                  B2 B3 B3 rank 2  .. .. F0 F1 F2 F3 B0 B0 B1 B1
-//                                                  B2 B2 B3 B3
+//   K = 3, M = 4, unit F, B twice as long
+//     rank 0  F0 F1 F2 F3 .. .. .. .. .. .. B0 B0 B1 B1 B2 B2 B3 B3
+//     rank 1  .. F0 F1 F2 F3 .. .. .. B0 B0 B1 B1 B2 B2 B3 B3
+//     rank 2  .. .. F0 F1 F2 F3 B0 B0 B1 B1 B2 B2 B3 B3
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/schedule/generators/generators.hpp"
 

@@ -1,10 +1,10 @@
 // V-Half (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024): half of 1F1B's
 // memory at about half of its bubble; the first pass runs down at half speed.
 //
-//   K = 3, one micro-batch, slots 0...16    rank 0  f0 .. .. .. .. .. .. f1 i1 .. .. .. .. .. .. ..
-//   i0
-//                                           rank 1  .. .. f0 .. .. .. f1 .. .. .. i1 .. .. .. .. i0
-//                                           rank 2  .. .. .. .. f0 f1 .. .. .. .. .. .. i1 .. i0
+//   K = 3, one micro-batch, slots 0...16
+//     rank 0  f0 .. .. .. .. .. .. f1 i1 .. .. .. .. .. .. .. i0
+//     rank 1  .. .. f0 .. .. .. f1 .. .. .. i1 .. .. .. .. i0
+//     rank 2  .. .. .. .. f0 f1 .. .. .. .. .. .. i1 .. i0
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
