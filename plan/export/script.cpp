@@ -1,21 +1,48 @@
+// Fills a plan's numbers and words into scripts; what a user named is quoted on its way.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/export/script.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace weir {
 
 std::string filled(std::string_view text,
                    const std::vector<std::pair<std::string_view, std::string>>& values) {
-  std::string result(text);
-  for (const auto& [name, value] : values) {
-    const std::string mark = fmt::format("@{}@", name);
-    for (auto at = result.find(mark); at != std::string::npos;
-         at = result.find(mark, at + value.size())) {
-      result.replace(at, mark.size(), value);
+  // One pass, so that a mark inside a value stays what it is.
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t open = std::min(text.find('@'), text.size());
+    result += text.substr(0, open);
+    text.remove_prefix(open);
+    const auto marked = std::ranges::find_if(values, [text](const auto& value) {
+      return text.starts_with(fmt::format("@{}@", value.first));
+    });
+    if (marked != values.end()) {
+      result += marked->second;
+      text.remove_prefix(marked->first.size() + 2);
+    } else if (!text.empty()) {
+      result += '@';
+      text.remove_prefix(1);
     }
   }
   return result;
+}
+
+std::string python_text(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '\\' || c == '"') {
+      escaped += {'\\', c};
+    } else if (code < 0x20 || code == 0x7f) {
+      escaped += fmt::format("\\x{:02x}", code);
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
 }
 
 std::string layer_lines(const Model& model) {
@@ -30,8 +57,8 @@ std::string layer_lines(const Model& model) {
     }
     const std::string range =
         next - first > 1 ? fmt::format("{}-{}", first, next - 1) : fmt::format("{}", first);
-    text += fmt::format("{}  {:<9} {}, {} parameters{}", first == 0 ? "" : "\n", range, kind,
-                        parameters, next - first > 1 ? " each" : "");
+    text += fmt::format("{}  {:<9} {}, {} parameters{}", first == 0 ? "" : "\n", range,
+                        python_text(kind), parameters, next - first > 1 ? " each" : "");
   }
   return text;
 }

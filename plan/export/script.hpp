@@ -15,7 +15,11 @@ namespace weir {
 [[nodiscard]] std::string filled(
     std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& values);
 
-// "  0 embedding", "  1-12 block", ...: equal neighbours on one line.
+// What a user wrote, as it stands between double quotes (one or three) of a Python string: nothing
+// in it ends the string or begins an escape. Every such text goes through here.
+[[nodiscard]] std::string python_text(std::string_view text);
+
+// "0  embedding", "1-12  block", ...: equal neighbours on one line, for a docstring.
 [[nodiscard]] std::string layer_lines(const Model& model);
 
 // First layer of each stage, then one past the last.

@@ -266,5 +266,23 @@ TEST(Export, ATimedModelHasNoArguments) {
               HasSubstr("  0-3       conv, 0 parameters each"));
 }
 
+// A layer's label is its author's text: between the quotes of a docstring it may not end them, nor
+// begin an escape, nor stand for a mark of the script.
+TEST(Export, LabelsDoNotRunAsCode) {
+  Model timed;
+  const std::string label = "conv\"\"\"\nimport os\\ $(id) 'x' @COUNT@ \t";
+  for (int i = 0; i < 4; ++i) timed.layers.push_back({"layer", TimedShape{}, label});
+  Plan p = example();
+  p.vpp = 1;
+  p.boundaries = {2};
+  p.schedule = "1f1b";
+  const LoadedPlan plan = loaded(p, timed);
+  for (const std::string& script :
+       {export_torch(plan, {}).files[0].text, export_deepspeed(plan, {}).files[1].text}) {
+    EXPECT_THAT(script, HasSubstr(R"(conv\"\"\"\x0aimport os\\ $(id) 'x' @COUNT@ \x09, 0 param)"));
+    EXPECT_EQ(script.find("\nimport os\\"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace weir
