@@ -206,7 +206,8 @@ def outputs(folder):
     yield printed("compare", "plan.json", "split.json")
     yield printed("sweep", "tiny.json", "-K", "1,2", "--baseline", "plan.json", "--backend", "synthetic", "--run")
     yield printed("sweep", "tiny.json", "-K", "1,5", "-M", 2)
-    yield printed("tune", "tiny.json", "--plans", 2, "--rounds", 1, "--steps", 1, "--global-batch-size", 2, "-o", "tuned")
+    yield printed("tune", "tiny.json", "--plans", 2, "--rounds", 1, "--steps", 1, "--global-batch-size", 2,
+                  "-o", "tuned")
     yield json.loads((folder / "tuned/profile.json").read_text())
     yield json.loads((folder / "tuned/costs.json").read_text())
     yield printed("evaluate", "tiny.json", "-K", "1,2", "--global-batch-size", 4, "--fit", 1, "--interval", 9,
