@@ -14,7 +14,7 @@
 
 #include "exec/cuda/cudnn/cudnn_attention.hpp"
 #include "exec/cuda/cudnn/cudnn_check.hpp"
-#include "exec/cuda/unique_handle.hpp"
+#include "exec/cuda/driver/unique_handle.hpp"
 #endif
 
 namespace weir::cuda {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "exec/cuda/attention_shape.hpp"
+#include "exec/cuda/kernels/attention_shape.hpp"
 
 namespace weir::cuda {
 

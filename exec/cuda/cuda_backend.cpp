@@ -7,13 +7,13 @@
 
 #include <utility>
 
-#include "exec/cuda/cuda_queue.hpp"
+#include "exec/cuda/cuda_stream.hpp"
 #include "exec/cuda/cupti/kernel_recording.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/driver/stream_handle.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/sm/device_sharing.hpp"
-#include "exec/cuda/stream.hpp"
 #include "exec/cuda/update.hpp"
 #include "plan/words/error.hpp"
 

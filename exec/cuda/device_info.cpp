@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "exec/cuda/attention.hpp"
-#include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/cupti/kernel_recording.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "exec/cuda/sm/sm_groups.hpp"
 #include "plan/words/error.hpp"
 

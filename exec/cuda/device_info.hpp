@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/driver/cuda_fact.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -27,13 +28,6 @@ struct CudaFacts {
 
 // Never throws for want of a device or a driver.
 [[nodiscard]] CudaFacts cuda_facts();
-
-// One thing that works here or does not, and what is to be said of it in a line.
-struct CudaFact {
-  std::string what;
-  bool works = false;
-  std::string why;
-};
 
 // Driver and toolkit, the devices, number formats, groups of multiprocessors, access between
 // devices, cuBLASLt, cuDNN, CUPTI: one fact each. Never throws for want of a device or a driver.

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cuda/cuda_check.hpp"
-#include "exec/cuda/unique_handle.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
+#include "exec/cuda/driver/unique_handle.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {

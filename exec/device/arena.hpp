@@ -3,7 +3,7 @@
 // their size, so a steady state allocates nothing. A tensor may be handed to another rank's arena;
 // the bytes then change accounts, the block does not move.
 //
-// Where launches return before their work is done (exec/device/launch_queue), blocks change hands
+// Where launches return before their work is done (exec/device/stream), blocks change hands
 // in launch order: a freed block carries a mark behind its last use, and who takes it begins after
 // that mark, unless its own queue's order says so already.
 // SPDX-License-Identifier: Apache-2.0
@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "exec/device/launch_queue.hpp"
+#include "exec/device/stream.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {

@@ -2,7 +2,7 @@
 // W, the optimizer's update, and order. The contract is asynchronous, as GPUs need: a launch may
 // return before its work is done; `finish` returns when all that was launched is. A backend that
 // completes each launch before it returns (cpu) finishes at once; one that does not has a queue
-// (exec/device/launch_queue), by which a whole step is launched without waiting. What must be kept
+// (exec/device/stream), by which a whole step is launched without waiting. What must be kept
 // between the kernels of a layer is plan/model/layer_tensors' business; a backend gets the tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "exec/device/arena.hpp"
-#include "exec/profiling/kernel_watch.hpp"
+#include "exec/device/kernel_watch.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/model.hpp"
@@ -149,5 +149,7 @@ enum class BackendKind : std::uint8_t { cpu, cuda, synthetic };
 
 // What this build can run on; the caller assembles it, so that the interpreter knows no library.
 using Backends = std::map<BackendKind, BackendFactory>;
+// Throws MissingComponent where this build has no such backend.
+[[nodiscard]] const BackendFactory& factory_of(BackendKind kind, const Backends& backends);
 
 }  // namespace weir

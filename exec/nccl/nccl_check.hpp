@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 
 namespace weir {
 

@@ -9,8 +9,8 @@
 #include <functional>
 #include <span>
 
-#include "exec/cuda/stream.hpp"
-#include "exec/cuda/unique_handle.hpp"
+#include "exec/cuda/driver/stream_handle.hpp"
+#include "exec/cuda/driver/unique_handle.hpp"
 
 namespace weir {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exec/cuda/cuda_queue.hpp"
+#include "exec/cuda/cuda_stream.hpp"
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/processes/edge_rounds.hpp"
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "exec/nccl/nccl_communicator.hpp"
-#include "exec/processes/launched_transport.hpp"
 #include "exec/processes/processes.hpp"
+#include "exec/streams/stream_transport.hpp"
 
 namespace weir {
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "exec/threads/gradient_gate.hpp"
-
 namespace weir {
 namespace {
 

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "exec/processes/gradient_peers.hpp"
 #include "exec/processes/processes.hpp"
+#include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/training/gradient_copies.hpp"
-#include "exec/training/gradient_exchange.hpp"
+#include "exec/training/gradient_peers.hpp"
 
 namespace weir {
 

@@ -1,7 +1,6 @@
 // One rank as its process runs it, step by step: walked, each action finished before the next
-// begins (exec/processes/walking_rank), or launched as a whole where the backend and the transport
-// only launch (exec/processes/launching_rank).
-// SPDX-License-Identifier: Apache-2.0
+// begins (exec/processes/interpreted_rank), or launched as a whole where the backend and the
+// transport only launch (exec/processes/stream_rank). SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

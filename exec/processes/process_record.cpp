@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "exec/rank/step_trace.hpp"
-#include "exec/run_parts.hpp"
+#include "exec/run/run_parts.hpp"
 
 namespace weir {
 namespace {

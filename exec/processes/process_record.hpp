@@ -9,7 +9,7 @@
 #include "exec/device/backend.hpp"
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/rank/transport.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run_result.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {

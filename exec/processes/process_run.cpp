@@ -8,15 +8,15 @@
 #include <set>
 #include <utility>
 
-#include "exec/device/rank_device.hpp"
 #include "exec/processes/clock_offsets.hpp"
-#include "exec/processes/launching_rank.hpp"
+#include "exec/processes/interpreted_rank.hpp"
 #include "exec/processes/process_record.hpp"
-#include "exec/processes/walking_rank.hpp"
+#include "exec/processes/stream_rank.hpp"
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/message_sizes.hpp"
-#include "exec/rank/rank_work.hpp"
-#include "exec/run_parts.hpp"
+#include "exec/rank/rank_device.hpp"
+#include "exec/rank/trainer.hpp"
+#include "exec/run/run_parts.hpp"
 #include "exec/training/parameter_hash.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "exec/processes/processes.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run_result.hpp"
 
 namespace weir {
 

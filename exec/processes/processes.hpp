@@ -1,8 +1,7 @@
 // The processes of a run, one rank each, as the run sees them: who is there, messages between two
-// of them, and how all of them end together. Implemented in exec/processes/process_group, over MPI.
-// Process d * K + k is rank k of replica d; process 0, the leader, collects what
-// the run returns and is the only one that speaks.
-// SPDX-License-Identifier: Apache-2.0
+// of them, and how all of them end together. Implemented in exec/processes/mpi/process_group, over
+// MPI. Process d * K + k is rank k of replica d; process 0, the leader, collects what the run
+// returns and is the only one that speaks. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
@@ -17,8 +16,8 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
-#include "exec/processes/launched_transport.hpp"
 #include "exec/rank/transport.hpp"
+#include "exec/streams/stream_transport.hpp"
 #include "plan/program/program.hpp"
 #include "plan/text/ending.hpp"
 

@@ -20,7 +20,7 @@
 #include <thread>
 #include <utility>
 
-#include "exec/device/launch_queue.hpp"
+#include "exec/device/stream.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/threads/thread_transport.hpp"
 #include "exec/training/stored.hpp"

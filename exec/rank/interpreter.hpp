@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/transport.hpp"
-#include "exec/training/gradient_exchange.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {

@@ -2,7 +2,7 @@
 // in launch order (exec/streams/launch_order), each on its rank's queue, between ranks nothing but
 // marks. Where the other ranks are other processes, it launches its own rank's part of that order,
 // which is the same in all of them, and what goes between them by their transport
-// (exec/processes/launched_transport).
+// (exec/streams/stream_transport).
 //
 //   rank 0   F0 ──mark──┐ F1 ──mark──┐                begin and end of every action are marks, and
 //   their times, rank 1     wait ──► F0    wait ──► F1             read after the step, are the
@@ -25,11 +25,11 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
-#include "exec/device/launch_queue.hpp"
-#include "exec/processes/launched_gradients.hpp"
-#include "exec/processes/launched_transport.hpp"
+#include "exec/device/stream.hpp"
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/transport.hpp"
+#include "exec/streams/stream_gradients.hpp"
+#include "exec/streams/stream_transport.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {

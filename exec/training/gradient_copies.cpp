@@ -19,6 +19,8 @@ Weight weight_of(const StageParameter& parameter) {
   return tie.empty() ? Weight{"", parameter.layer, parameter.tensor} : Weight{tie, 0, 0};
 }
 
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
 }  // namespace
 
 std::vector<std::vector<StageParameter>> stage_parameters(const LoadedPlan& loaded) {
@@ -66,6 +68,17 @@ GradientCopies gradient_copies(const LoadedPlan& loaded) {
     }
   }
   return copies;
+}
+
+std::vector<OperationId> last_gradients(const Program& program) {
+  std::vector<OperationId> last(at(program.shape.total_stages()), -1);
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    const Action& action = program.operations[i].action;
+    if (action.kind == ActionKind::B || action.kind == ActionKind::W) {
+      last[at(action.stage.value)] = static_cast<OperationId>(i);
+    }
+  }
+  return last;
 }
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 
 #include "plan/job/plan.hpp"
 #include "plan/model/layer_tensors.hpp"
+#include "plan/program/program.hpp"
 
 namespace weir {
 
@@ -32,5 +33,8 @@ struct StageParameter {
 // second use of a weight on the same stage, which is updated with the first.
 using GradientCopies = std::vector<std::vector<std::vector<GradientUse>>>;
 [[nodiscard]] GradientCopies gradient_copies(const LoadedPlan& loaded);
+
+// By stage: its last B or W; -1 for a copy without micro-batches.
+[[nodiscard]] std::vector<OperationId> last_gradients(const Program& program);
 
 }  // namespace weir

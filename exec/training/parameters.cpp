@@ -7,7 +7,7 @@
 #include <span>
 #include <thread>
 
-#include "exec/run.hpp"
+#include "exec/device/cores.hpp"
 #include "exec/training/philox.hpp"
 
 namespace weir {

@@ -16,8 +16,8 @@
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/device_info.hpp"
-#include "exec/cuda/event.hpp"
-#include "exec/cuda/stream.hpp"
+#include "exec/cuda/driver/event_handle.hpp"
+#include "exec/cuda/driver/stream_handle.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/words/error.hpp"
 

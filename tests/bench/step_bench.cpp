@@ -4,7 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include "exec/cpu/cpu_backend.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 

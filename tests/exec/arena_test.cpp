@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/exec/async_queue.hpp"
+#include "tests/exec/async_stream.hpp"
 
 namespace weir {
 namespace {

@@ -1,4 +1,4 @@
-// The CPU backend behind a queue (tests/exec/async_queue): an asynchronous device to test the
+// The CPU backend behind a queue (tests/exec/async_stream): an asynchronous device to test the
 // launcher on. Fresh blocks hold NaN, and freed ones too from their place in the queue's order on.
 // What changes from step to step is read when the work runs, as kernels of a replayed graph must.
 // SPDX-License-Identifier: Apache-2.0
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "exec/cpu/cpu_backend.hpp"
-#include "exec/run.hpp"
-#include "tests/exec/async_queue.hpp"
+#include "exec/run/run.hpp"
+#include "tests/exec/async_stream.hpp"
 
 namespace weir {
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/processes/launched_transport.hpp"
-#include "tests/exec/async_queue.hpp"
+#include "exec/streams/stream_transport.hpp"
+#include "tests/exec/async_stream.hpp"
 
 namespace weir {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "exec/profiling/kernel_watch.hpp"
+#include "exec/device/kernel_watch.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
 #include "tests/exec/tiny.hpp"

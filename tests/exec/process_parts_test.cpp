@@ -9,8 +9,8 @@
 
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/processes/edge_rounds.hpp"
-#include "exec/processes/launched.hpp"
 #include "exec/processes/process_record.hpp"
+#include "exec/processes/started_by.hpp"
 #include "exec/rank/message_sizes.hpp"
 #include "exec/training/gradient_copies.hpp"
 #include "tests/exec/tiny.hpp"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/cpu/cpu_backend.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/cpu/cpu_backend.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"

@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "exec/cuda/cuda_check.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "exec/cuda/kernels/types.hpp"
 
 namespace weir {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "exec/cuda/cuda_check.hpp"
-#include "exec/cuda/driver_api.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
+#include "exec/cuda/driver/driver_api.hpp"
 #include "exec/cuda/sm/sm_groups.hpp"
 
 namespace weir {

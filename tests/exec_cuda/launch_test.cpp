@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "exec/cuda/cuda_backend.hpp"
-#include "exec/cuda/cuda_queue.hpp"
+#include "exec/cuda/cuda_stream.hpp"
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 

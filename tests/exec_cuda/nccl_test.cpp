@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "exec/cuda/step_graph.hpp"
+#include "exec/cuda/cuda_graph_capture.hpp"
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "tests/exec_cuda/running_on.hpp"
 
 namespace weir {

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <memory>
 
-#include "exec/processes/mpi/mpi_wire.hpp"
-#include "exec/processes/process_group.hpp"
-#include "exec/processes/wire_transport.hpp"
-#include "tests/exec_processes/launched.hpp"
+#include "exec/processes/mpi/byte_transport.hpp"
+#include "exec/processes/mpi/mpi_transport.hpp"
+#include "exec/processes/mpi/process_group.hpp"
+#include "tests/exec_processes/started.hpp"
 
 namespace weir {
 namespace {

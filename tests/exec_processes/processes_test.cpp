@@ -9,7 +9,7 @@
 #include "costmodel/fit/replay.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
-#include "tests/exec_processes/launched.hpp"
+#include "tests/exec_processes/started.hpp"
 
 namespace weir {
 namespace {

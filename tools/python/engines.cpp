@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "exec/run.hpp"
+#include "exec/device/cores.hpp"
+#include "exec/run/run.hpp"
 #include "plan/model/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"

@@ -9,7 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "exec/run.hpp"
+#include "exec/device/cores.hpp"
+#include "exec/run/run.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #ifdef WEIR_HAS_CUDA_BACKEND

@@ -6,7 +6,8 @@
 
 #include <fstream>
 
-#include "exec/run.hpp"
+#include "exec/device/cores.hpp"
+#include "exec/run/run.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/cpu_backend.hpp"

@@ -5,7 +5,8 @@
 
 #include <optional>
 
-#include "exec/run.hpp"
+#include "exec/device/cores.hpp"
+#include "exec/run/run.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"

@@ -12,11 +12,12 @@
 #include <random>
 #include <stdexcept>
 
+#include "exec/device/cores.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/mesh_run.hpp"
 #include "exec/cpu/layout/probe.hpp"
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "traces/stats.hpp"
 #endif
 

@@ -1,35 +1,22 @@
-// SPDX-License-Identifier: Apache-2.0
+// How `weir run` joins the processes that a launcher started: by MPI, with messages over MPI or
+// NCCL. SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/process_session.hpp"
 
 #include <fmt/core.h>
 
 #include <cstdlib>
 
-#include "exec/processes/launched.hpp"
-#include "exec/processes/wire_transport.hpp"
+#include "exec/processes/started_by.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_MPI
-#include "exec/processes/mpi/mpi_wire.hpp"
+#include "exec/processes/mpi/byte_transport.hpp"
+#include "exec/processes/mpi/mpi_transport.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
 #include "exec/nccl/nccl_transport.hpp"
 #endif
 
 namespace weir {
-namespace {
-
-std::unique_ptr<Wire> open_wire() {
-#ifdef WEIR_HAS_MPI
-  return std::make_unique<MpiWire>();
-#else
-  throw MissingComponent(
-      "this build has no MPI, by which processes meet (weir doctor says what to install); "
-      "--transport threads runs in one process");
-#endif
-}
-
-}  // namespace
-
 TransportKind choose_transport(const SessionOptions& options) {
   const std::string& name = options.transport;
   if (name == "threads") return TransportKind::threads;
@@ -47,9 +34,11 @@ TransportKind choose_transport(const SessionOptions& options) {
   return launched(std::getenv) ? TransportKind::mpi : TransportKind::threads;
 }
 
+#ifdef WEIR_HAS_MPI
+
 ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
 #ifdef WEIR_HAS_NCCL
-  // Messages wait on queues of their own. With fewer ways into the device than queues, one that
+  // Messages wait on streams of their own. With fewer ways into the device than streams, one that
   // waits would hold up kernels behind it (the default is 8; read when the device is first used).
   if (kind == TransportKind::nccl) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 #else
@@ -59,7 +48,8 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   ProcessGroup::Options group_options;
   group_options.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
   group_options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
-  auto processes = std::make_unique<ProcessGroup>(open_wire(), std::move(group_options));
+  auto processes =
+      std::make_unique<ProcessGroup>(std::make_unique<MpiWire>(), std::move(group_options));
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
   if (kind == TransportKind::nccl) {
@@ -73,5 +63,15 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
             return std::make_unique<WireTransport>(request, group);
           })};
 }
+
+#else
+
+ProcessSession open_session(TransportKind, const SessionOptions&) {
+  throw MissingComponent(
+      "this build has no MPI, by which processes meet (weir doctor says what to install); "
+      "--transport threads runs in one process");
+}
+
+#endif
 
 }  // namespace weir

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/model/model_import.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/model/model.hpp"
 #include "plan/words/dtype.hpp"
 #include "traces/compare.hpp"

@@ -1,6 +1,6 @@
 // `weir run`: executes a plan.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 
 #include <fmt/core.h>
 
@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

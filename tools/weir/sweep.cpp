@@ -10,7 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/model/model_import.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "exec/run.hpp"
+#include "exec/run/run.hpp"
 #include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
 

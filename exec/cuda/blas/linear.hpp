@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "exec/cuda/blas/product.hpp"
+#include "exec/cuda/blas/gemm.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir::cuda {

@@ -6,7 +6,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "exec/cuda/blas/product_descriptor.hpp"
+#include "exec/cuda/blas/gemm_descriptor.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::cuda {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/blas/product_descriptor.hpp"
+#include "exec/cuda/blas/gemm_descriptor.hpp"
 
 namespace weir::cuda {
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "exec/cuda/attention_shape.hpp"
 #include "exec/cuda/cudnn/cudnn_graph.hpp"
 #include "exec/cuda/cudnn/cudnn_plan.hpp"
+#include "exec/cuda/kernels/attention_shape.hpp"
 
 namespace weir::cuda {
 

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "exec/cuda/cudnn/cudnn_check.hpp"
-#include "exec/cuda/unique_handle.hpp"
+#include "exec/cuda/driver/unique_handle.hpp"
 
 namespace weir::cuda {
 

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

@@ -11,7 +11,7 @@
 
 #include "exec/cuda/cupti/cupti_api.hpp"
 #include "exec/cuda/cupti/cupti_records.hpp"
-#include "exec/profiling/kernel_watch.hpp"
+#include "exec/device/kernel_watch.hpp"
 
 namespace weir {
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "exec/cuda/device_info.hpp"
-#include "exec/profiling/kernel_watch.hpp"
+#include "exec/cuda/driver/cuda_fact.hpp"
+#include "exec/device/kernel_watch.hpp"
 
 namespace weir {
 

@@ -19,7 +19,7 @@
 
 #include <cassert>
 
-#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "exec/cuda/kernels/flash_attention.hpp"
 
 namespace weir::cuda {

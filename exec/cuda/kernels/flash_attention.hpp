@@ -7,7 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "exec/cuda/attention_shape.hpp"
+#include "exec/cuda/kernels/attention_shape.hpp"
 
 namespace weir::cuda {
 

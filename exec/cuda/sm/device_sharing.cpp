@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "exec/cuda/cuda_check.hpp"
+#include "exec/cuda/driver/cuda_check.hpp"
 
 namespace weir {
 namespace {

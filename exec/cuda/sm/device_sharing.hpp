@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/driver/stream_handle.hpp"
 #include "exec/cuda/sm/sm_groups.hpp"
 #include "exec/cuda/sm/sm_split.hpp"
-#include "exec/cuda/stream.hpp"
 
 namespace weir {
 

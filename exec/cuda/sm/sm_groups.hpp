@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/cuda/driver_api.hpp"
+#include "exec/cuda/driver/driver_api.hpp"
+#include "exec/cuda/driver/stream_handle.hpp"
 #include "exec/cuda/sm/sm_split.hpp"
-#include "exec/cuda/stream.hpp"
 
 namespace weir {
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/blas/gemm.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace weir::cuda {
+namespace {
+
+// rows x columns with these strides, as columns stored one after the other.
+ColumnMajor transpose_of(std::int64_t rows, std::int64_t columns, std::int64_t row,
+                         std::int64_t column) {
+  if (column == 1) return {columns, rows, row, false};
+  if (row == 1) return {rows, columns, column, true};
+  throw std::logic_error("a matrix operand with neither stride 1");
+}
+
+}  // namespace
+
+std::string_view to_string(Epilogue epilogue) {
+  static constexpr std::array<std::string_view, 5> kNames{"none", "bias", "bias and gelu",
+                                                          "gelu gradient", "bias gradient"};
+  return kNames[static_cast<std::size_t>(epilogue)];
+}
+
+ColumnMajorProduct column_major(const Product& p) {
+  return {transpose_of(p.k, p.n, p.b_row, p.b_column), transpose_of(p.m, p.k, p.a_row, p.a_column),
+          ColumnMajor{p.n, p.m, p.c_row, false}};
+}
+
+int alignment_bytes(const ColumnMajor& matrix, std::int64_t step, Element element) {
+  int bytes = 16;
+  while ((matrix.leading | step) * bytes_of(element) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+bool may_carry(const Product& p) {
+  switch (p.epilogue) {
+    case Epilogue::bias_gelu:
+    case Epilogue::gelu_gradient:
+      return p.batch == 1 && !p.accumulate && p.c_row % 8 == 0 && p.c_row >= p.n;
+    case Epilogue::row_sums_of_a:
+      return p.batch == 1;
+    default:
+      return true;
+  }
+}
+
+}  // namespace weir::cuda

@@ -1,0 +1,23 @@
+// The backends by name, and the one that a run asks for.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/device/backend.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+
+std::string to_string(BackendKind kind) {
+  static constexpr const char* kNames[] = {"cpu", "cuda", "synthetic"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {
+  const auto factory = backends.find(kind);
+  if (factory == backends.end())
+    throw MissingComponent(fmt::format("this build has no {} backend", to_string(kind)));
+  return factory->second;
+}
+
+}  // namespace weir

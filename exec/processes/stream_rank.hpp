@@ -1,0 +1,41 @@
+// A rank of a process of its own whose steps are launched as a whole (exec/streams/step_launcher);
+// messages and gradients go by a transport that only launches, too.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exec/processes/process_rank.hpp"
+#include "exec/rank/trainer.hpp"
+#include "exec/streams/step_launcher.hpp"
+#include "exec/streams/stream_gradients.hpp"
+
+namespace weir {
+
+class LaunchingRank : public ProcessRank {
+ public:
+  // `rank`: of this process; its work is made by `make_work`. `wait_until` as for OtherProcesses.
+  using MakeWork = std::function<std::unique_ptr<RankWork>(GradientExchange&)>;
+  LaunchingRank(const std::vector<Mail>& mail, std::unique_ptr<LaunchedTransport> transport,
+                const LaunchedGradients::Setup& setup,
+                const std::vector<std::int64_t>& message_bytes, Backend& backend,
+                const MakeWork& make_work,
+                std::function<void(const std::function<bool()>&)> wait_until,
+                StepLauncher::Now now);
+
+  void begin_step(std::uint32_t step, StepClock& clock) override;
+  [[nodiscard]] Step run_step(std::uint32_t step) override;
+  void end_step() override { gradients_.end_step(); }
+  [[nodiscard]] std::int64_t blocks() const override { return 0; }
+
+ private:
+  std::unique_ptr<LaunchedTransport> transport_;
+  LaunchedGradients gradients_;
+  std::unique_ptr<RankWork> work_;
+  StepLauncher launcher_;
+  StepClock* clock_ = nullptr;
+};
+
+}  // namespace weir

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/rank/rank_device.hpp"
+
+namespace weir {
+
+void RankDevice::prepare(const LoadedPlan& loaded, Rank rank, Stages& stages) {
+  const ScheduleShape& shape = loaded.schedule.shape;
+  const auto layer_count = static_cast<int>(loaded.model.layers.size());
+  std::vector<Layer> layers;
+  std::vector<Stage> own;
+  for (std::int32_t stage = 0; stage < shape.total_stages(); ++stage) {
+    if (shape.rank_of(Stage{stage}) != rank) continue;
+    own.push_back(Stage{stage});
+    const LayerRange range = layers_of_stage(loaded.plan, layer_count, Stage{stage});
+    for (int l = range.first; l < range.last; ++l)
+      layers.push_back(loaded.model.layers[static_cast<std::size_t>(l)]);
+  }
+  backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
+  for (const Stage stage : own) {
+    stages[static_cast<std::size_t>(stage.value)] =
+        std::make_unique<StageWorker>(loaded, stage, *backend_, *arena_);
+  }
+  backend_->use_scratch(arena_->allocate(backend_->scratch_bytes()));  // for the whole run
+}
+
+}  // namespace weir

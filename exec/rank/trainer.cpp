@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/rank/trainer.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include "exec/training/gradient_copies.hpp"
+
+namespace weir {
+namespace {
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+constexpr std::int64_t kLossBytes = sizeof(double);
+
+}  // namespace
+
+Tensor Waiter::act(OperationId id, const Action&, Tensor) {
+  const std::int64_t duration = durations_[at(id)];
+  if (duration > 0)
+    std::this_thread::sleep_until(std::chrono::steady_clock::now() +
+                                  std::chrono::nanoseconds(duration));
+  return {};
+}
+
+Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank)
+    : training_(training),
+      backend_(backend),
+      gradients_(gradients),
+      tokens_of_microbatch_(training.loaded.plan.micro_batch_size *
+                            (training.loaded.plan.seq_length + 1)),
+      host_(backend.host_memory(
+          training.program.shape.microbatches *
+          (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
+  const Plan& plan = training.loaded.plan;
+  if (plan.overlap_grad_reduce && plan.dp > 1) last_gradient_ = last_gradients(training.program);
+  for (const Operation& operation : training.program.operations) {
+    const Action& action = operation.action;
+    const ScheduleShape& shape = training.program.shape;
+    if (action.kind == ActionKind::F && shape.is_last(action.stage) &&
+        shape.rank_of(action.stage) == rank) {
+      owned_.push_back(at(action.microbatch.value));
+    }
+  }
+}
+
+double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
+
+std::int32_t* Trainer::tokens(std::size_t microbatch) const {
+  std::byte* first = host_.get() + training_.program.shape.microbatches * kLossBytes;
+  return reinterpret_cast<std::int32_t*>(first) +
+         static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
+}
+
+void Trainer::begin_step(std::uint32_t step) {
+  step_ = step;
+  backend_.begin_step(step);
+  const Plan& plan = training_.loaded.plan;
+  for (std::int32_t m = 0; m < training_.program.shape.microbatches; ++m) {
+    for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
+      const auto index = static_cast<std::uint32_t>(
+          (training_.first_microbatch + m) * plan.micro_batch_size + sample);
+      training_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
+    }
+  }
+}
+
+void Trainer::end_step() {
+  for (const std::size_t m : owned_) training_.losses[m] = losses()[m];
+}
+
+StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
+  if (last_gradient_.empty() || last_gradient_[at(stage.value)] != id) return {};
+  return [this, stage](int first, int count) { gradients_.whole(stage, first, count); };
+}
+
+Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
+  StageWorker& stage = *training_.stages[at(action.stage.value)];
+  Tensor outgoing;
+  if (action.kind == ActionKind::OPTIMIZER) {
+    update(action.stage);
+    return outgoing;
+  }
+  const std::size_t m = at(action.microbatch.value);
+  const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m),
+                  losses() + m};
+  switch (action.kind) {
+    case ActionKind::F:
+      outgoing = stage.forward(pass, incoming, keep(action));
+      break;
+    case ActionKind::R:
+      stage.rematerialise(pass);
+      break;
+    case ActionKind::B:
+      outgoing = stage.backward(pass, incoming, layer_done(id, action.stage));
+      break;
+    case ActionKind::I:
+      outgoing = stage.backward_input(pass, incoming);
+      break;
+    default:
+      stage.backward_weight(pass, layer_done(id, action.stage));
+      break;
+  }
+  return outgoing;
+}
+
+StageWorker::Keep Trainer::keep(const Action& forward) const {
+  const Plan& plan = training_.loaded.plan;
+  const bool kept =
+      plan.recompute.mode == RecomputeMode::none ||
+      (plan.recompute.except_last && forward.microbatch.value == plan.microbatches - 1);
+  return kept ? StageWorker::Keep::everything : StageWorker::Keep::input_only;
+}
+
+void Trainer::update(Stage stage) {
+  StageWorker& worker = *training_.stages[at(stage.value)];
+  worker.update(step_ + 1,
+                [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
+  worker.begin_step();
+}
+
+}  // namespace weir

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/training/gradient_peers.hpp"
+
+namespace weir {
+namespace {
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+}  // namespace
+
+GradientPeers gradient_peers(const Program& program, const GradientCopies& copies, Rank rank) {
+  GradientPeers peers;
+  const ScheduleShape& shape = program.shape;
+  for (std::int32_t stage = 0; stage < static_cast<std::int32_t>(copies.size()); ++stage) {
+    const bool here = shape.rank_of(Stage{stage}) == rank;
+    for (std::size_t p = 0; p < copies[at(stage)].size(); ++p) {
+      for (const GradientUse& use : copies[at(stage)][p]) {
+        const GradientPlace place{use.stage.value, use.parameter};
+        const bool there = shape.rank_of(use.stage) == rank;
+        if (here && !there) {
+          peers.incoming[place] = {shape.rank_of(use.stage).value, {stage, static_cast<int>(p)}};
+        }
+        if (!here && there) peers.outgoing.insert({place, shape.rank_of(Stage{stage}).value});
+      }
+    }
+  }
+  return peers;
+}
+
+std::vector<std::int32_t> sharing_ranks(const Program& program, const GradientCopies& copies) {
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < program.shape.ranks; ++rank) {
+    const GradientPeers peers = gradient_peers(program, copies, Rank{rank});
+    if (!peers.outgoing.empty() || !peers.incoming.empty()) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace weir
