@@ -3,8 +3,8 @@
 // no second pass. Forward keeps of each row L = log sum_j exp(scale q k_j'); the backward makes p_j
 // = exp(scale q k_j' - L) again.
 //
-//   dP = (dc v') mask      D = sum(c dc)      dS = p (dP - D) scale      dq = dS k    dk += dS' q
-//   dv += (p mask)' dc
+//   dP = (dc v') mask   D = sum(c dc)   dS = p (dP - D) scale
+//   dq = dS k           dk += dS' q     dv += (p mask)' dc
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,8 +1,8 @@
 // The pre-norm GPT-2 block on CUDA.
 //
-//   n1 = norm(x)   qkv = n1 Wqkv + b   p = softmax(q k' / sqrt d)   c = drop(p) v   y1 = x + drop(c
-//   Wo + b) n2 = norm(y1)  u = n2 Wup + b      g = gelu(u)                                  y = y1
-//   + drop(g Wdown + b)
+//   n1 = norm(x)    qkv = n1 Wqkv + b   p = softmax(q k' / sqrt d)   c = drop(p) v
+//   y1 = x + drop(c Wo + b)
+//   n2 = norm(y1)   u = n2 Wup + b      g = gelu(u)                  y = y1 + drop(g Wdown + b)
 //
 // Fused, the attention keeps the log-sum-exp of each row of scores in the place of p
 // (exec/cuda/attention). T = batch * tokens rows; attention is one batch of products a sample, over

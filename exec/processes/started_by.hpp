@@ -16,16 +16,16 @@ struct Launched {
 
 // Nothing where this process stands alone. `environment` gives a variable's value or null
 // (std::getenv).
-//   Open MPI's mpirun          OMPI_COMM_WORLD_SIZE
+//   Open MPI's mpirun                      OMPI_COMM_WORLD_SIZE
 //   MPICH's and Intel's, srun --mpi=pmi2   PMI_SIZE
-//   srun --mpi=pmix            PMIX_RANK, and SLURM_STEP_NUM_TASKS: SLURM's alone are also set in a
-//   batch script
+//   srun --mpi=pmix                        PMIX_RANK and SLURM_STEP_NUM_TASKS
+// Slurm's alone are also set in a batch script.
 [[nodiscard]] std::optional<Launched> launched(
     const std::function<const char*(const char*)>& environment);
 
 // A launcher that started several processes and gave them no MPI to meet by.
-//   torchrun                   RANK, WORLD_SIZE: first, since it may stand in a Slurm job of its
-//   own srun --mpi=none            SLURM_PROCID, SLURM_NTASKS
+//   torchrun          RANK, WORLD_SIZE: first, since it may stand in a Slurm job of its own
+//   srun --mpi=none   SLURM_PROCID, SLURM_NTASKS
 [[nodiscard]] std::optional<Launched> launched_without_mpi(
     const std::function<const char*(const char*)>& environment);
 

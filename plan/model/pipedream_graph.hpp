@@ -2,7 +2,8 @@
 // them.
 //
 //   node3 -- ReLU(inplace) -- forward_compute_time=1.5, backward_compute_time=1.1,
-//   activation_size=4096.0, parameter_size=0.0 <tab>node2 -- node3
+//       activation_size=4096.0, parameter_size=0.0         (one line)
+//   <tab>node2 -- node3
 //
 // Times are milliseconds and sizes bytes, of one mini-batch of a size that the file does not tell:
 // a *sample* of the model is that mini-batch. Formats in the file's field "activation_size" are a

@@ -9,11 +9,8 @@
 
 namespace weir {
 
-// Key "kernels" of weir.run/1:
-//   total_s, by_name[] {name, calls, total_s, share}, others {names, calls, total_s, share}: the
-//   names beyond the first 20 by_action[] {action, actions, kernels, time_s, idle_s, idle_share}:
-//   idle is time of the action in which nothing ran outside_actions, untimed, dropped_records,
-//   clock {uncertainty_s, overhang_s}
+// Key "kernels" of weir.run/1 (docs/formats.md): `others` are the names beyond the first 20, and an
+// action's idle time is that in which nothing ran.
 [[nodiscard]] nlohmann::ordered_json kernels_json(const Trace& trace, const KernelTrace& kernels);
 
 // The same for people: long names are cut in the middle.

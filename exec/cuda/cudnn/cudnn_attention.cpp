@@ -2,9 +2,10 @@
 // it as one kernel a pass. With q [b, h, s, d] and so on, P = exp(q k' scale - L) below the
 // diagonal:
 //
-//   forward   S = q k' scale   m = max S   l = sum exp(S - m)   P = exp(S - m) / l   context = P v
-//   L = m + log l backward  D = sum(context d_context)   dv = P' d_context   dS = P (d_context v' -
-//   D) scale   dk = dS' q   dq = dS k
+//   forward   S = q k' scale   m = max S   l = sum exp(S - m)   P = exp(S - m) / l
+//             context = P v    L = m + log l
+//   backward  D = sum(context d_context)   dv = P' d_context   dS = P (d_context v' - D) scale
+//             dk = dS' q   dq = dS k
 //
 // Which operations stand where, and that k' and v' are given as transposed views, is what the
 // engines of cuDNN 9 look for; a graph that differs is simply not supported.

@@ -12,8 +12,8 @@
 // query, j key, e element of a head; L the log-sum-exp of a query's scaled scores, D the sum of its
 // context times that's gradient.
 //
-//   p = exp(q k' scale - L)    dp = (dc v') mask    ds = p (dp - D) scale    dq = ds k    dk = ds'
-//   q    dv = (p mask)' dc
+//   p = exp(q k' scale - L)    dp = (dc v') mask    ds = p (dp - D) scale
+//   dq = ds k    dk = ds' q    dv = (p mask)' dc
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_bf16.h>
 

@@ -2,10 +2,10 @@
 // how large it is:
 //
 //   {"schema": "weir.cnn/1", "network": "amoebanet-d", "cells": 18, "filters": 256, "image": 224,
-//   "classes": 1000}
+//    "classes": 1000}
 //   {"schema": "weir.cnn/1", "network": "resnet", "depth": 101, "image": 224, "classes": 1000}
 //   {"schema": "weir.cnn/1", "network": "unet", "depth": 5, "convolutions": 5, "channels": 64,
-//   "image": 192}
+//    "image": 192}
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
