@@ -1,7 +1,9 @@
-# The published tables of tools/examples/published, and the machines of tools/examples/clusters that they were measured
-# on, compiled in, so that `weir reproduce` needs no file beside it.
+# The published tables of tools/examples/published, and the machines of tools/examples/clusters that
+# they were measured on, compiled in, so that `weir reproduce` needs no file beside it.
+# SPDX-License-Identifier: Apache-2.0
 file(GLOB published_tables CONFIGURE_DEPENDS
-  ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json)
+  ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv
+  ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published_tables})
 set(PUBLISHED_ENTRIES "")
 foreach(table IN LISTS published_tables)

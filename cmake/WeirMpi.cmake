@@ -1,4 +1,5 @@
 # Ranks as processes: the target weir_exec_mpi, and mpirun in MPIEXEC_EXECUTABLE for the tests.
+# SPDX-License-Identifier: Apache-2.0
 set_property(CACHE WEIR_MPI PROPERTY STRINGS AUTO ON OFF)
 if(WEIR_MPI)  # AUTO counts as true
   set(MPI_CXX_SKIP_MPICXX ON)  # the C interface alone

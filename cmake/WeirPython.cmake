@@ -1,8 +1,11 @@
-# The Python module `weir`, where pybind11 and Python's headers are. The interpreter is the distribution's, for which
-# tools/packages installs NumPy and the rest, whatever else is first in PATH; -DPython3_EXECUTABLE=... chooses another.
+# The Python module `weir`, where pybind11 and Python's headers are. The interpreter is the
+# distribution's, for which tools/packages installs NumPy and the rest, whatever else is first in
+# PATH; -DPython3_EXECUTABLE=... chooses another.
+# SPDX-License-Identifier: Apache-2.0
 find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
 set(wanted_by_default OFF)
-if(WEIR_EXECUTOR AND NOT WEIR_SANITIZE)  # a sanitizer's runtime cannot be loaded into an interpreter without it
+# A sanitizer's runtime cannot be loaded into an interpreter without it.
+if(WEIR_EXECUTOR AND NOT WEIR_SANITIZE)
   find_package(Python3 QUIET COMPONENTS Interpreter Development.Module)
   find_package(pybind11 CONFIG QUIET)
   if(Python3_Development.Module_FOUND AND pybind11_FOUND)
@@ -19,6 +22,8 @@ endif()
 find_package(Python3 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(pybind11 CONFIG REQUIRED)
 file(GLOB python_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/python/*.cpp)
-pybind11_add_module(weir_python MODULE NO_EXTRAS ${python_sources})  # NO_EXTRAS: no link-time optimisation, it glues
+# NO_EXTRAS: no link-time optimisation, the module glues.
+pybind11_add_module(weir_python MODULE NO_EXTRAS ${python_sources})
 target_link_libraries(weir_python PRIVATE weir_tools)
-set_target_properties(weir_python PROPERTIES OUTPUT_NAME weir LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+set_target_properties(weir_python PROPERTIES
+  OUTPUT_NAME weir LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)

@@ -1,7 +1,8 @@
 // A step's time as a distribution: every operation's duration drawn anew from what was measured,
 // the program timed for each draw. The mean of the times is above the time of the means, for the
 // makespan is convex in the durations (docs/theory.md 3.3): a forecast from medians alone is too
-// early by that much. SPDX-License-Identifier: Apache-2.0
+// early by that much.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

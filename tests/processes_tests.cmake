@@ -1,5 +1,6 @@
-# Ranks as processes: one test program, started by mpirun in K processes. Where there is no MPI its tests are there and
-# skip with the reason.
+# Ranks as processes: one test program, started by mpirun in K processes. Where there is no MPI its
+# tests are there and skip with the reason.
+# SPDX-License-Identifier: Apache-2.0
 if(NOT WEIR_EXECUTOR)
   return()
 endif()
@@ -22,18 +23,25 @@ endif()
 
 file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes/*.cpp)
 add_executable(exec_processes_tests ${processes_sources})
-target_link_libraries(exec_processes_tests PRIVATE weir_sim weir_exec weir_exec_cpu weir_exec_mpi GTest::gtest)
+weir_include_root(exec_processes_tests PRIVATE tests)
+target_link_libraries(exec_processes_tests PRIVATE
+  weir_sim weir_exec weir_exec_cpu weir_exec_mpi GTest::gtest)
 
-# Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may not read another
-# process's memory. Its libraries leak at exit.
+# Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may
+# not read another process's memory. Its libraries leak at exit.
 set(mpi_environment
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_plm_rsh_agent= OMPI_MCA_hwloc_base_binding_policy=none
-  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_plm_rsh_agent=
+  OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader
+  OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
 foreach(k RANGE 1 4)
-  add_test(NAME mpi/processes_${k} COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_processes_tests>)
-  set_tests_properties(mpi/processes_${k} PROPERTIES RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
+  add_test(NAME mpi/processes_${k}
+    COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_processes_tests>)
+  set_tests_properties(mpi/processes_${k} PROPERTIES
+    RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
 endforeach()
 add_test(NAME mpi/command
-  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/command_test.py $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE})
-set_tests_properties(mpi/command PROPERTIES RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
+  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/command_test.py
+    $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE})
+set_tests_properties(mpi/command PROPERTIES
+  RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")

@@ -95,12 +95,12 @@ void add_kernels(std::string& text, const Trace& trace, std::span<const KernelSp
           "\n",
           row.first, row.second, lane_name(action));
     }
-    text += fmt::format(
-        R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"action":"{}","step":{}}}}},)"
-        "\n",
-        Json(kernel.name).dump(), to_string(kernel.work), row.first, row.second,
-        microseconds(kernel.start), microseconds(kernel.end - kernel.start),
-        to_string(action.action), action.step);
+    text += fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
+                        R"("args":{{"action":"{}","step":{}}}}},)"
+                        "\n",
+                        Json(kernel.name).dump(), to_string(kernel.work), row.first, row.second,
+                        microseconds(kernel.start), microseconds(kernel.end - kernel.start),
+                        to_string(action.action), action.step);
   }
 }
 
@@ -125,14 +125,14 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
           "\n",
           lane.first, lane.second, lane_name(span));
     }
-    text += fmt::format(
-        R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{"operation":{},"step":{},)"
-        R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}}}}},)"
-        "\n",
-        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second,
-        microseconds(span.start), microseconds(span.duration()), span.operation, span.step,
-        kLanes[static_cast<std::size_t>(span.lane)], span.peer.value, span.start.count(),
-        span.end.count());
+    text += fmt::format(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
+                        R"("args":{{"operation":{},"step":{},)"
+                        R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}}}}},)"
+                        "\n",
+                        to_string(span.action), to_string(span.action.kind), span.rank.value,
+                        lane.second, microseconds(span.start), microseconds(span.duration()),
+                        span.operation, span.step, kLanes[static_cast<std::size_t>(span.lane)],
+                        span.peer.value, span.start.count(), span.end.count());
   }
   add_kernels(text, trace, kernels);
   for (const Counter& counter : trace.counters) {

@@ -1,6 +1,7 @@
 // One rank as its process runs it, step by step: walked, each action finished before the next
 // begins (exec/processes/interpreted_rank), or launched as a whole where the backend and the
-// transport only launch (exec/processes/stream_rank). SPDX-License-Identifier: Apache-2.0
+// transport only launch (exec/processes/stream_rank).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

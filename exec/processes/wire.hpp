@@ -1,7 +1,8 @@
 // What carries messages between the processes of a run: MPI (exec/processes/mpi). Nothing here
 // waits but `rest`; exec/processes/mpi/process_group makes processes of it and
 // exec/processes/mpi/mpi_transport the edges of a plan. One thread at a time may call it, except
-// for `rest`. SPDX-License-Identifier: Apache-2.0
+// for `rest`.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <chrono>

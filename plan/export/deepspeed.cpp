@@ -15,7 +15,8 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kScript = R"py(#!/usr/bin/env python3
-"""Runs a plan by DeepSpeed's pipeline engine. Written by weir export; put the model into layers() and the data into
+"""Runs a plan by DeepSpeed's pipeline engine. Written by weir export; put the model into )py"
+                                     R"py(layers() and the data into
 batches().
 
     @LAUNCH@
@@ -64,9 +65,12 @@ def main():
     deepspeed.init_distributed()
     torch.manual_seed(@SEED@)
     modules = layers()
-    assert len(modules) == PARTS[-1], f"layers() returned {len(modules)} modules, the plan has {PARTS[-1]}"
-    model = PlannedModule(modules, num_stages=@K@, loss_fn=loss, activation_checkpoint_interval=CHECKPOINT_INTERVAL)
-    engine, _, _, _ = deepspeed.initialize(args=arguments, model=model, model_parameters=model.parameters())
+    assert len(modules) == PARTS[-1], f"layers() returned {len(modules)} modules, the plan )py"
+                                     R"py(has {PARTS[-1]}"
+    model = PlannedModule(modules, num_stages=@K@, loss_fn=loss, )py"
+                                     R"py(activation_checkpoint_interval=CHECKPOINT_INTERVAL)
+    engine, _, _, _ = deepspeed.initialize(args=arguments, model=model, )py"
+                                     R"py(model_parameters=model.parameters())
     data = iter(batches())
     for _ in range(arguments.steps):
         engine.train_batch(data_iter=data)

@@ -55,7 +55,8 @@ std::string optimizer_json(const Optimizer& o) {
         shortest(o.learning_rate), shortest(o.momentum), shortest(o.weight_decay));
   }
   return fmt::format(
-      R"({{"kind": "adamw", "learning_rate": {}, "beta1": {}, "beta2": {}, "epsilon": {}, "weight_decay": {}}})",
+      R"({{"kind": "adamw", "learning_rate": {}, "beta1": {}, "beta2": {}, "epsilon": {}, )"
+      R"("weight_decay": {}}})",
       shortest(o.learning_rate), shortest(o.beta1), shortest(o.beta2), shortest(o.epsilon),
       shortest(o.weight_decay));
 }

@@ -1,6 +1,7 @@
 // From a schedule to a program, in pure steps (docs/design.md 5): place R, add sends and receives,
 // add reductions and the optimizer, assign lanes, write the dependencies down. The proof of
-// deadlock freedom (6) is plan/program/deadlock. SPDX-License-Identifier: Apache-2.0
+// deadlock freedom (6) is plan/program/deadlock.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <vector>

@@ -3,7 +3,8 @@
 // "2F0" is stage 2, forward, micro-batch 0; "0SEND_F3" sends stage 0's output of micro-batch 3;
 // "1OPTIMIZER" has no micro-batch. The letters are those of docs/design.md 3: B is the full
 // backward, I its input half, W its weight half, R the re-materialisation of a stage's forward
-// (ours; PyTorch has no word for it). SPDX-License-Identifier: Apache-2.0
+// (ours; PyTorch has no word for it).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <compare>

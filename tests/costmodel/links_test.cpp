@@ -69,8 +69,10 @@ TEST(NcclTests, ColumnsAreFoundByTheirNames) {
 
 TEST(NcclTests, Json) {
   const std::string head =
-      R"({"version":2,"args":["./build/sendrecv_perf","-J","x"],"env":["SECRET=1"],"nccl_version":22902,
-      "config":{"nthreads":1,"ngpus":2,"devices":[{"rank":0,"hostname":"a","device_info":"NVIDIA H200"}]},"results":[)";
+      R"({"version":2,"args":["./build/sendrecv_perf","-J","x"],"env":["SECRET=1"],)"
+      R"("nccl_version":22902,
+      "config":{"nthreads":1,"ngpus":2,"devices":[{"rank":0,"hostname":"a",)"
+      R"("device_info":"NVIDIA H200"}]},"results":[)";
   const auto tests = read_nccl_tests(
       head + R"({"size":1024,"count":256,"type":"float","redop":"sum","root":"    -1",
       "out_of_place":{"time":10.5,"alg_bw":"nan","bus_bw":0.1,"nwrong":0},

@@ -28,7 +28,8 @@ Layout unsplit(const LayoutFile& file) {
 LayoutFile program(const std::string& tensors, const std::string& einsums) {
   return layout::parse_layouts(
       R"({"schema": "weir.layout/1", "name": "t", "dimensions": [{"name": "a", "size": 4},
-      {"name": "b", "size": 2}, {"name": "c", "size": 6}, {"name": "d", "size": 10}], "tensors": [)" +
+      {"name": "b", "size": 2}, {"name": "c", "size": 6}, {"name": "d", "size": 10}], )"
+      R"("tensors": [)" +
           tensors + R"(], "einsums": [)" + einsums + R"(], "layouts":
       [{"name": "l", "mesh": [{"name": "r", "size": 2}, {"name": "q", "size": 2}], "rules": ""}]})",
       "t.json");

@@ -15,12 +15,18 @@ namespace {
 // A Hopper device with the sizes of an H200, in the words of
 // CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
 constexpr const char* kHopper =
-    R"({"deviceName":"described","cudaDeviceId":0,"pciDeviceId":0,"deviceVer":900,"driverVer":13000,)"
-    R"("multiProcessorCount":132,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"
-    R"("warpSize":32,"regsPerBlock":65536,"maxRegistersPerSM":65536,"maxSharedMemoryPerBlock":49152,)"
-    R"("maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,"maxThreadsPerBlock":1024,)"
-    R"("maxThreadsPerSM":2048,"maxCtasPerSM":32,"smClockRateKHz":1980000,"memClockRateKHz":3201000,)"
-    R"("l2CacheSize":62914560,"isTccDriver":0,"supportCoopLaunch":1,"totalGlobalMem":150754820096})";
+    R"({"deviceName":"described","cudaDeviceId":0,"pciDeviceId":0,"deviceVer":900,)"
+    R"("driverVer":13000,)"
+    R"("multiProcessorCount":132,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,)"
+    R"(1024,64],)"
+    R"("warpSize":32,"regsPerBlock":65536,"maxRegistersPerSM":65536,)"
+    R"("maxSharedMemoryPerBlock":49152,)"
+    R"("maxSharedMemoryPerBlockOptin":232448,"reservedSharedMemoryPerBlock":1024,)"
+    R"("maxThreadsPerBlock":1024,)"
+    R"("maxThreadsPerSM":2048,"maxCtasPerSM":32,"smClockRateKHz":1980000,)"
+    R"("memClockRateKHz":3201000,)"
+    R"("l2CacheSize":62914560,"isTccDriver":0,"supportCoopLaunch":1,)"
+    R"("totalGlobalMem":150754820096})";
 
 // Widths of 16, 64, 80 and 128; sequences that are no multiple of a tile; GPT-2's.
 const AttentionShape kShapes[] = {{2, 1024, 12, 64, Dtype::bf16, false},

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`weir run` in several processes: one report, the threads' hash, and one ending for all when a process fails, stops or
-lies. command_test.py WEIR MPIRUN"""
+"""`weir run` in several processes: one report, the threads' hash, and one ending for all when a
+process fails, stops or lies. command_test.py WEIR MPIRUN"""
+# SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
 import subprocess
@@ -11,7 +12,14 @@ from launch import ByMpi
 
 weir = sys.argv[1]
 by_mpi = ByMpi(sys.argv[2], weir)
-MODEL = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 3, "vocab_size": 256, "n_positions": 32}
+MODEL = {
+    "model_type": "gpt2",
+    "n_embd": 32,
+    "n_head": 2,
+    "n_layer": 3,
+    "vocab_size": 256,
+    "n_positions": 32,
+}
 faults = []
 
 
@@ -29,39 +37,93 @@ with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     (folder / "model.json").write_text(json.dumps(MODEL))
     for k, dp in ((2, 1), (1, 2)):
-        subprocess.run([weir, "plan", "model.json", "-K", str(k), "-M", "2", "--dp", str(dp), "-o", f"k{k}.json"],
-                       cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            [
+                weir,
+                "plan",
+                "model.json",
+                "-K",
+                str(k),
+                "-M",
+                "2",
+                "--dp",
+                str(dp),
+                "-o",
+                f"k{k}.json",
+            ],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
 
-    threads = json.loads(subprocess.run([weir, "--json", "-q", "run", "k2.json", "--steps", "1", "-o", "threads"], cwd=folder,
-                                        check=True, capture_output=True, text=True).stdout)
+    threads = json.loads(
+        subprocess.run(
+            [weir, "--json", "-q", "run", "k2.json", "--steps", "1", "-o", "threads"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    )
     ended = by_mpi.start(folder, 2, "--json -q run k2.json --steps 1 -o out")
     expect(f"a run of two processes succeeds: {ended}", all_exit(ended, 0))
     run = json.loads(ended.out)  # one report, not two
     expect("the hash is the threads'", run["parameters_sha256"] == threads["parameters_sha256"])
-    expect("every rank's peak is reported", all(rank["peak_memory_bytes"] > 0 for rank in run["ranks"]))
-    compared = subprocess.run([weir, "--json", "compare", "threads/measured.json", "out/measured.json"], cwd=folder,
-                              check=False, capture_output=True, text=True)
+    expect(
+        "every rank's peak is reported", all(rank["peak_memory_bytes"] > 0 for rank in run["ranks"])
+    )
+    compared = subprocess.run(
+        [weir, "--json", "compare", "threads/measured.json", "out/measured.json"],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     expect(f"the traces join: {compared.stderr}", compared.returncode == 0)
 
     ended = by_mpi.start(folder, 2, "--json -q run k1.json --steps 1")
-    expect(f"two replicas run: {ended}", all_exit(ended, 0) and json.loads(ended.out)["steps"][0]["loss"] > 0)
+    expect(
+        f"two replicas run: {ended}",
+        all_exit(ended, 0) and json.loads(ended.out)["steps"][0]["loss"] > 0,
+    )
 
     ended = by_mpi.start(folder, 3, "-q run k2.json")
-    expect(f"three processes for K = 2 are refused in one line: {ended}",
-           all_exit(ended, 2) and len(ended.lines) == 1 and "needs K * D = 2 * 1 = 2 processes" in ended.err)
+    expect(
+        f"three processes for K = 2 are refused in one line: {ended}",
+        all_exit(ended, 2)
+        and len(ended.lines) == 1
+        and "needs K * D = 2 * 1 = 2 processes" in ended.err,
+    )
 
     ended = by_mpi.start(folder, 2, "-q run k2.json --data nowhere")
     expect(f"what all lack is bad input: {ended}", all_exit(ended, 3) and len(ended.lines) == 1)
 
-    ended = by_mpi.start(folder, 2, "-q run k2.json --data k2.json", f'exec "{weir}" -q run k2.json --data nowhere')
-    expect(f"what one lacks fails the run, in one line that names it: {ended}",
-           all_exit(ended, 6) and len(ended.lines) == 1 and "process 1 on" in ended.err and "nowhere" in ended.err)
+    ended = by_mpi.start(
+        folder, 2, "-q run k2.json --data k2.json", f'exec "{weir}" -q run k2.json --data nowhere'
+    )
+    expect(
+        f"what one lacks fails the run, in one line that names it: {ended}",
+        all_exit(ended, 6)
+        and len(ended.lines) == 1
+        and "process 1 on" in ended.err
+        and "nowhere" in ended.err,
+    )
     expect("and soon", ended.seconds < 15)
 
     long_run = "-q run k2.json --steps 1000000 --patience 1"
-    ended = by_mpi.start(folder, 2, long_run, "(sleep 0.8; kill -STOP $$; sleep 2.5; kill -CONT $$) > /dev/null 2>&1 &")
-    expect(f"a process that stands still is missed: {ended}",
-           all_exit(ended, 6) and len(ended.lines) == 1 and "process 1 on" in ended.err and "no sign of life" in ended.err)
+    ended = by_mpi.start(
+        folder,
+        2,
+        long_run,
+        "(sleep 0.8; kill -STOP $$; sleep 2.5; kill -CONT $$) > /dev/null 2>&1 &",
+    )
+    expect(
+        f"a process that stands still is missed: {ended}",
+        all_exit(ended, 6)
+        and len(ended.lines) == 1
+        and "process 1 on" in ended.err
+        and "no sign of life" in ended.err,
+    )
     expect("and soon", ended.seconds < 20)
 
     kill = "(sleep 0.8; kill -KILL $$) > /dev/null 2>&1 &"
@@ -69,8 +131,13 @@ with tempfile.TemporaryDirectory() as name:
     expect(f"a killed process ends all; the code is then the launcher's: {ended}",
            ended.codes[0] != 0 and ended.seconds < 20)
 
-    alone = subprocess.run([weir, "run", "k1.json"], cwd=folder, check=False, capture_output=True, text=True)
-    expect(f"replicas are refused in one process: {alone.stderr}", alone.returncode == 5 and "mpirun -n 2" in alone.stderr)
+    alone = subprocess.run(
+        [weir, "run", "k1.json"], cwd=folder, check=False, capture_output=True, text=True
+    )
+    expect(
+        f"replicas are refused in one process: {alone.stderr}",
+        alone.returncode == 5 and "mpirun -n 2" in alone.stderr,
+    )
 
 print("processes: one report, one ending" if not faults else f"{len(faults)} faults")
 sys.exit(1 if faults else 0)

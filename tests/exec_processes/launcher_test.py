@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""`weir run` under a launcher that gives its processes no MPI: one line says how to start them. launcher_test.py WEIR"""
+"""`weir run` under a launcher that gives its processes no MPI: one line says how to start them.
+launcher_test.py WEIR"""
+# SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
 import sys
@@ -13,7 +15,10 @@ faults = []
 
 
 def run(folder, options, environment):
-    return wait([popen([weir, "-q", "run", "k1.json", "--steps", "1", *options], folder, environment)], time.monotonic())
+    return wait(
+        [popen([weir, "-q", "run", "k1.json", "--steps", "1", *options], folder, environment)],
+        time.monotonic(),
+    )
 
 
 def expect(what, true):
@@ -24,7 +29,14 @@ def expect(what, true):
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
-    model = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "vocab_size": 64, "n_positions": 16}
+    model = {
+        "model_type": "gpt2",
+        "n_embd": 32,
+        "n_head": 2,
+        "n_layer": 2,
+        "vocab_size": 64,
+        "n_positions": 16,
+    }
     (folder / "model.json").write_text(json.dumps(model))
     wait([popen([weir, "plan", "model.json", "-K", "1", "-M", "2", "-o", "k1.json"], folder)], 0)
     torchrun = {"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
@@ -32,12 +44,22 @@ with tempfile.TemporaryDirectory() as name:
     for by, environment in (("torchrun", torchrun), ("srun", srun)):
         for options in ([], ["--transport", "mpi"], ["--transport", "nccl"]):
             ended = run(folder, options, environment)
-            expect(f"{by} without MPI is refused in one line: {ended}",
-                   ended.codes == [2] and len(ended.lines) == 1 and by in ended.err and "mpirun -n 2" in ended.err and
-                   "srun --mpi=pmix" in ended.err)
+            expect(
+                f"{by} without MPI is refused in one line: {ended}",
+                ended.codes == [2]
+                and len(ended.lines) == 1
+                and by in ended.err
+                and "mpirun -n 2" in ended.err
+                and "srun --mpi=pmix" in ended.err,
+            )
         expect(f"who asks for threads gets them under {by}",
                run(folder, ["--transport", "threads"], environment).codes == [0])
-    for alone in ({}, {"RANK": "0", "WORLD_SIZE": "1"}, {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, {"SLURM_NTASKS": "2"}):
+    for alone in (
+        {},
+        {"RANK": "0", "WORLD_SIZE": "1"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+        {"SLURM_NTASKS": "2"},
+    ):
         expect(f"one process is no launcher's fault: {alone}", run(folder, [], alone).codes == [0])
 
 print("launchers without MPI: one line" if not faults else f"{len(faults)} faults")

@@ -8,6 +8,7 @@ that "always" is there is there, and values have the documented types. Keys that
 writes (a GPU's, say) must at least be spelt in the sources. Examples in the document are given to
 the command, which refuses unknown keys. Every schema of the sources has its section.
 """
+# SPDX-License-Identifier: Apache-2.0
 import json
 import re
 import subprocess
@@ -92,7 +93,9 @@ class Checker:
             if named not in self.tables:
                 return fail(f"{section}: {path}: no section {named}")
             beside = {p for p in table if p.startswith(path + ".")}  # keys added to a shared object
-            self.object(value, named, "", self.tables[named], {p[len(path) + 1:]: table[p] for p in beside})
+            self.object(
+                value, named, "", self.tables[named], {p[len(path) + 1 :]: table[p] for p in beside}
+            )
         elif not PLAIN[kind](value):
             fail(f"{section}: {path}: {value!r} is not {kind}")
         elif kind == "object":
@@ -126,14 +129,25 @@ class Checker:
 def weir(folder, *arguments, code=0):
     done = subprocess.run([WEIR, *map(str, arguments)], cwd=folder, capture_output=True, text=True)
     if done.returncode != code:
-        sys.exit(f"weir {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        sys.exit(
+            f"weir {' '.join(map(str, arguments))}: exit {done.returncode}\n"
+            f"{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 
-TINY = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 256, "n_positions": 16,
-        "n_embd": 16, "n_layer": 2, "n_head": 2}
+TINY = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "vocab_size": 256,
+    "n_positions": 16,
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+}
 
-MEGATRON = """--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16
+MEGATRON = """--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16
+--max-position-embeddings 16
 --vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 --global-batch-size 16
 --overlap-param-gather --pipeline-model-parallel-size 2 --lr 1e-4
 """
@@ -175,11 +189,59 @@ def outputs(folder):
     yield printed("reproduce", "--csv", "reproduced.csv")
 
     weir(folder, "plan", "tiny.json", "-K", 2, "-M", 4, "-o", "plan.json")
-    weir(folder, "plan", "tiny.json", "-K", 2, "-M", 8, "-b", 2, "--schedule", "gpipe", "--recompute", "full",
-         "-o", "gpipe.json")
-    weir(folder, "plan", "tiny.json", "-K", 2, "-M", 4, "--dp", 2, "--tp", 2, "--sequence-parallel", "--zero", 1,
-         "--attention", "fused", "--optimizer", "sgd", "-o", "split.json")
-    weir(folder, "plan", "tiny.json", "-K", 2, "-M", 4, "--dp", 2, "--overlap-grad-reduce", "-o", "replicas.json")
+    weir(
+        folder,
+        "plan",
+        "tiny.json",
+        "-K",
+        2,
+        "-M",
+        8,
+        "-b",
+        2,
+        "--schedule",
+        "gpipe",
+        "--recompute",
+        "full",
+        "-o",
+        "gpipe.json",
+    )
+    weir(
+        folder,
+        "plan",
+        "tiny.json",
+        "-K",
+        2,
+        "-M",
+        4,
+        "--dp",
+        2,
+        "--tp",
+        2,
+        "--sequence-parallel",
+        "--zero",
+        1,
+        "--attention",
+        "fused",
+        "--optimizer",
+        "sgd",
+        "-o",
+        "split.json",
+    )
+    weir(
+        folder,
+        "plan",
+        "tiny.json",
+        "-K",
+        2,
+        "-M",
+        4,
+        "--dp",
+        2,
+        "--overlap-grad-reduce",
+        "-o",
+        "replicas.json",
+    )
     for plan in ("plan", "gpipe", "split", "replicas"):
         yield json.loads((folder / f"{plan}.json").read_text())
     yield printed("plan", "--from", "megatron", "job.args", "--dp", 2, "-o", "imported.json")
@@ -191,27 +253,89 @@ def outputs(folder):
         yield printed("run", f"{plan}.json", "--steps", 4, "-o", run)
         yield json.loads((folder / run / "measured.json").read_text())
     yield printed("run", "plan.json", "--backend", "synthetic")
-    yield printed("calibrate", "first/measured.json", "second/measured.json", "--costs", "profile.json",
-                  "-o", "costs.json")
+    yield printed(
+        "calibrate",
+        "first/measured.json",
+        "second/measured.json",
+        "--costs",
+        "profile.json",
+        "-o",
+        "costs.json",
+    )
     yield printed("calibrate", "--nccl", "nccl.log", "--costs", "costs.json", "-o", "linked.json")
     yield json.loads((folder / "linked.json").read_text())
     yield printed("calibrate", "--nccl", "nccl.log", "--cluster", cluster, "-o", "machine.json")
     yield json.loads((folder / "machine.json").read_text())
 
-    yield printed("simulate", "plan.json", "--costs", "costs.json", "--samples", 20, "--no-barrier", "--mtbf", "3h",
-                  "--checkpoint-cost", "30s", "--restart-cost", "5min", "--memory-limit", "1 GiB", "-o", "forecast")
+    yield printed(
+        "simulate",
+        "plan.json",
+        "--costs",
+        "costs.json",
+        "--samples",
+        20,
+        "--no-barrier",
+        "--mtbf",
+        "3h",
+        "--checkpoint-cost",
+        "30s",
+        "--restart-cost",
+        "5min",
+        "--memory-limit",
+        "1 GiB",
+        "-o",
+        "forecast",
+    )
     yield json.loads((folder / "forecast/predicted.json").read_text())
     yield printed("simulate", "split.json", "--cluster", cluster)
     yield printed("compare", "forecast/predicted.json", "first/measured.json", "--svg", "both.svg")
     yield printed("compare", "plan.json", "split.json")
-    yield printed("sweep", "tiny.json", "-K", "1,2", "--baseline", "plan.json", "--backend", "synthetic", "--run")
+    yield printed(
+        "sweep",
+        "tiny.json",
+        "-K",
+        "1,2",
+        "--baseline",
+        "plan.json",
+        "--backend",
+        "synthetic",
+        "--run",
+    )
     yield printed("sweep", "tiny.json", "-K", "1,5", "-M", 2)
-    yield printed("tune", "tiny.json", "--plans", 2, "--rounds", 1, "--steps", 1, "--global-batch-size", 2,
-                  "-o", "tuned")
+    yield printed(
+        "tune",
+        "tiny.json",
+        "--plans",
+        2,
+        "--rounds",
+        1,
+        "--steps",
+        1,
+        "--global-batch-size",
+        2,
+        "-o",
+        "tuned",
+    )
     yield json.loads((folder / "tuned/profile.json").read_text())
     yield json.loads((folder / "tuned/costs.json").read_text())
-    yield printed("evaluate", "tiny.json", "-K", "1,2", "--global-batch-size", 4, "--fit", 1, "--interval", 9,
-                  "--held-out", 2, "--rounds", 1, "-o", "judged")
+    yield printed(
+        "evaluate",
+        "tiny.json",
+        "-K",
+        "1,2",
+        "--global-batch-size",
+        4,
+        "--fit",
+        1,
+        "--interval",
+        9,
+        "--held-out",
+        2,
+        "--rounds",
+        1,
+        "-o",
+        "judged",
+    )
     yield json.loads((folder / "judged/predictions.json").read_text())
     yield json.loads((folder / "judged/costs.json").read_text())
 
@@ -292,8 +416,11 @@ def main():
                 continue
             unseen += 1
             key = re.split(r"[.\[\]]+", path)[-1]
-            if row.when == "always" and not any(p.when != "always" for q, p in table.items() if path.startswith(q + ".")
-                                                or path.startswith(q + "[]")):
+            if row.when == "always" and not any(
+                p.when != "always"
+                for q, p in table.items()
+                if path.startswith(q + ".") or path.startswith(q + "[]")
+            ):
                 fail(f"{section}: {path} is documented as always there and was never written")
             elif key not in words:
                 fail(f"{section}: {path} is documented, was never written, and no source spells it")

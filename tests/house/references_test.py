@@ -1,14 +1,28 @@
 #!/usr/bin/env python3
-"""Holds what comments and documents refer to: files that are named exist, sections that are cited exist, links resolve."""
+"""Holds what comments and documents refer to: files that are named exist, sections that are cited
+exist, links resolve."""
+# SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
 import sys
 
 root = pathlib.Path(sys.argv[1])
-TOPS = ("plan", "traces", "costmodel", "sim", "exec", "tools", "tests", "docs", "notebooks", "cmake")
+TOPS = (
+    "plan",
+    "traces",
+    "costmodel",
+    "sim",
+    "exec",
+    "tools",
+    "tests",
+    "docs",
+    "notebooks",
+    "cmake",
+)
 CODE = {".hpp", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".cmake", ".sh"}
-# A path: a top folder and more, as in plan/model/split or tests/house. What follows a $, / or . is not ours.
+# A path: a top folder and more, as in plan/model/split or tests/house. What follows a $, / or . is
+# not ours.
 PATH = re.compile(r"(?<![\w./$}-])((?:" + "|".join(TOPS) + r")(?:/[\w.-]+)+)")
 CITED = re.compile(r"docs/(\w+)\.md(?: (\d+(?:\.\d+)?)(?:(?:,| and) (\d+(?:\.\d+)?))?)?")
 faults = []
@@ -26,7 +40,8 @@ def sections(document):
 
 
 def comments(path, text):
-    """(line number, words) of what is for readers: comments of code, all of documents and scripts."""
+    """(line number, words) of what is for readers: comments of code, all of documents and
+    scripts."""
     for number, line in enumerate(text.splitlines(), 1):
         if path.suffix in CODE:
             comment = re.search(r"(?<!:)//(.*)", line)  # not that of an address
@@ -59,7 +74,9 @@ def check_links(path, name, number, line):
         to = path.parent / file if file else path
         if not to.exists():
             faults.append(f"{name}:{number}: the link {target} leads nowhere")
-        elif fragment and fragment not in {anchor(h) for h in re.findall(r"^#+ (.*)", to.read_text(), re.M)}:
+        elif fragment and fragment not in {
+            anchor(h) for h in re.findall(r"^#+ (.*)", to.read_text(), re.M)
+        }:
             faults.append(f"{name}:{number}: {target} has no such heading")
     for file, section in re.findall(r"\[\w+\.md\]\((\w+\.md)\) (\d+(?:\.\d+)?)", line):
         if section not in sections(path.parent / file):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""GPT-2 124M trained by PyTorch on one GPU, as a measure of Weir's speed: torch.compile, its fused causal attention, its
-fused AdamW, bf16 by autocast over fp32 weights, no dropout; fresh random tokens every step. The same shapes, micro-batches
-and tokens a step as the run it is held against: loss is the mean over the mini-batch, gradients of its micro-batches add
-up, one update a step.
-After a warm-up, every line on stdin is answered by one of JSON on stdout: a round of --steps steps, their median.
-Exit code 77 with the reason where PyTorch or a GPU is missing. SPDX-License-Identifier: Apache-2.0"""
+"""GPT-2 124M trained by PyTorch on one GPU, as a measure of Weir's speed: torch.compile, its fused
+causal attention, its fused AdamW, bf16 by autocast over fp32 weights, no dropout; fresh random
+tokens every step. The same shapes, micro-batches and tokens a step as the run it is held against:
+loss is the mean over the mini-batch, gradients of its micro-batches add up, one update a step.
+After a warm-up, every line on stdin is answered by one of JSON on stdout: a round of --steps steps,
+their median. Exit code 77 with the reason where PyTorch or a GPU is missing."""
+# SPDX-License-Identifier: Apache-2.0
 import argparse
 import json
 import statistics
@@ -58,12 +59,15 @@ class Gpt2(nn.Module):
         x = self.words(inputs) + self.places.weight[: inputs.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits = functional.linear(self.norm(x), self.words.weight)  # the head's weight is the embedding's
+        # the head's weight is the embedding's
+        logits = functional.linear(self.norm(x), self.words.weight)
         return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--batch", type=int, default=8, help="samples a micro-batch")
     options.add_argument("--microbatches", type=int, default=4, help="micro-batches a step")
     options.add_argument("--seq-length", type=int, default=LONGEST)
@@ -79,7 +83,9 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), fused=True)
 
     def step():
-        tokens = torch.randint(VOCABULARY, (o.microbatches, o.batch, o.seq_length + 1), device="cuda")
+        tokens = torch.randint(
+            VOCABULARY, (o.microbatches, o.batch, o.seq_length + 1), device="cuda"
+        )
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         for microbatch in tokens:
@@ -98,10 +104,19 @@ def main():
         rounds = [step() for _ in range(o.steps)]
         torch.cuda.synchronize()
         seconds = statistics.median(begin.elapsed_time(end) for begin, end, _ in rounds) / 1e3
-        print(json.dumps({"schema": "weir.peer/1", "torch": torch.__version__, "device": torch.cuda.get_device_name(),
-                          "step_time_s": seconds,
-                          "tokens_per_s": o.microbatches * o.batch * o.seq_length / seconds,
-                          "loss": rounds[-1][2].item() * o.microbatches}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "schema": "weir.peer/1",
+                    "torch": torch.__version__,
+                    "device": torch.cuda.get_device_name(),
+                    "step_time_s": seconds,
+                    "tokens_per_s": o.microbatches * o.batch * o.seq_length / seconds,
+                    "loss": rounds[-1][2].item() * o.microbatches,
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

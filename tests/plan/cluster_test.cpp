@@ -52,8 +52,10 @@ TEST(Clusters, ExamplesReadBackAndSayWhereTheyAreFrom) {
 
 TEST(Clusters, RegimesOfSmallMessages) {
   const std::string head =
-      R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB","memory_bandwidth":"1 TB/s"},
-      "devices_per_node":2,"nodes":1,"origin":[],"intra":{"latency":"9 us","bandwidth":"300 GB/s","regimes":[)";
+      R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB",)"
+      R"("memory_bandwidth":"1 TB/s"},
+      "devices_per_node":2,"nodes":1,"origin":[],"intra":{"latency":"9 us","bandwidth":"300 )"
+      R"(GB/s","regimes":[)";
   const Cluster cluster =
       parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"unlimited"},
                        {"up_to":"1 MiB","latency":"6 us","bandwidth":"50 GB/s"}]}})");
@@ -64,7 +66,8 @@ TEST(Clusters, RegimesOfSmallMessages) {
   EXPECT_THAT(
       complaint([&] {
         static_cast<void>(parsed(head + R"({"up_to":"8 KiB","latency":"4 us","bandwidth":"1 GB/s"},
-                                                   {"up_to":"8 KiB","latency":"4 us","bandwidth":"1 GB/s"}]}})"));
+                                                   {"up_to":"8 KiB","latency":"4 us",)"
+                                        R"("bandwidth":"1 GB/s"}]}})"));
       }),
       HasSubstr("intra.regimes[1].up_to: expected ascending sizes"));
 }

@@ -46,9 +46,11 @@ const std::string kT5 =
     R"("model_type":"t5","d_model":512,"d_kv":64,"d_ff":1024,"num_heads":6,"num_layers":8,
   "vocab_size":32128)";
 const std::string kMixtral = R"("model_type":"mixtral","hidden_size":4096,"num_attention_heads":32,
-  "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,"vocab_size":32000)";
+  "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,)"
+                             R"("vocab_size":32000)";
 const std::string kNeox = R"("model_type":"gpt_neox","hidden_size":6144,"num_attention_heads":64,
-  "num_hidden_layers":44,"intermediate_size":24576,"max_position_embeddings":2048,"vocab_size":50432)";
+  "num_hidden_layers":44,"intermediate_size":24576,"max_position_embeddings":2048,)"
+                          R"("vocab_size":50432)";
 
 // Mixtral-8x7B, block: 2 h^2 + 2 h 1024 + 8 (3 h 14336) + 8 h + 2 h = 1,451,270,144 with h = 4096;
 // 32 of them and

@@ -25,16 +25,20 @@ std::string refusal(const std::string& text) {
 
 const char* const kLlama2 =
     R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":4096,
-  "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,"intermediate_size":11008,
+  "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,)"
+    R"("intermediate_size":11008,
   "max_position_embeddings":4096,"vocab_size":32000,"rms_norm_eps":1e-5})";
 const char* const kLlama3 = R"({"model_type":"llama","hidden_size":4096,"num_attention_heads":32,
-  "num_hidden_layers":32,"num_key_value_heads":8,"intermediate_size":14336,"max_position_embeddings":8192,
+  "num_hidden_layers":32,"num_key_value_heads":8,"intermediate_size":14336,)"
+                            R"("max_position_embeddings":8192,
   "vocab_size":128256,"tie_word_embeddings":false})";
 const char* const kQwen2 = R"({"model_type":"qwen2","hidden_size":3584,"num_attention_heads":28,
-  "num_hidden_layers":28,"num_key_value_heads":4,"intermediate_size":18944,"max_position_embeddings":32768,
+  "num_hidden_layers":28,"num_key_value_heads":4,"intermediate_size":18944,)"
+                           R"("max_position_embeddings":32768,
   "vocab_size":152064})";
 const char* const kMistral = R"({"model_type":"mistral","hidden_size":4096,"num_attention_heads":32,
-  "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,"vocab_size":32000})";
+  "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,)"
+                             R"("vocab_size":32000})";
 const char* const kOpt =
     R"({"model_type":"opt","hidden_size":768,"num_attention_heads":12,"num_hidden_layers":12,
   "ffn_dim":3072,"max_position_embeddings":2048,"vocab_size":50272,"word_embed_proj_dim":768})";

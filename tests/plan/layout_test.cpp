@@ -24,10 +24,12 @@ const std::filesystem::path kTwoLayer =
 std::string one_layout(const std::string& tensors, const std::string& einsums,
                        const std::string& rules) {
   return R"({"schema": "weir.layout/1", "name": "test", "dimensions": [)"
-         R"({"name": "batch", "size": 6}, {"name": "io", "size": 8}, {"name": "hidden", "symbol": "d_h", "size": 12}],)"
+         R"({"name": "batch", "size": 6}, {"name": "io", "size": 8}, {"name": "hidden", )"
+         R"("symbol": "d_h", "size": 12}],)"
          R"("tensors": [)" +
          tensors + R"(], "einsums": [)" + einsums +
-         R"(], "layouts": [{"name": "one", "mesh": [{"name": "rows", "size": 2}, {"name": "cols", "size": 4}],)"
+         R"(], "layouts": [{"name": "one", "mesh": [{"name": "rows", "size": 2}, {"name": )"
+         R"("cols", "size": 4}],)"
          R"("rules": ")" +
          rules + "\"}]}";
 }

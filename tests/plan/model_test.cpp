@@ -78,7 +78,8 @@ TEST_F(Files, LayerListsAreStrict) {
   const char* const list = R"({"schema":"weir.layers/1","seq_length":8,"layers":[
     {"name":"e","kind":"embedding","vocabulary":16,"hidden":8,"positions":8,"tied":true},
     {"name":"b","kind":"transformer","hidden":8,"heads":2,"count":3},
-    {"name":"n","kind":"norm","hidden":8},{"name":"h","kind":"head","vocabulary":16,"hidden":8,"tied":true}]})";
+    {"name":"n","kind":"norm","hidden":8},{"name":"h","kind":"head","vocabulary":16,"hidden":8,)"
+                           R"("tied":true}]})";
   EXPECT_EQ(load_model(write("list.json", list)).layers.size(), 6U);
   std::string wrong = list;
   wrong.replace(wrong.find("\"heads\":2"), 9, "\"haeds\":2");
@@ -238,7 +239,8 @@ TEST(Sha256, KnownAnswer) {  // FIPS 180-4 example: "abc"
 // its own.
 TEST_F(Files, LayerListsHaveSizedLayersAndSkips) {
   const std::string layers = R"({"schema":"weir.layers/1","layers":[
-    {"name":"conv","kind":"sized","label":"conv","parameters":9,"flops_forward":72,"input":4,"keeps_input":true,"output":4},
+    {"name":"conv","kind":"sized","label":"conv","parameters":9,"flops_forward":72,"input":4,)"
+                             R"("keeps_input":true,"output":4},
     {"name":"relu","kind":"sized","count":2,"output":4},
     {"name":"add","kind":"sized","kept":3,"output":4}])";
   const Model model =

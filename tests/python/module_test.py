@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The module as Python users meet it: the command's numbers, NumPy arrays, schedules from functions, one-line errors."""
+"""The module as Python users meet it: the command's numbers, NumPy arrays, schedules from
+functions, one-line errors."""
+# SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
@@ -11,7 +13,14 @@ import numpy
 import weir
 
 COMMAND = os.environ["WEIR_COMMAND"]
-TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32, "n_positions": 8}
+TINY = {
+    "model_type": "gpt2",
+    "n_embd": 16,
+    "n_head": 2,
+    "n_layer": 3,
+    "vocab_size": 32,
+    "n_positions": 8,
+}
 
 
 def gpipe(k, m, v):
@@ -28,7 +37,9 @@ class Case(unittest.TestCase):
         pathlib.Path("tiny.json").write_text(json.dumps(TINY))
 
     def command(self, *arguments):
-        return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [COMMAND, *arguments], capture_output=True, text=True, check=True
+        ).stdout
 
     def refuses(self, error, line, function, *arguments, **options):
         with self.assertRaises(error) as caught:
@@ -39,9 +50,24 @@ class Case(unittest.TestCase):
 
 class Plans(Case):
     def test_a_plan_saves_the_bytes_the_command_writes(self):
-        weir.plan("tiny.json", pp=2, microbatches=4, recompute="except-last", note="hello").save("mine.json")
-        self.command("plan", "tiny.json", "-K2", "-M4", "--recompute", "except-last", "--note", "hello", "-o", "its.json")
-        self.assertEqual(pathlib.Path("mine.json").read_text(), pathlib.Path("its.json").read_text())
+        weir.plan("tiny.json", pp=2, microbatches=4, recompute="except-last", note="hello").save(
+            "mine.json"
+        )
+        self.command(
+            "plan",
+            "tiny.json",
+            "-K2",
+            "-M4",
+            "--recompute",
+            "except-last",
+            "--note",
+            "hello",
+            "-o",
+            "its.json",
+        )
+        self.assertEqual(
+            pathlib.Path("mine.json").read_text(), pathlib.Path("its.json").read_text()
+        )
         self.assertEqual(weir.load_plan("mine.json"), weir.load_plan("its.json"))
 
     def test_a_plan_moves_with_its_file(self):
@@ -50,22 +76,32 @@ class Plans(Case):
         self.assertEqual(weir.load_plan("deeper/plan.json").to_dict()["model"], "../tiny.json")
         os.chdir("deeper")
         plan.save("again.json")  # made elsewhere, it still knows where its model is
-        self.assertEqual(pathlib.Path("again.json").read_text(), pathlib.Path("plan.json").read_text())
+        self.assertEqual(
+            pathlib.Path("again.json").read_text(), pathlib.Path("plan.json").read_text()
+        )
 
     def test_a_model_as_the_command_says_it(self):
-        self.assertEqual(weir.model("tiny.json"), json.loads(self.command("--json", "model", "tiny.json")))
+        self.assertEqual(
+            weir.model("tiny.json"), json.loads(self.command("--json", "model", "tiny.json"))
+        )
 
     def test_attention_as_the_command_takes_it(self):
         self.assertEqual(weir.plan("tiny.json", attention="flash").to_dict()["attention"], "fused")
         self.assertNotIn("attention", weir.plan("tiny.json").to_dict())
-        self.assertEqual(weir.model("tiny.json", attention="fused"),
-                         json.loads(self.command("--json", "model", "tiny.json", "--attention", "fused")))
-        self.refuses(weir.UsageError, "--attention eager", weir.plan, "tiny.json", attention="eager")
+        self.assertEqual(
+            weir.model("tiny.json", attention="fused"),
+            json.loads(self.command("--json", "model", "tiny.json", "--attention", "fused")),
+        )
+        self.refuses(
+            weir.UsageError, "--attention eager", weir.plan, "tiny.json", attention="eager"
+        )
 
     def test_what_is_wrong_is_one_line(self):
         self.refuses(weir.InputError, "none.json", weir.plan, "none.json")
         self.refuses(weir.InputError, "pp: 7 stages for 6 layers", weir.plan, "tiny.json", pp=7)
-        self.refuses(weir.InputError, "plan: pp: expected an integer from 1", weir.plan, "tiny.json", pp=0)
+        self.refuses(
+            weir.InputError, "plan: pp: expected an integer from 1", weir.plan, "tiny.json", pp=0
+        )
         self.refuses(weir.InputError, "boundaries: 9", weir.plan, "tiny.json", pp=2, boundaries=[9])
         self.refuses(weir.UsageError, "--dtype int4", weir.plan, "tiny.json", dtype="int4")
         self.refuses(weir.UsageError, "unknown schedule", weir.plan, "tiny.json", schedule="abacus")
@@ -74,7 +110,9 @@ class Plans(Case):
         pathlib.Path("tiny.json").write_text(json.dumps(TINY | {"colour": "red"}))
         plan = weir.plan("tiny.json").to_dict()
         pathlib.Path("tiny.json").write_text(json.dumps(TINY))
-        self.refuses(weir.InputError, "has changed since the plan was made", weir.Plan.from_dict, plan)
+        self.refuses(
+            weir.InputError, "has changed since the plan was made", weir.Plan.from_dict, plan
+        )
 
 
 class Schedules(Case):
@@ -84,7 +122,8 @@ class Schedules(Case):
         self.assertEqual(mine.csv(), named.csv())
         self.assertEqual(mine.name, "gpipe")
 
-    # F = 2, I = W = 1 ms, K = 4, M = 8: (M + K - 1)(F + I + W) = 44 ms, bubble (K - 1) / (M + K - 1) = 3 / 11.
+    # F = 2, I = W = 1 ms, K = 4, M = 8: (M + K - 1)(F + I + W) = 44 ms, bubble (K - 1) / (M + K -
+    # 1) = 3 / 11.
     def test_durations_without_a_model(self):
         forecast, trace = weir.schedule(gpipe, 4, 8).time(f_s=2e-3, i_s=1e-3, w_s=1e-3)
         self.assertEqual(forecast["schema"], "weir.forecast/1")
@@ -97,12 +136,34 @@ class Schedules(Case):
         self.refuses(weir.UsageError, "no plan", trace.save, "out")
 
     def test_the_validator_judges_functions(self):
-        self.refuses(weir.InputError, "0B0", weir.schedule, lambda k, m, v: [["0F0", "0F1", "0B0"]], 1, 2)
-        self.refuses(weir.InputError, "row 1, column 2", weir.schedule, lambda k, m, v: [["0F0", "0X0"]], 1, 1)
-        self.refuses(weir.InputError, "one action a name", weir.schedule, lambda k, m, v: [["0F0,0B0"]], 1, 1)
-        self.refuses(weir.InputError, "a list of action names", weir.schedule, lambda k, m, v: 7, 1, 1)
-        self.refuses(weir.InputError, "row 2: has no actions", weir.schedule, lambda k, m, v: [["0F0"], []], 2, 1)
-        self.refuses(weir.InputError, "were asked for", weir.schedule, lambda k, m, v: gpipe(2, m, v), 3, 2)
+        self.refuses(
+            weir.InputError, "0B0", weir.schedule, lambda k, m, v: [["0F0", "0F1", "0B0"]], 1, 2
+        )
+        self.refuses(
+            weir.InputError,
+            "row 1, column 2",
+            weir.schedule,
+            lambda k, m, v: [["0F0", "0X0"]],
+            1,
+            1,
+        )
+        self.refuses(
+            weir.InputError, "one action a name", weir.schedule, lambda k, m, v: [["0F0,0B0"]], 1, 1
+        )
+        self.refuses(
+            weir.InputError, "a list of action names", weir.schedule, lambda k, m, v: 7, 1, 1
+        )
+        self.refuses(
+            weir.InputError,
+            "row 2: has no actions",
+            weir.schedule,
+            lambda k, m, v: [["0F0"], []],
+            2,
+            1,
+        )
+        self.refuses(
+            weir.InputError, "were asked for", weir.schedule, lambda k, m, v: gpipe(2, m, v), 3, 2
+        )
         self.refuses(weir.UsageError, "a function (K, M, v)", weir.schedule, 7, 1, 1)
         with self.assertRaises(ZeroDivisionError):  # the function's own errors stay what they are
             weir.schedule(lambda k, m, v: 1 / 0, 1, 1)
@@ -118,7 +179,9 @@ class Schedules(Case):
         self.assertEqual(result["parameters_sha256"], named["parameters_sha256"])
         plan.save("out/plan.json")  # and mine.csv beside it
         self.assertEqual(weir.load_plan("out/plan.json").schedule.order, plan.schedule.order)
-        self.assertEqual(json.loads(self.command("--json", "simulate", "out/plan.json")), weir.simulate(plan)[0])
+        self.assertEqual(
+            json.loads(self.command("--json", "simulate", "out/plan.json")), weir.simulate(plan)[0]
+        )
         pathlib.Path("out/mine.csv").write_text("0F0,0B0\n")
         self.refuses(weir.InputError, "is another schedule", plan.save, "out/plan.json")
 
@@ -129,17 +192,28 @@ class Schedules(Case):
 
     def test_slots_are_as_many_as_the_schedule_needs(self):
         pathlib.Path("deep.json").write_text(json.dumps(TINY | {"n_layer": 16}))
-        for arguments in ({"schedule": "1f1b"}, {"schedule": "dualpipe", "slots": 7}, {"schedule": "v-min", "vpp": 2}):
-            options = [word for key, value in arguments.items() for word in (f"--{key}", str(value))]
+        for arguments in (
+            {"schedule": "1f1b"},
+            {"schedule": "dualpipe", "slots": 7},
+            {"schedule": "v-min", "vpp": 2},
+        ):
+            options = [
+                word for key, value in arguments.items() for word in (f"--{key}", str(value))
+            ]
             self.command("plan", "deep.json", "-K4", "-M8", *options, "-o", "plan.json")
-            self.assertEqual(weir.plan("deep.json", pp=4, microbatches=8, **arguments), weir.load_plan("plan.json"))
+            self.assertEqual(
+                weir.plan("deep.json", pp=4, microbatches=8, **arguments),
+                weir.load_plan("plan.json"),
+            )
 
     def test_a_schedule_from_a_file(self):
         weir.schedule(gpipe, 2, 2).save("g.csv")
         plan = weir.plan("tiny.json", pp=2, microbatches=2, schedule="g.csv")
         _, trace = weir.simulate(plan)
         trace.save("deep/out")
-        self.assertEqual(weir.load_trace("deep/out/predicted.json").plan.to_dict()["schedule"], "../../g.csv")
+        self.assertEqual(
+            weir.load_trace("deep/out/predicted.json").plan.to_dict()["schedule"], "../../g.csv"
+        )
 
     def test_the_published_ones_are_listed(self):
         self.assertIn("zb-h1", [row["name"] for row in weir.schedules()])
@@ -155,35 +229,66 @@ class Engines(Case):
         self.assertEqual(trace.spans.dtype.names[:7],
                          ("rank", "lane", "kind", "stage", "microbatch", "start_ns", "end_ns"))
         self.assertEqual(len(trace.steps), 1)
-        self.assertAlmostEqual(int(trace.steps["end_ns"][0]) / 1e9, forecast["step_time_s"], delta=1e-9)
+        self.assertAlmostEqual(
+            int(trace.steps["end_ns"][0]) / 1e9, forecast["step_time_s"], delta=1e-9
+        )
         for rank in forecast["ranks"]:  # busy time is the compute lane's
-            mine = trace.spans[(trace.spans["rank"] == rank["rank"]) & (trace.spans["lane"] == "compute")]
-            self.assertAlmostEqual(int((mine["end_ns"] - mine["start_ns"]).sum()) / 1e9, rank["busy_s"], delta=1e-9)
-            memory = [c for c in trace.counters if c["rank"] == rank["rank"] and c["name"] == "memory"]
-            highest = int(memory[0]["samples"]["value"].max())  # a peak within one instant has no sample
+            mine = trace.spans[
+                (trace.spans["rank"] == rank["rank"]) & (trace.spans["lane"] == "compute")
+            ]
+            self.assertAlmostEqual(
+                int((mine["end_ns"] - mine["start_ns"]).sum()) / 1e9, rank["busy_s"], delta=1e-9
+            )
+            memory = [
+                c for c in trace.counters if c["rank"] == rank["rank"] and c["name"] == "memory"
+            ]
+            # a peak within one instant has no sample
+            highest = int(memory[0]["samples"]["value"].max())
             self.assertTrue(0.5 * rank["peak_memory_bytes"] < highest <= rank["peak_memory_bytes"])
-        self.refuses(weir.NoFeasiblePlan, "the limit is 1.00 KiB", weir.simulate, plan, memory_limit="1 KiB")
+        self.refuses(
+            weir.NoFeasiblePlan, "the limit is 1.00 KiB", weir.simulate, plan, memory_limit="1 KiB"
+        )
         self.refuses(weir.UsageError, "with its unit", weir.simulate, plan, memory_limit="80")
         self.refuses(weir.InputError, "none.json", weir.simulate, plan, costs="none.json")
 
     def test_a_sweep_is_the_commands(self):
-        mine = weir.sweep("tiny.json", pp=range(1, 3), global_batch_size=8, recompute=["none", "full"])
-        its = json.loads(self.command("--json", "sweep", "tiny.json", "-K1..2", "--global-batch-size", "8",
-                                      "--recompute", "none,full"))
+        mine = weir.sweep(
+            "tiny.json", pp=range(1, 3), global_batch_size=8, recompute=["none", "full"]
+        )
+        its = json.loads(
+            self.command(
+                "--json",
+                "sweep",
+                "tiny.json",
+                "-K1..2",
+                "--global-batch-size",
+                "8",
+                "--recompute",
+                "none,full",
+            )
+        )
         del mine["seconds"], its["seconds"]
         self.assertEqual(mine, its)
         best = weir.Plan.from_dict(mine["plans"][0]["plan"])
         forecast, _ = weir.simulate(best)
         self.assertEqual(forecast["step_time_s"], mine["plans"][0]["forecast"]["step_time_s"])
-        self.refuses(weir.NoFeasiblePlan, "no plan fits 1.00 KiB", weir.sweep, "tiny.json", microbatches=4,
-                     memory_limit="1 KiB")
+        self.refuses(
+            weir.NoFeasiblePlan,
+            "no plan fits 1.00 KiB",
+            weir.sweep,
+            "tiny.json",
+            microbatches=4,
+            memory_limit="1 KiB",
+        )
         self.refuses(weir.UsageError, "--global-batch-size", weir.sweep, "tiny.json")
         self.refuses(weir.UsageError, "pp 0", weir.sweep, "tiny.json", pp=0, microbatches=1)
 
     def test_a_run_and_its_forecast_compare(self):
         plan = weir.plan("tiny.json", pp=2, microbatches=4)
         result, measured = weir.run(plan, steps=3, warmup=1)
-        self.assertEqual((result["schema"], len(result["steps"]), measured.origin), ("weir.run/1", 4, "measured"))
+        self.assertEqual(
+            (result["schema"], len(result["steps"]), measured.origin), ("weir.run/1", 4, "measured")
+        )
         self.assertEqual(len(measured.steps), 3)
         self.assertTrue(numpy.all(measured.spans["end_ns"] >= measured.spans["start_ns"]))
         _, predicted = weir.simulate(plan)
@@ -192,10 +297,14 @@ class Engines(Case):
         self.assertEqual(comparison["schema"], "weir.comparison/1")
         self.assertAlmostEqual(comparison["measured_s"], result["step_time_s"], delta=1e-9)
         measured.save("out")
-        self.assertEqual(weir.load_trace("out/measured.json").spans.tolist(), measured.spans.tolist())
+        self.assertEqual(
+            weir.load_trace("out/measured.json").spans.tolist(), measured.spans.tolist()
+        )
         self.assertGreater(pathlib.Path("out/measured.pftrace").stat().st_size, 100)
         other = weir.plan("tiny.json", pp=2, microbatches=2)
-        self.refuses(weir.InputError, "another plan", weir.compare, weir.simulate(other)[1], measured)
+        self.refuses(
+            weir.InputError, "another plan", weir.compare, weir.simulate(other)[1], measured
+        )
         self.refuses(weir.UsageError, "of one step", weir.compare, measured, predicted)
 
     def test_runs_refuse_what_the_command_refuses(self):
@@ -224,7 +333,13 @@ class Engines(Case):
         by_file, _ = weir.simulate(plan, costs="costs.json")
         self.assertEqual(by_value, by_file)
         self.assertEqual(by_value["basis"], "calibrated")
-        self.refuses(weir.InputError, "expected a measured trace", weir.calibrate, costs, [weir.simulate(plan)[1]])
+        self.refuses(
+            weir.InputError,
+            "expected a measured trace",
+            weir.calibrate,
+            costs,
+            [weir.simulate(plan)[1]],
+        )
 
     def test_the_forecaster_is_judged(self):
         judged = weir.evaluate("tiny.json", fit=1, interval=9, held_out=2, rounds=1, output="out")

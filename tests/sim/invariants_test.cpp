@@ -1,6 +1,7 @@
 // Invariants that hold for whole families of schedules (docs/theory.md 3.5): steady periods, memory
 // against round trips, time reversal, refinement, and peaks in flight to the last unit. Seeds are
-// fixed and printed with a failure. SPDX-License-Identifier: Apache-2.0
+// fixed and printed with a failure.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The figures of `weir evaluate`, worked by hand on four plans.
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/accuracy.hpp"
 
 #include <gtest/gtest.h>

@@ -20,9 +20,8 @@ using Result = CommandResult;
 class Command : public InFolder {
  protected:
   Command() {
-    write(
-        "tiny.json",
-        R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,"n_positions":8})");
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                       R"("n_positions":8})");
   }
 };
 
@@ -154,8 +153,10 @@ TEST_F(Command, LayoutsAreDerivedInTheOpen) {
 TEST_F(Command, LayoutsRunBesideTheirPrediction) {
   write("layouts.json",
         R"({"schema": "weir.layout/1", "name": "small", "dimensions": [{"name": "b", "size": 64},
-    {"name": "i", "size": 64}, {"name": "h", "size": 128}], "tensors": ["x[b, i]", "w[i, h]", "y[b, h]"],
-    "einsums": ["y = x w"], "layouts": [{"name": "both", "mesh": [{"name": "r", "size": 2}, {"name": "c", "size": 4}],
+    {"name": "i", "size": 64}, {"name": "h", "size": 128}], "tensors": ["x[b, i]", "w[i, h]", )"
+        R"("y[b, h]"],
+    "einsums": ["y = x w"], "layouts": [{"name": "both", "mesh": [{"name": "r", "size": 2}, )"
+        R"({"name": "c", "size": 4}],
     "rules": "b:r,i:c"}]})");
   const Result result =
       weir("model --layout layouts.json --run --workers 2 --rounds 2 --json 2>/dev/null");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tools/gpu-check where there is no GPU: a real kit is refused in one line; and with a kit of stand-ins, which print what
-the real programs print, the whole flow runs and its table has every row, also when a stage fails or hangs.
-Usage: gpu_check_test.py SOURCE_DIR WEIR. SPDX-License-Identifier: Apache-2.0"""
+"""tools/gpu-check where there is no GPU: a real kit is refused in one line; and with a kit of
+stand-ins, which print what the real programs print, the whole flow runs and its table has every
+row, also when a stage fails or hangs. Usage: gpu_check_test.py SOURCE_DIR WEIR."""
+# SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
@@ -20,7 +21,9 @@ while (($#)); do
   case $1 in
     --help) [[ $command == run ]] && echo '  --graphs --kernels'; exit 0 ;;
     --kernels) kernels=1 ;;
-    bf16) echo "weir: the cuda backend computes in fp32 or tf32, the plan asks for bf16" >&2; exit 2 ;;
+    bf16)
+      echo "weir: the cuda backend computes in fp32 or tf32, the plan asks for bf16" >&2
+      exit 2 ;;
     -o) out=$2; shift ;;
   esac
   shift
@@ -28,9 +31,12 @@ done
 case $command in
   doctor) echo 'weir 0.1.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
   plan) echo '{}' > "$out" ;;
-  run) mkdir -p "$out"; echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' > "$out/run.json"
+  run) mkdir -p "$out"
+    echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' \
+      > "$out/run.json"
     [[ ! $kernels ]] || cat "${0%/*}/kernels.txt" ;;
-  evaluate) mkdir -p "$out"; echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
+  evaluate) mkdir -p "$out"
+    echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
     echo 'idle, predicted / measured: fill 1.0 / 1.1 %' ;;
   tune) echo 'median error 4.0 % as first predicted' ;;
 esac
@@ -56,12 +62,23 @@ PEER = r"""import json, sys
 for line in sys.stdin:
     print(json.dumps({"tokens_per_s": 131072.0}), flush=True)
 """
-ROWS = ["tests on the device", "matrix products of GPT-2", "bf16", "fused attention",
-        "GPT-2 124M, K = 1, tokens a second (--dtype tf32)", "the same with graphs", "the same by PyTorch, compiled",
-        "ours over PyTorch's", "host time per action, s", "kernels of GPT-2, K = 1", *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
-        *(f"forecasts, K = {k}" for k in (2, 4, 8)),
-        "weir tune gpt2-mini, K = 2", "compute-sanitizer memcheck",
-        "compute-sanitizer racecheck"]
+ROWS = [
+    "tests on the device",
+    "matrix products of GPT-2",
+    "bf16",
+    "fused attention",
+    "GPT-2 124M, K = 1, tokens a second (--dtype tf32)",
+    "the same with graphs",
+    "the same by PyTorch, compiled",
+    "ours over PyTorch's",
+    "host time per action, s",
+    "kernels of GPT-2, K = 1",
+    *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
+    *(f"forecasts, K = {k}" for k in (2, 4, 8)),
+    "weir tune gpt2-mini, K = 2",
+    "compute-sanitizer memcheck",
+    "compute-sanitizer racecheck",
+]
 
 
 def program(path, text):
@@ -71,10 +88,15 @@ def program(path, text):
 
 def check(kit, out, *options):
     environment = {**os.environ, "PATH": f"{kit}:{os.environ['PATH']}", "CUDA_HOME": str(kit)}
-    done = subprocess.run([script, *options, kit, out], capture_output=True, text=True, env=environment, timeout=120)
+    done = subprocess.run(
+        [script, *options, kit, out], capture_output=True, text=True, env=environment, timeout=120
+    )
     rows = {}
     if (out / "results.json").exists():
-        rows = {c["check"]: c["result"] for c in json.loads((out / "results.json").read_text())["checks"]}
+        rows = {
+            c["check"]: c["result"]
+            for c in json.loads((out / "results.json").read_text())["checks"]
+        }
     return done, rows
 
 
@@ -87,14 +109,17 @@ with tempfile.TemporaryDirectory() as name:
     shutil.copy(weir, kit / "weir")
     for stand_in in ("exec_cuda_tests", "cuda_matmul_bench", "compute-sanitizer"):
         program(kit / stand_in, TESTS)
-    has_gpu = "yes cuda backend" in subprocess.run([weir, "doctor"], capture_output=True, text=True).stdout
+    has_gpu = (
+        "yes cuda backend"
+        in subprocess.run([weir, "doctor"], capture_output=True, text=True).stdout
+    )
     if not has_gpu:
         done, rows = check(kit, folder / "none")
         assert done.returncode == 5 and rows == {}, (done, rows)
         assert len(done.stderr.splitlines()) == 1 and "cuda backend" in done.stderr, done.stderr
 
-    # All goes well: 4 micro-batches of 8 sequences of 1024 are 32,768 tokens, in 0.5 s 65,536 a second; the stand-in for
-    # PyTorch says 131,072, twice that.
+    # All goes well: 4 micro-batches of 8 sequences of 1024 are 32,768 tokens, in 0.5 s 65,536 a
+    # second; the stand-in for PyTorch says 131,072, twice that.
     program(kit / "weir", WEIR)
     (kit / "kernels.txt").write_text(KERNELS)
     (kit / "gpt2_pytorch.py").write_text(PEER)
@@ -104,30 +129,49 @@ with tempfile.TemporaryDirectory() as name:
         assert any(found.startswith(row) for found in rows), (row, rows)
         assert row in (folder / "good/summary.md").read_text() and row in done.stdout, row
     assert rows["tests on the device"].startswith("ok; PASSED 7 tests."), rows
-    assert rows["bf16"].startswith("not in this build: weir: the cuda backend computes in fp32 or tf32"), rows
+    assert rows["bf16"].startswith(
+        "not in this build: weir: the cuda backend computes in fp32 or tf32"
+    ), rows
     assert rows["fused attention"] == "not in this build", rows
     assert rows["GPT-2 124M, K = 1, tokens a second (--dtype tf32)"] == "6.554e+04", rows
     assert rows["the same by PyTorch, compiled"] == "131072.0", rows
     assert rows["ours over PyTorch's"] == "0.5, with graphs 0.5", rows
     assert rows["host time per action, s"] == "1.5e-06, with graphs 1.5e-06", rows
     assert rows["kernels of GPT-2, K = 1"] == (
-        "nvjet_hsh_128x256_64x4 50.0 %, column_partials_kernel<float, 4> 25.0 %, a/b 10.0 %, c 5.0 %, d 5.0 %; "
-        "nothing running in F 7.5 %, OPTIMIZER 40.0 %"), rows
+        "nvjet_hsh_128x256_64x4 50.0 %, column_partials_kernel<float, 4> 25.0 %, "
+        "a/b 10.0 %, c 5.0 %, d 5.0 %; "
+        "nothing running in F 7.5 %, OPTIMIZER 40.0 %"
+    ), rows
     assert rows["idle time, K = 8"] == " fill 1.0 / 1.1 %", rows
-    assert rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06", rows
+    assert (
+        rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06"
+    ), rows
 
     # Only what is asked for, and what that needs: two of the parts.
     done, rows = check(kit, folder / "part", "--only", "tune,forecasts-K4")
     assert done.returncode == 0, done
-    assert list(rows) == ["bf16", "fused attention", "forecasts, K = 4, 20 plans held out", "idle time, K = 4",
-                          "weir tune gpt2-mini, K = 2"], rows
+    assert list(rows) == [
+        "bf16",
+        "fused attention",
+        "forecasts, K = 4, 20 plans held out",
+        "idle time, K = 4",
+        "weir tune gpt2-mini, K = 2",
+    ], rows
     done, _ = check(kit, folder / "wrong", "--parts", "tune")
     assert done.returncode == 2 and "--only" in done.stderr, done
 
-    # The tests hang, PyTorch is missing, CUPTI too, and the tuning fails: the other rows are there all the same.
+    # The tests hang, PyTorch is missing, CUPTI too, and the tuning fails: the other rows are there
+    # all the same.
     program(kit / "exec_cuda_tests", "#!/bin/bash\nsleep 100\n")
-    program(kit / "weir", WEIR.replace("tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median")
-            .replace("--kernels) kernels=1", "--kernels) echo 'weir: --kernels needs CUPTI: no libcupti.so' >&2; exit 5"))
+    program(
+        kit / "weir",
+        WEIR.replace(
+            "tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median"
+        ).replace(
+            "--kernels) kernels=1",
+            "--kernels) echo 'weir: --kernels needs CUPTI: no libcupti.so' >&2; exit 5",
+        ),
+    )
     (kit / "gpt2_pytorch.py").write_text("import sys\nsys.exit('needs PyTorch')\n")
     done, rows = check(kit, folder / "bad", "--seconds", "30")
     assert done.returncode == 1, done
@@ -135,7 +179,10 @@ with tempfile.TemporaryDirectory() as name:
         assert any(found.startswith(row) for found in rows), (row, rows)
     assert rows["tests on the device"].startswith("FAILED: stopped after "), rows
     assert rows["the same by PyTorch, compiled"] == "skipped: needs PyTorch", rows
-    assert rows["kernels of GPT-2, K = 1"] == "skipped: failed (5): weir: --kernels needs CUPTI: no libcupti.so", rows
+    assert (
+        rows["kernels of GPT-2, K = 1"]
+        == "skipped: failed (5): weir: --kernels needs CUPTI: no libcupti.so"
+    ), rows
     assert rows["weir tune gpt2-mini, K = 2"] == "failed (4): weir: no plan", rows
     assert rows["compute-sanitizer memcheck on the kernel tests"] == "clean", rows
 print("gpu-check: every row is there")

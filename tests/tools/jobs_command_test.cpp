@@ -64,9 +64,8 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
   EXPECT_EQ(
       other.out,
       "weir: plan.json: microbatches: b M D = 2 4 2 makes a mini-batch of 16; the sweep's is 8\n");
-  write(
-      "tiny.json",
-      R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":16})");
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":16})");
   EXPECT_THAT(
       weir("sweep tiny.json -K 1 --baseline plan.json").out,
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));

@@ -101,9 +101,8 @@ TEST(KernelsText, CutsWhatIsLong) {
 using RunKernels = InFolder;
 
 TEST_F(RunKernels, NeedsAGpuAndNoGraphs) {
-  write(
-      "tiny.json",
-      R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,"n_positions":8})");
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":8})");
   ASSERT_EQ(weir("plan tiny.json -K 1 -M 2 -o plan.json").code, 0);
   const CommandResult cpu = weir("run plan.json --kernels");
   EXPECT_EQ(cpu.code, 2);

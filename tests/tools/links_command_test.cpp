@@ -58,9 +58,8 @@ TEST_F(LinksCommand, AClusterLearnsItsLinks) {
 }
 
 TEST_F(LinksCommand, CostsLearnTheirLink) {
-  write(
-      "tiny.json",
-      R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,"n_positions":8})");
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":8})");
   ASSERT_EQ(weir("profile tiny.json -b 1 -o profile.json").code, 0);
   const CommandResult result =
       weir("calibrate --nccl sendrecv.log --costs profile.json -o costs.json");

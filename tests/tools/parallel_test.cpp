@@ -19,9 +19,8 @@ using Json = nlohmann::json;
 class ParallelCommand : public InFolder {
  protected:
   ParallelCommand() {
-    write(
-        "tiny.json",
-        R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,"n_positions":8})");
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,)"
+                       R"("n_positions":8})");
   }
   std::string cluster_ =
       " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";  // 64 devices

@@ -208,7 +208,8 @@ TEST(KernelTrace, IsWrittenBelowItsActionsAndReadOver) {
   EXPECT_THAT(
       text,
       HasSubstr(
-          R"({"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"compute, kernels"}},)"));
+          R"({"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"compute, kernels"}},)"
+          R"()"));
   EXPECT_THAT(
       text,
       HasSubstr(

@@ -14,8 +14,10 @@ namespace {
 constexpr const char* kStyle =
     R"(body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1120px;color:#222}
 h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
-table{border-collapse:collapse;font-size:13px}th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid #e4e4e4}
-th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;font-size:13px}svg{max-width:100%;height:auto})";
+table{border-collapse:collapse;font-size:13px}th,td{padding:3px 8px;text-align:right;)"
+    R"(white-space:nowrap;border-bottom:1px solid #e4e4e4}
+th:first-child,td:first-child{text-align:left}.best{font-weight:600}.note{color:#666;)"
+    R"(font-size:13px}svg{max-width:100%;height:auto})";
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // How `weir run` joins the processes that a launcher started: by MPI, with messages over MPI or
-// NCCL. SPDX-License-Identifier: Apache-2.0
+// NCCL.
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/process_session.hpp"
 
 #include <fmt/core.h>

@@ -1,5 +1,6 @@
-# kernel<<<grid, block, shared, stream>>>(arguments) becomes a call of the emulated device (device.hpp), and an array in
-# shared memory one that blocks of a host thread, which follow each other, find poisoned.
+# kernel<<<grid, block, shared, stream>>>(arguments) becomes a call of the emulated device
+# (device.hpp), and an array in shared memory one that blocks of a host thread, which follow each
+# other, find poisoned.
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
@@ -34,12 +35,16 @@ def rewritten(text):
         grid, block, shared, stream = arguments(text[begin + 3:end])
         opening = text.index("(", end)
         close = closing(text, opening)
-        call = f"weir::emulation::run_grid({grid}, {block}, {shared}, {stream}, [&] {{ {kernel[1]}{text[opening:close + 1]}; }})"
+        body = f"[&] {{ {kernel[1]}{text[opening:close + 1]}; }}"
+        call = f"weir::emulation::run_grid({grid}, {block}, {shared}, {stream}, {body})"
         text = text[:kernel.start()] + call + text[close + 1:]
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];",
                   r"auto* \2 = static_cast<\1*>(weir::emulation::dynamic_shared());", text)
-    return re.sub(r"__shared__ ([\w:]+) (\w+)((?:\[[^\]]*\])*);",
-                  r"static thread_local \1 \2\3; weir::emulation::poison_once_a_block(&\2, sizeof(\2));", text)
+    return re.sub(
+        r"__shared__ ([\w:]+) (\w+)((?:\[[^\]]*\])*);",
+        r"static thread_local \1 \2\3; weir::emulation::poison_once_a_block(&\2, sizeof(\2));",
+        text,
+    )
 
 
 source, target = sys.argv[1:]
