@@ -5,7 +5,7 @@
 #include <array>
 
 #include "plan/import/megatron.hpp"
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/limits.hpp"
 
 namespace weir {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "plan/import/toml_table.hpp"
-#include "plan/model/hugging_face.hpp"
 #include "plan/model/layer_list.hpp"
+#include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

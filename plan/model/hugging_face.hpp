@@ -10,9 +10,6 @@
 
 namespace weir {
 
-inline constexpr std::int64_t kMostLayers = 100'000;
-inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;  // of any one dimension
-
 // Throws InputError with file and key, also for families it does not know.
 [[nodiscard]] Model hugging_face_model(const Json& json, const std::string& file);
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

@@ -17,6 +17,7 @@
 #include "plan/model/cnn/read.hpp"
 #include "plan/model/hugging_face.hpp"
 #include "plan/model/layer_list.hpp"
+#include "plan/model/limits.hpp"
 #include "plan/model/pipedream_graph.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

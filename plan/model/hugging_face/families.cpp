@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/limits.hpp"
 
 namespace weir {
 

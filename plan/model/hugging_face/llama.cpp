@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "plan/model/hugging_face.hpp"
 #include "plan/model/hugging_face/families.hpp"
+#include "plan/model/limits.hpp"
 
 namespace weir {
 namespace {
