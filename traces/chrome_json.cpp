@@ -1,3 +1,4 @@
+// weir.trace/1 inside Chrome's trace format: events for viewers, exact nanoseconds for ourselves.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/chrome_json.hpp"
 

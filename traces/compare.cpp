@@ -1,3 +1,4 @@
+// Two traces of one program, part by part.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/compare.hpp"
 
@@ -21,7 +22,7 @@ std::int32_t median_step(const Trace& trace) {
     return length(trace.steps[static_cast<std::size_t>(a)]) <
            length(trace.steps[static_cast<std::size_t>(b)]);
   });
-  return order[(order.size() - 1) / 2];
+  return order[(order.size() - 1) / 2];  // of an even number the lower: a step that was run
 }
 
 std::vector<KindError> errors_by_kind(const Program& program, const Trace& predicted,
@@ -45,6 +46,7 @@ std::vector<KindError> errors_by_kind(const Program& program, const Trace& predi
       ++error.actions;
       error.predicted += Seconds(expected);
       error.measured += Seconds(seen);
+      // An action that took no measurable time has no relative error.
       if (seen > 0) ratios.push_back(std::abs(expected - seen) / seen);
     }
   }
@@ -108,6 +110,8 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
     if (found != after.end())
       result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
   }
+  // The parts are those of the lower median step; where the median lies between two steps the rest
+  // is a bar of its own, so that the waterfall still sums.
   const Seconds typical = to_seconds(result.measured_metrics.step_time);
   if (result.measured != typical)
     result.waterfall.push_back({"median of two steps", result.measured - typical});

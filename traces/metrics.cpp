@@ -32,6 +32,7 @@ class Accounting {
     Ns cursor = begin_;
     for (OperationId id = lane.first; id < lane.last; ++id) {
       const Span& span = spans_[static_cast<std::size_t>(id)];
+      // Measured spans may overlap by the clock's grain: time is counted once.
       const Ns start = std::max(span.start.count(), cursor);
       account_gap(metrics.idle, borders, cursor, start, id);
       const Nanoseconds busy(std::max<Ns>(span.end.count() - start, 0));
@@ -75,9 +76,13 @@ class Accounting {
         if (kind == LaneKind::receive || kind == LaneKind::reduce)
           sent = std::min(sent, before.start.count());
       }
+      // Order matters: first when all was there, inside the gap, then when it began to move,
+      // before.
       there = std::clamp(there, from, to);
       sent = std::clamp(sent, from, there);
     }
+    // The gap from its end: the host's (all was there), the message's, and before it a wait for
+    // whoever sent it.
     idle.communication += Nanoseconds(there - sent);
     idle.host += Nanoseconds(next >= 0 ? to - there : 0);
     account_wait(idle, borders, from, next >= 0 ? sent : to);

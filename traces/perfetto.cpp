@@ -19,7 +19,7 @@ namespace {
 class Message {
  public:
   Message& varint(int field, std::uint64_t value) {
-    raw(static_cast<std::uint64_t>(field) << 3);
+    raw(static_cast<std::uint64_t>(field) << 3);  // a key: field number, then wire type in 3 bits
     raw(value);
     return *this;
   }
@@ -39,7 +39,7 @@ class Message {
 
  private:
   void raw(std::uint64_t value) {
-    while (value >= 0x80) {
+    while (value >= 0x80) {  // seven bits a byte, the lowest first; the top bit says more follow
       bytes_ += static_cast<char>((value & 0x7F) | 0x80);
       value >>= 7;
     }
@@ -104,6 +104,7 @@ class Writer {
         fmt::format(fmt::runtime(kNames[static_cast<std::size_t>(kind)]), peer);
     packet(Message().message(
         60, Message().varint(1, track).text(2, name).varint(5, process).varint(12, order)));
+    // Slices of a track nest by order in the file: it has to be that of their starts.
     std::stable_sort(spans.begin(), spans.end(),
                      [](const Span* a, const Span* b) { return a->start < b->start; });
     for (const Span* span : spans) {
@@ -126,6 +127,8 @@ class Writer {
     const bool forward =
         span.action.kind == ActionKind::SEND_F || span.action.kind == ActionKind::RECV_F;
     const bool send = is_send(span.action.kind);
+    // Both ends must get one number: they are keyed by the stage that sends, forwards the one
+    // before the receiver's, backwards the one after.
     const std::int32_t sender =
         send ? span.action.stage.value : span.action.stage.value + (forward ? -1 : 1);
     const auto [at, fresh] = flows_.try_emplace(

@@ -1,3 +1,4 @@
+// The median.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/stats.hpp"
 

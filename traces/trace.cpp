@@ -1,3 +1,4 @@
+// Traces one after the other.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/trace.hpp"
 
@@ -8,6 +9,7 @@ namespace weir {
 void append(Trace& trace, const Trace& later) {
   Nanoseconds end{0};
   for (const StepWindow& step : trace.steps) end = std::max(end, step.end);
+  // The later trace begins where the last step ended, whatever its own clock said.
   const Nanoseconds shift = later.steps.empty() ? Nanoseconds(0) : end - later.steps.front().start;
   const auto before = static_cast<std::int32_t>(trace.steps.size());
   for (const StepWindow& step : later.steps)

@@ -1,3 +1,5 @@
+// What all exporters share: nodes, placements, blocks of stages, and the remarks that are the same
+// for every tool.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/export/export.hpp"
 
@@ -11,6 +13,7 @@ namespace weir {
 
 Nodes nodes_of(const Plan& plan, const ExportOptions& options) {
   const int devices = plan.pp * plan.tp * plan.cp * plan.dp;
+  // The largest divisor that fits a node: launchers start equal numbers on every node.
   for (int each = std::min(devices, options.gpus_per_node); each > 1; --each) {
     if (devices % each == 0) return {each, devices / each};
   }
@@ -21,6 +24,7 @@ Placement placement_of(const ScheduleShape& shape) {
   if (shape.replicas > 1 || shape.segments > 1) return Placement::other;
   bool looped = true, v_shaped = shape.stages == 2 * shape.ranks;
   for (std::int32_t s = 0; s < shape.stages; ++s) {
+    // Looped: 0 1 2 3 0 1 2 3; in a V: 0 1 2 3 3 2 1 0.
     const std::int32_t rank = shape.rank_of(Stage{s}).value;
     looped = looped && rank == s % shape.ranks;
     v_shaped = v_shaped && rank == (s < shape.ranks ? s : shape.stages - 1 - s);
@@ -35,6 +39,7 @@ std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>
                      "arguments there");
   }
   Plan plan = loaded.plan;
+  // The other tools know embedding, blocks and head; their norm goes with the head.
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
   if (!plan.boundaries.empty() && plan.boundaries.back() > norm) {
     plan.boundaries.back() = norm;

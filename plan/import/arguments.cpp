@@ -52,7 +52,7 @@ class Script {
       } else if (c == '<' && text_.substr(at_, 2) == "<<") {
         here_document();
       } else if (c == '$') {
-        append(variable());
+        append(variable());  // not split at blanks: what holds arguments comes back empty
       } else if (std::string_view(" \t\r\n;&|()`").find(c) != std::string_view::npos) {
         end_word();
         if (std::string_view("\n;&|").find(c) != std::string_view::npos) end_command();
@@ -77,7 +77,7 @@ class Script {
   }
   void escaped() {
     if (text_[at_ + 1] == '\r' && at_ + 2 < text_.size() && text_[at_ + 2] == '\n') ++at_;
-    if (text_[at_ + 1] == '\n') {
+    if (text_[at_ + 1] == '\n') {  // the command goes on in the next line
       end_word();
       ++line_;
     } else {
@@ -180,6 +180,7 @@ class Script {
       return;
     }
     const std::string value = word.substr(length + (appends ? 2 : 1));
+    // Read here, so that arguments count although the variable may be used in ways not understood.
     if (holds_arguments(value) && depth_ < kDeepest) {
       for (auto& command : Script(value, file_, variables_, depth_ + 1).commands()) {
         commands_.push_back(std::move(command));
@@ -269,6 +270,7 @@ Arguments::Arguments(const std::string& text, std::string file) : file_(std::mov
       if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
       for (; i < command.size() && !command[i].starts_with("--"); ++i)
         given.values.push_back(command[i]);
+      // The last of several counts, as for Python's argparse; that they differed is remembered.
       auto [place, fresh] = given_.try_emplace(normal_name(word.substr(0, equals)));
       given.differed = !fresh && (place->second.differed || place->second.values != given.values);
       place->second = std::move(given);

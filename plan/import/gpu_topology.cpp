@@ -1,3 +1,4 @@
+// The matrix of `nvidia-smi topo -m`, and what its worst neighbouring pair says of a node's links.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/gpu_topology.hpp"
 
@@ -88,6 +89,7 @@ GpuWire GpuTopology::worst_neighbours() const {
   GpuWire worst;
   for (std::size_t g = 0; g + 1 < between.size(); ++g) {
     const GpuWire wire = between[g][g + 1];
+    // Wires are declared from best to worst; of two NVLink pairs the one with fewer links is worse.
     if (wire.wire > worst.wire || (wire.wire == worst.wire && wire.nvlinks < worst.nvlinks))
       worst = wire;
   }
@@ -100,6 +102,8 @@ GpuTopology read_gpu_topology(const std::string& text, const std::string& file) 
   std::vector<std::size_t> columns;  // of the matrix that are GPUs
   for (std::string line; std::getline(in, line);) {
     const auto words = words_of(line);
+    // Legend, network cards and blank lines do not begin with a GPU. The first line that does is
+    // the header: its GPUs are columns 0, 1, ... of the matrix, whatever stands between them.
     if (words.empty() || !gpu_number(words.front())) continue;
     if (columns.empty()) {
       for (std::size_t c = 0; c < words.size(); ++c) {
@@ -114,6 +118,7 @@ GpuTopology read_gpu_topology(const std::string& text, const std::string& file) 
     if (words.size() < columns.back() + 2)
       throw InputError(file, where, "has fewer columns than the header");
     std::vector<GpuWire>& row = topology.between.emplace_back();
+    // A row has its own name in front, the header has none: one word further.
     for (const std::size_t c : columns) row.push_back(wire_of(words[c + 1], file, where));
   }
   if (columns.empty()) throw InputError(file, "", "holds no matrix of nvidia-smi topo -m");

@@ -1,3 +1,4 @@
+// From blocks to boundaries and back, models of equal blocks, and how many replicas a job has.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/job.hpp"
 
@@ -12,6 +13,7 @@ std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blo
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding
   for (std::size_t s = 0; s + 1 < blocks.size(); ++s) {
+    // The first stage has the embedding, the last norm and head: only those between can be empty.
     if (s > 0 && blocks[s] == 0) return std::nullopt;
     layer += blocks[s];
     boundaries.push_back(layer);

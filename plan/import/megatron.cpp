@@ -39,6 +39,7 @@ class Split {
               "excludes account-for-embedding and account-for-loss");
     }
     if (first || last) return uneven(first, last);
+    // Embedding and loss take the place of a block each, so their stages have one fewer.
     const std::int64_t counted = blocks_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
     std::vector<int> blocks(static_cast<std::size_t>(plan_.stages()),
                             divided(counted, plan_.stages(), "num-layers"));
@@ -135,6 +136,8 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     if (plan.vpp != 2) a.fail("zero-bubble-v-schedule", "needs two chunks a rank");
     static_cast<void>(a.flag("enable-zero-bubble"));
   } else if (a.flag("enable-zero-bubble")) {
+    // ZB-H2 is ZB-H1 with room for more forwards in flight: the fork tells them apart by that
+    // alone.
     const auto pending = a.integer_or("zero-bubble-max-pending-backward", plan.pp, 1, kMostRanks);
     plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
     if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
@@ -325,6 +328,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_optimizer(a, plan);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   static_cast<void>(a.flag("deepspeed"));
+  // Last: by now every reader has marked what it understood.
   for (const std::string& name : a.unread()) {
     const std::string_view why = why_it_matters(name);
     const bool off = name == "clip-grad" && a.number_or(name, 1, 0, 1e9) == 0;

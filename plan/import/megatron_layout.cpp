@@ -1,3 +1,4 @@
+// Megatron's --pipeline-model-parallel-layout: repetitions written out, then one letter a layer.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/megatron_layout.hpp"
 
@@ -45,6 +46,7 @@ class Expander {
       if (error != std::errc{}) fail("expected a number after *");
       at_ += 1 + static_cast<std::size_t>(end - first);
     }
+    // The count is checked before the product, which would overflow otherwise.
     if (count > kLongest || all.size() + count * item.size() > kLongest)
       fail("too many repetitions");
     for (std::size_t i = 0; i < count; ++i) all += item;

@@ -1,3 +1,4 @@
+// TOML by toml++, behind a reader that knows which keys were asked for.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/toml_table.hpp"
 

@@ -1,3 +1,4 @@
+// A torchtitan job file: its tables in turn, each with torchtitan's own defaults.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/torchtitan.hpp"
 
@@ -67,6 +68,7 @@ std::vector<int> dealt_blocks(TomlTable& t, std::int64_t blocks, std::int64_t st
   const std::int64_t weights = blocks + input + output;
   std::vector<int> all;
   for (std::int64_t s = 0; s < stages; ++s) {
+    // Equal weights; the embedding and the head then take theirs out of the two ends.
     std::int64_t mine = weights / stages + (s < weights % stages ? 1 : 0);
     if (s == 0) mine -= input;
     if (s == stages - 1) mine -= output;
@@ -120,6 +122,8 @@ void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single,
   const std::int64_t less =
       t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
       t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
+  // Of the ways to give stages the first that is there counts, as in torchtitan: modules, split
+  // points, layers a stage. Without any, schedules of several stages a rank have two.
   std::int64_t stages = plan.pp * (single || plan.pp == 1 ? 1 : 2);
   if (!modules.empty()) {
     stages = static_cast<std::int64_t>(modules.size());

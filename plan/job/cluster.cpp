@@ -1,3 +1,4 @@
+// Reads and writes weir.cluster/1.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/cluster.hpp"
 

@@ -1,3 +1,4 @@
+// Parses the one-line texts of layout files.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout/einsum_text.hpp"
 

@@ -1,3 +1,5 @@
+// Legality, shares and groups of a layout, all from one table: the mesh dimension each dimension is
+// on.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout/layout.hpp"
 
@@ -65,7 +67,7 @@ std::int64_t processors(const Layout& layout) {
 
 std::vector<std::int64_t> coordinates(const Layout& layout, std::int64_t processor) {
   std::vector<std::int64_t> position(layout.mesh.size());
-  for (std::size_t m = layout.mesh.size(); m-- > 0;) {
+  for (std::size_t m = layout.mesh.size(); m-- > 0;) {  // row-major: the last varies fastest
     position[m] = processor % layout.mesh[m].size;
     processor /= layout.mesh[m].size;
   }

@@ -1,3 +1,4 @@
+// Formulas as maps from exponents to coefficients.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout/polynomial.hpp"
 

@@ -1,3 +1,4 @@
+// Dimensions of einsums, their gradients, and how they print.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout/program.hpp"
 
@@ -66,6 +67,7 @@ Program with_backward(const Program& program) {
     from_relu[static_cast<std::size_t>(einsum.output)] = einsum.function == Function::relu;
   }
   Gradients gradients(result);
+  // Backwards, so that an output's gradient is complete before its einsum hands it on.
   for (auto einsum = program.einsums.rbegin(); einsum != program.einsums.rend(); ++einsum) {
     const int given = gradients.of(einsum->output);
     for (std::size_t i = 0; i < einsum->inputs.size(); ++i) {
@@ -73,7 +75,7 @@ Program with_backward(const Program& program) {
       Einsum gradient;
       gradient.output = gradients.of(input);
       gradient.inputs = einsum->inputs;
-      gradient.inputs[i] = given;
+      gradient.inputs[i] = given;  // of o = a b: da = do b, the output's gradient in a's place
       if (from_relu[static_cast<std::size_t>(input)]) gradient.masked_by = input;
       result.einsums.push_back(std::move(gradient));
     }

@@ -1,3 +1,4 @@
+// Layer lists out of shapes and, for what has several words, shapes out of layer lists.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/layer_list.hpp"
 

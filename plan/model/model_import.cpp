@@ -259,7 +259,7 @@ Model load_model(const std::filesystem::path& file) {
   } else {
     const Json json = parse_json(text, file.string());
     if (!json.is_object()) throw InputError(file.string(), "", "expected an object");
-    if (!json.contains("schema")) {
+    if (!json.contains("schema")) {  // ours all have one, Hugging Face's have none
       model = hugging_face_model(json, file.string());
     } else {
       model = json["schema"] == "weir.cnn/1" ? cnn_model(json, file.string())

@@ -202,10 +202,12 @@ Ordered execution_order(const Graph& graph, const std::string& file) {
     ready.pop();
     position[number] = ordered.operators.size();
     ordered.operators.push_back(graph.operators.at(number));
+    // Kahn's algorithm: an operator is ready with the last of its inputs.
     for (const std::int64_t to : next[number]) {
       if (--waiting[to] == 0) ready.push(to);
     }
   }
+  // What still waits now waits for itself.
   for (const auto& [number, left] : waiting) {
     if (left > 0) throw InputError(file, fmt::format("node{}", number), "lies on a cycle");
   }
@@ -221,6 +223,8 @@ std::vector<int> cut_widths(const Ordered& ordered) {
   std::vector<int> changes(count + 1, 0);
   for (std::size_t i = 0; i < count; ++i) {
     if (ordered.operators[i].output_bytes == 0) continue;
+    // An output crosses every cut from its operator to its last reader: +1 and -1 at the two ends,
+    // summed up below.
     ++changes[i];
     --changes[ordered.last_reader(i)];
   }
@@ -258,6 +262,7 @@ class Cutter {
     }
   }
   void settle(std::size_t first, std::size_t last) {
+    // One operator cannot be cut; a short piece need not be.
     if (first == last || time(first, last) <= kLargestShare * total_ms_) {
       ends_.push_back(last);
       return;
@@ -287,6 +292,7 @@ Layer layer_of(const Ordered& ordered, std::size_t first, std::size_t last) {
   for (std::size_t i = first; i <= last; ++i) {
     const Operator& each = ordered.operators[i];
     shape.forward += Seconds(each.forward_ms / 1e3);
+    // The profile has one backward time: half each for I and W, all I where there is no W.
     const double weight_ms = each.parameter_bytes > 0 ? each.backward_ms / 2 : 0;
     shape.backward_input += Seconds((each.backward_ms - weight_ms) / 1e3);
     shape.backward_weight += Seconds(weight_ms / 1e3);

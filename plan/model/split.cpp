@@ -1,3 +1,4 @@
+// What tensor and context parallelism leave of a layer on one device, and which layers refuse.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/split.hpp"
 

@@ -1,3 +1,4 @@
+// Messages as transfers that block: what each rank posts between two actions, and waits for.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/blocking.hpp"
 

@@ -1,3 +1,4 @@
+// Proof that a program ends, or the shortest circle of who waits for whom.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/deadlock.hpp"
 

@@ -1,3 +1,4 @@
+// Several steps of a program as one.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/repeat.hpp"
 

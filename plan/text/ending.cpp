@@ -1,3 +1,4 @@
+// The one table from exceptions to how a command ends.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/ending.hpp"
 

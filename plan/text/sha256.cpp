@@ -1,3 +1,4 @@
+// SHA-256 by OpenSSL.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/sha256.hpp"
 

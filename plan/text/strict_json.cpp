@@ -1,3 +1,4 @@
+// JSON that is watched while it is parsed, and objects that know which of their keys were read.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/strict_json.hpp"
 
@@ -101,6 +102,7 @@ std::int64_t JsonObject::integer(std::string_view key, std::int64_t low, std::in
   const Json& value = at(key);
   const auto expected = fmt::format("expected an integer from {} to {}", low, high);
   if (!value.is_number_integer()) fail(key, expected);
+  // Above 2^63 - 1 it would wrap as int64, so it is compared before.
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high))
     fail(key, expected);
   const auto number = value.get<std::int64_t>();

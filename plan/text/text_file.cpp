@@ -1,3 +1,4 @@
+// Whole files in and out: bounded when read, never half there when written.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/text_file.hpp"
 
@@ -73,11 +74,13 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view b
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   if (error) throw cannot(error.message().c_str());
   const auto status = std::filesystem::status(file, error);
-  if (std::filesystem::is_character_file(status) ||
-      std::filesystem::is_fifo(status)) {  // /dev/stdout, a pipe
+  // /dev/stdout, a pipe: nothing to rename over.
+  if (std::filesystem::is_character_file(status) || std::filesystem::is_fifo(status)) {
     if (!OutputFile(file).write(bytes)) throw cannot(std::strerror(errno));
     return;
   }
+  // Written beside, then renamed over: a reader sees the old file or the new one. The process's
+  // number keeps two writers apart.
   std::filesystem::path beside = file;
   beside += fmt::format(".{}.tmp", ::getpid());
   if (!OutputFile(beside).write(bytes)) {

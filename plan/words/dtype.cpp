@@ -1,3 +1,4 @@
+// Names and widths of number formats.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/words/dtype.hpp"
 

@@ -1,3 +1,4 @@
+// A pipeline of equal stages, timed for the cases.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/reproduce/pipeline.hpp"
 

@@ -1,3 +1,4 @@
+// Reads published tables and their printed numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/reproduce/published.hpp"
 

@@ -1,3 +1,4 @@
+// The list of cases, and what their lines sum up to.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/reproduce/reproduction.hpp"
 

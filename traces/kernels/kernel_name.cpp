@@ -1,3 +1,4 @@
+// A kernel's mangled symbol as the short name that people know it by.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kernels/kernel_name.hpp"
 

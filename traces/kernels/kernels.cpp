@@ -1,3 +1,4 @@
+// Recorded kernels joined with the actions that launched them, on the trace's clock.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kernels/kernels.hpp"
 
@@ -56,11 +57,14 @@ KernelTrace join_kernels(const Trace& trace, KernelRecords recorded) {
       continue;
     }
     const Span& action = trace.spans[found->second];
+    // A kernel lies within its action: each record narrows the shift between the device's clock and
+    // the host's, per step and rank, as clocks drift.
     shifts[place_of(action)].allow(record, action);
     joined.spans.push_back(
         {std::move(record.name), record.work, found->second, record.start, record.end});
   }
   for (const auto& [place, allowed] : shifts) {
+    // Negative where no shift fits all: by half of that some kernel hangs over its action.
     const Nanoseconds half = (allowed.most - allowed.least) / 2;
     joined.uncertainty = std::max(joined.uncertainty, half);
     joined.overhang = std::max(joined.overhang, -half);

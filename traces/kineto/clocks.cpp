@@ -1,3 +1,4 @@
+// One clock for all ranks' files, from messages: both ends of a message end together.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/clocks.hpp"
 
@@ -42,6 +43,7 @@ std::vector<Nanoseconds> offsets_along(const Differences& differences, std::size
   std::vector<bool> known(ranks, false);
   std::vector<std::int32_t> reached{0};
   known[0] = true;
+  // Breadth first from rank 0, whose clock stays: few links between a rank and it, little error.
   for (std::size_t next = 0; next < reached.size(); ++next) {
     const std::int32_t here = reached[next];
     for (const auto& [pair, values] : differences) {
@@ -110,6 +112,8 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
       }
       trace.spans.push_back(span);
     }
+    // A message moves once both ends are posted: what lies before is waiting, not transfer. Clamped
+    // to the end, as clocks that were aligned by a median may still disagree.
     for_each_message(program, [&](const Edge&, OperationId send, OperationId receive) {
       Span& out = trace.spans[first + static_cast<std::size_t>(send)];
       Span& in = trace.spans[first + static_cast<std::size_t>(receive)];
@@ -122,6 +126,7 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
       window.start = std::min(window.start, trace.spans[i].start);
       window.end = std::max(window.end, trace.spans[i].end);
     }
+    // The barrier after a step ends where the next one starts.
     if (!trace.steps.empty())
       trace.steps.back().end = std::max(trace.steps.back().end, window.start);
     trace.steps.push_back(window);

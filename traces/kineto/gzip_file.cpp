@@ -1,3 +1,4 @@
+// A stream buffer over zlib that notices files cut short and values without end.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/gzip_file.hpp"
 
@@ -49,12 +50,14 @@ GzipFile::int_type GzipFile::underflow() {
   if (count <= 0) {
     int code = Z_OK;
     gzerror(handle_->file, &code);
-    if (code == Z_BUF_ERROR)
+    if (code == Z_BUF_ERROR)  // zlib wanted more than there was
       throw InputError(name_, "", "ends in the middle of its gzip data: was it cut short?");
     if (count < 0) throw InputError(name_, "", "damaged gzip data");
     return traits_type::eof();
   }
   read_ += static_cast<std::uint64_t>(count);
+  // The parser marks each key and bracket it passes: bytes since then are one value, which it would
+  // keep whole.
   if (read_ - marked_ > kLongestValue)
     throw InputError(name_, "", "a single value longer than 64 MiB");
   setg(block_.data(), block_.data(), block_.data() + count);

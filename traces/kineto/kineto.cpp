@@ -1,3 +1,4 @@
+// The files of a job, one a rank, into one trace.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/kineto.hpp"
 
@@ -39,6 +40,7 @@ struct RankFile {
 // lie as Megatron and torchtitan lay a pipeline, the same distance apart.
 void expect_all(const std::vector<RankFile>& files, std::int32_t wanted, std::int32_t world) {
   if (world > wanted && static_cast<std::int32_t>(files.size()) == wanted) return;
+  // Pipelines lie side by side with tensor- and data-parallel ranks between: a constant distance.
   const std::int32_t stride = world > wanted && world % wanted == 0 ? world / wanted : 1;
   std::vector<std::int32_t> found, expected, missing, foreign;
   for (const RankFile& file : files) found.push_back(file.rank);

@@ -47,7 +47,7 @@ std::vector<NamedAction> named_actions(const StepEvents& step) {
       const bool names_inside = i + 1 < step.actions.size() &&
                                 step.actions[i + 1]->end <= mark->end &&
                                 parse_action(step.actions[i + 1]->name);
-      if (names_inside) continue;
+      if (names_inside) continue;  // the two are marked within: those marks count
       found.push_back({mark, pair->first, true});
       found.push_back({mark, pair->second, true});
     }

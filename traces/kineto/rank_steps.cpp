@@ -62,6 +62,7 @@ std::vector<Window> windows_of(const KinetoEvents& events) {
     const char* end = mark.name.data() + mark.name.size();
     if (std::from_chars(mark.name.data(), end, number) != std::from_chars_result{end, std::errc()})
       throw InputError(events.file, "ProfilerStep#" + mark.name, "expected a number");
+    // A step may be annotated twice, by the user and as an operator.
     if (!windows.empty() && windows.back().number == number) continue;
     if (!windows.empty() &&
         (number != windows.back().number + 1 || mark.start < windows.back().start))
@@ -80,6 +81,7 @@ StepEvents events_of(const KinetoEvents& events, const Window& window, std::stri
   const auto launched = [](const KinetoKernel& kernel, Nanoseconds time) {
     return kernel.launched < time;
   };
+  // A kernel belongs to the step that launched it, even if it ran in the next.
   const auto first =
       std::lower_bound(events.kernels.begin(), events.kernels.end(), window.start, launched);
   step.kernels = {first, std::lower_bound(first, events.kernels.end(), window.end, launched)};
@@ -155,7 +157,7 @@ void carve_rematerialisation(const RankProgram& rank, StepPlaces& places) {
     if (action.kind != ActionKind::R) continue;
     const Extent& forward =
         places.at(rank, rank.operation_of.at({action.stage, ActionKind::F, action.microbatch}));
-    Extent& backward = places.at(rank, id + 1);
+    Extent& backward = places.at(rank, id + 1);  // R stands right before its backward
     const Nanoseconds border =
         backward.start + std::min(forward.end - forward.start, backward.end - backward.start);
     places.at(rank, id) = {backward.start, border, true};
@@ -235,6 +237,8 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
     StepPlaces places;
     places.extents.resize(static_cast<std::size_t>(wanted.last - wanted.first));
     (result.named ? place_by_name : place_by_segments)(wanted, step, places);
+    // The order matters: sums and the optimizer are looked for after the last launch of an action,
+    // R is cut out of backwards that are placed, and what is left unseen follows what is not.
     const bool named_sums = std::any_of(wanted.reductions.begin(), wanted.reductions.end(),
                                         [&](OperationId id) { return places.at(wanted, id).seen; });
     if (!wanted.reductions.empty() && !named_sums)

@@ -82,6 +82,8 @@ class Matching {
       if (!part.transfer) refuse_indistinct(part.operations);
     }
     trim();
+    // Part by part: transfers and computations alternate in both, so the first difference is where
+    // the orders part.
     const std::size_t common = std::min(plan_.size(), trace_.size());
     for (std::size_t i = 0; i < common; ++i) {
       const bool same =

@@ -1,3 +1,4 @@
+// Convolutional networks as layers with sizes: parameters, operations, what is kept and handed on.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/cnn/network.hpp"
 
@@ -28,6 +29,7 @@ Work then(const Work& first, const Work& second) {
 
 void Network::append(const std::string& name, const std::string& kind, const Work& work,
                      bool keeps_input) {
+  // What is kept of the input is counted apart: the layer before may keep the same tensor.
   const std::int64_t kept = work.kept - (keeps_input ? map_.numbers() : 0);
   const SizedShape shape{.parameters = work.parameters,
                          .forward = Flops(work.flops),

@@ -1,3 +1,4 @@
+// Reads weir.cnn/1: the name of a network and its few numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/cnn/read.hpp"
 

@@ -1,3 +1,4 @@
+// What several families of Hugging Face configs spell alike.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/hugging_face/families.hpp"
 
