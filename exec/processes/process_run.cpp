@@ -88,7 +88,7 @@ class ProcessRun {
       return;
     }
     if (options_.graphs)
-      throw UsageError("--graphs repeats the launches of one process; ranks are processes here");
+      throw UsageError("graphs repeat the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many);
     const ProcessPlace& place = processes_.place(processes_.index());
@@ -129,7 +129,7 @@ class ProcessRun {
   void connect_launched(const LaunchedTransportFactory& open_transport) {
     if (!device_ || device_->backend().queue() == nullptr) {
       throw UsageError(
-          fmt::format("--transport nccl moves messages between GPUs; the {} backend has none",
+          fmt::format("transport nccl moves messages between GPUs; the {} backend has none",
                       to_string(options_.backend)));
     }
     Backend& backend = device_->backend();

@@ -45,12 +45,12 @@ struct Stamp {
 void require_recordable_kernels(const RunOptions& options) {
   if (!options.kernels) return;
   if (options.backend != BackendKind::cuda) {
-    throw UsageError(fmt::format("--kernels records what a GPU runs; the {} backend has no GPU",
+    throw UsageError(fmt::format("kernels: what a GPU runs is recorded; the {} backend has no GPU",
                                  to_string(options.backend)));
   }
   if (options.graphs) {
     throw UsageError(
-        "--kernels and --graphs exclude each other: a graph is launched as one, so none of its "
+        "kernels and graphs exclude each other: a graph is launched as one, so none of its "
         "kernels is known by the "
         "action it belongs to");
   }
@@ -75,7 +75,7 @@ class ThreadRun {
       open_devices(backends);
     }
     if (options.graphs && !launched()) {
-      throw UsageError(fmt::format("--graphs repeats launches on a GPU; the {} backend makes none",
+      throw UsageError(fmt::format("graphs repeat launches on a GPU; the {} backend makes none",
                                    to_string(options.backend)));
     }
     std::vector<Arena*> arenas;

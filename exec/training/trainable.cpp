@@ -77,12 +77,12 @@ void require_trainable(const LoadedPlan& loaded, Replicas replicas) {
     if (std::holds_alternative<TimedShape>(layer.shape)) {
       throw InputError(
           loaded.plan.model_path, layer.name,
-          "a layer of which only times are known cannot be trained; use --backend synthetic");
+          "a layer of which only times are known cannot be trained; use the synthetic backend");
     }
   }
   if (loaded.schedule.shape.segments > 1) {
     throw InputError(loaded.plan.schedule, "",
-                     "slices of sequences cannot be trained; use --backend synthetic");
+                     "slices of sequences cannot be trained; use the synthetic backend");
   }
   if (!std::holds_alternative<HeadShape>(loaded.model.layers.back().shape) ||
       !std::holds_alternative<EmbeddingShape>(loaded.model.layers.front().shape)) {

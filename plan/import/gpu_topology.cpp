@@ -143,8 +143,8 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
   if (worst.wire != Wire::nvlink) {
     return fmt::format(
         "{}: neighbours meet over {}, which has no rate of its own: intra stays as it was; "
-        "calibrate "
-        "--nccl measures it",
+        "its "
+        "nccl-tests measure it",
         file, to_string(worst.wire));
   }
   for (const Generation& generation : kNvlinks) {

@@ -82,22 +82,22 @@ int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, con
   const std::int64_t model_parallel = std::int64_t{plan.pp} * plan.tp * plan.cp;
   if (options.gpus) gpus = *options.gpus;
   if (gpus && *gpus % model_parallel != 0) {
-    throw InputError(file, options.gpus ? "--gpus" : "devices",
+    throw InputError(file, options.gpus ? "gpus" : "devices",
                      fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus,
                                  plan.tp, plan.cp, plan.pp));
   }
   if (options.dp) {
     if (options.gpus && *gpus / model_parallel != *options.dp) {
-      throw UsageError(fmt::format(
-          "--gpus {} contradicts --dp {}: tp {} times cp {} times pp {} leave {} replicas", *gpus,
-          *options.dp, plan.tp, plan.cp, plan.pp, *gpus / model_parallel));
+      throw UsageError(
+          fmt::format("gpus {} contradicts dp {}: tp {} times cp {} times pp {} leave {} replicas",
+                      *gpus, *options.dp, plan.tp, plan.cp, plan.pp, *gpus / model_parallel));
     }
     return *options.dp;
   }
   if (gpus && *gpus / model_parallel >= 1) return static_cast<int>(*gpus / model_parallel);
   remarks.push_back({"data parallelism",
                      "the file does not say on how many devices it runs: one replica supposed; "
-                     "--gpus or --dp says otherwise"});
+                     "gpus or dp says otherwise"});
   return 1;
 }
 

@@ -37,7 +37,7 @@ std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>
   if (type == "GPT2BPETokenizer" || (type.empty() && merges)) return kGpt2Tokens;
   remarks.push_back(
       {"vocab-size", fmt::format("neither it nor a known tokenizer is given: {} supposed, GPT-2's; "
-                                 "--vocab-size says otherwise",
+                                 "vocab_size says otherwise",
                                  kGpt2Tokens)});
   return kGpt2Tokens;
 }

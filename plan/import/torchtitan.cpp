@@ -307,9 +307,8 @@ Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length)
   if (options.model != nullptr) return *options.model;
   auto decoder = name == "llama3" ? torchtitan_llama3(flavor) : std::nullopt;
   if (!decoder) {
-    t.fail("model.flavor",
-           fmt::format("the sizes of {} {} are not known here: give its model with --model",
-                       name.substr(0, 40), flavor.substr(0, 40)));
+    t.fail("model.flavor", fmt::format("the sizes of {} {} are not known here: give its model",
+                                       name.substr(0, 40), flavor.substr(0, 40)));
   }
   if (options.vocabulary)
     decoder->embedding.vocabulary = decoder->head.vocabulary = *options.vocabulary;

@@ -104,7 +104,7 @@ class Judge {
         const std::int64_t turn = gradient_turn(action.microbatch);
         if (turn < last && !options_.allow_reordered) {
           reason = fmt::format(
-              "{} comes after the gradient of a later micro-batch (--allow-reordered accepts it)",
+              "{} comes after the gradient of a later micro-batch (allow_reordered accepts it)",
               to_string(action));
         }
         last = std::max(last, turn);

@@ -123,11 +123,11 @@ TEST(RunWithKernels, WhereTheyCannotBeRecordedTheRunIsRefused) {
   RunOptions options;
   options.kernels = true;
   EXPECT_EQ(usage_error(options, cpu_only()),
-            "--kernels records what a GPU runs; the cpu backend has no GPU");
+            "kernels: what a GPU runs is recorded; the cpu backend has no GPU");
   options.backend = BackendKind::cuda;
   options.graphs = true;
   EXPECT_EQ(usage_error(options, {}),
-            "--kernels and --graphs exclude each other: a graph is launched as one, so none of its "
+            "kernels and graphs exclude each other: a graph is launched as one, so none of its "
             "kernels is known by "
             "the action it belongs to");
   options.graphs = false;

@@ -40,7 +40,8 @@ TEST(Cupti, WhereItIsMissingOneLineSaysSo) {
     static_cast<void>(require_cupti({"libcupti.so.none", "/nowhere/libcupti.so.none"}));
     FAIL() << "a library that is not there";
   } catch (const MissingComponent& missing) {
-    EXPECT_STREQ(missing.what(), "--kernels needs CUPTI: no libcupti.so.none on this machine");
+    EXPECT_STREQ(missing.what(),
+                 "recording kernels needs CUPTI: no libcupti.so.none on this machine");
   }
   EXPECT_EQ(find_cupti({"libm.so.6"}).why, "this library has no cuptiGetVersion");
 }
@@ -68,8 +69,7 @@ TEST(Cupti, WhereNothingCanBeRecordedOneLineSaysSo) {
     watch.begin_step(0);
     FAIL() << "recording without a driver";
   } catch (const MissingComponent& missing) {
-    EXPECT_EQ(std::string(missing.what()).find("--kernels: CUPTI records none on this machine: "),
-              0U)
+    EXPECT_EQ(std::string(missing.what()).find("kernels: CUPTI records none on this machine: "), 0U)
         << missing.what();
   }
 }

@@ -444,8 +444,8 @@ TEST(TorchtitanJob, RefusesInOneLine) {
   EXPECT_THAT(line("[training\n"), HasSubstr("job.toml: line 1: no valid TOML: "));
   EXPECT_EQ(line("x = 1\n"), "job.toml: parallelism: is missing: expected a torchtitan job");
   EXPECT_EQ(line("[model]\nflavor = '9B'\n[training]\nseq_len = 8\n"),
-            "job.toml: model.flavor: the sizes of llama3 9B are not known here: give its model "
-            "with --model");
+            "job.toml: model.flavor: the sizes of llama3 9B are not known here: give its "
+            "model");
   EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\nseq_len = '8'\n"),
             "job.toml: training.seq_len: expected an integer from 1 to 16777216");
   EXPECT_EQ(line("[model]\nflavor = '8B'\n[training]\n[parallelism]\npipeline_parallel_schedule = "

@@ -107,7 +107,7 @@ TEST(Validate, FindsWhatIsMissingTwiceMisplacedAndOutOfOrder) {
   EXPECT_THAT(validate(schedule)->reason, HasSubstr("belongs on rank 1"));
   schedule = make("gpipe", 1, 1, 2);
   std::swap(schedule.order[0][2], schedule.order[0][3]);
-  EXPECT_THAT(validate(schedule)->reason, HasSubstr("--allow-reordered"));
+  EXPECT_THAT(validate(schedule)->reason, HasSubstr("allow_reordered"));
   ValidationOptions reordered;
   reordered.allow_reordered = true;
   EXPECT_FALSE(validate(schedule, reordered));

@@ -106,10 +106,10 @@ TEST_F(RunKernels, NeedsAGpuAndNoGraphs) {
   ASSERT_EQ(weir("plan tiny.json -K 1 -M 2 -o plan.json").code, 0);
   const CommandResult cpu = weir("run plan.json --kernels");
   EXPECT_EQ(cpu.code, 2);
-  EXPECT_EQ(cpu.out, "weir: --kernels records what a GPU runs; the cpu backend has no GPU\n");
+  EXPECT_EQ(cpu.out, "weir: kernels: what a GPU runs is recorded; the cpu backend has no GPU\n");
   const CommandResult graphs = weir("run plan.json --backend cuda --kernels --graphs");
   EXPECT_EQ(graphs.code, 2);
-  EXPECT_THAT(graphs.out, HasSubstr("--kernels and --graphs exclude each other"));
+  EXPECT_THAT(graphs.out, HasSubstr("kernels and graphs exclude each other"));
 }
 
 }  // namespace

@@ -64,12 +64,13 @@ CuptiLookup find_cupti(const std::vector<std::string>& libraries) {
       look_up(library, "cuptiActivityPushExternalCorrelationId", api.push_external_id, why) &&
       look_up(library, "cuptiActivityPopExternalCorrelationId", api.pop_external_id, why);
   if (!complete) return {std::nullopt, why};
-  return {api, version_text(api) + ": weir run --kernels"};
+  return {api, version_text(api) + ": records the kernels of a run"};
 }
 
 CuptiApi require_cupti(const std::vector<std::string>& libraries) {
   const CuptiLookup cupti = find_cupti(libraries);
-  if (!cupti.api) throw MissingComponent(fmt::format("--kernels needs CUPTI: {}", cupti.why));
+  if (!cupti.api)
+    throw MissingComponent(fmt::format("recording kernels needs CUPTI: {}", cupti.why));
   return *cupti.api;
 }
 

@@ -116,8 +116,8 @@ void CuptiWatch::start() {
     // Without this one, what libraries launch past both interfaces is counted as outside of
     // actions.
     if (status == CUPTI_SUCCESS || kind == CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API) continue;
-    throw MissingComponent(fmt::format("--kernels: CUPTI records none on this machine: {}",
-                                       cupti_reason(api_, status)));
+    throw MissingComponent(
+        fmt::format("kernels: CUPTI records none on this machine: {}", cupti_reason(api_, status)));
   }
 }
 

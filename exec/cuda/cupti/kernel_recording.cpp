@@ -24,7 +24,7 @@ CudaFact kernel_recording_fact() {
 #else
 
 std::unique_ptr<KernelWatch> make_kernel_watch() {
-  throw MissingComponent("--kernels needs CUPTI: not in this build");
+  throw MissingComponent("recording kernels needs CUPTI: not in this build");
 }
 
 CudaFact kernel_recording_fact() { return {"CUPTI", false, "not in this build"}; }
