@@ -143,7 +143,6 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
   if (worst.wire != Wire::nvlink) {
     return fmt::format(
         "{}: neighbours meet over {}, which has no rate of its own: intra stays as it was; "
-        "its "
         "nccl-tests measure it",
         file, to_string(worst.wire));
   }
