@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {

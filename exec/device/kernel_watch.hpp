@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 namespace weir {
 

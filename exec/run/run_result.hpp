@@ -11,7 +11,7 @@
 
 #include "exec/device/backend.hpp"
 #include "plan/words/units.hpp"
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {

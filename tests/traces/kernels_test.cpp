@@ -1,6 +1,6 @@
 // Kernels joined to the actions that launched them, and the tables of them, on worked examples.
 // SPDX-License-Identifier: Apache-2.0
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <random>
 
 #include "traces/chrome_json.hpp"
-#include "traces/kernels/kernel_name.hpp"
-#include "traces/kernels/kernel_table.hpp"
+#include "traces/kernel_name.hpp"
+#include "traces/kernel_table.hpp"
 
 namespace weir {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "plan/words/units.hpp"
-#include "traces/kernels/kernel_table.hpp"
+#include "traces/kernel_table.hpp"
 
 namespace weir {
 namespace {

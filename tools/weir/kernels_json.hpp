@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 namespace weir {
 

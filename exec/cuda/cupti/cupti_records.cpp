@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "traces/kernels/kernel_name.hpp"
+#include "traces/kernel_name.hpp"
 
 namespace weir {
 namespace {

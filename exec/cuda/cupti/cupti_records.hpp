@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "exec/cuda/cupti/cupti_api.hpp"
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 namespace weir {
 
@@ -26,7 +26,7 @@ class CuptiRecords {
   // it.
   void read(const CuptiApi& api, std::uint8_t* buffer, std::size_t valid);
 
-  // `actions`: by external id - 1. Names are short (traces/kernels/kernel_name). `dropped` counts
+  // `actions`: by external id - 1. Names are short (traces/kernel_name). `dropped` counts
   // buffers that could not be read to their end.
   [[nodiscard]] KernelRecords resolve(const std::vector<LaunchingAction>& actions) const;
 

@@ -1,6 +1,6 @@
 // Kernels summed by name, and actions by what ran in them.
 // SPDX-License-Identifier: Apache-2.0
-#include "traces/kernels/kernel_table.hpp"
+#include "traces/kernel_table.hpp"
 
 #include <algorithm>
 #include <map>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 namespace weir {
 

@@ -1,6 +1,6 @@
 // A kernel's mangled symbol as the short name that people know it by.
 // SPDX-License-Identifier: Apache-2.0
-#include "traces/kernels/kernel_name.hpp"
+#include "traces/kernel_name.hpp"
 
 #include <cxxabi.h>
 

@@ -1,6 +1,6 @@
 // Recorded kernels joined with the actions that launched them, on the trace's clock.
 // SPDX-License-Identifier: Apache-2.0
-#include "traces/kernels/kernels.hpp"
+#include "traces/kernels.hpp"
 
 #include <algorithm>
 #include <map>
