@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "plan/model/cnn/read.hpp"
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_list.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/model/pipedream_graph.hpp"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "plan/job/plan.hpp"
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/model_import.hpp"
 #include "plan/words/error.hpp"

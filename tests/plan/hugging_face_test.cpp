@@ -1,7 +1,7 @@
 // Families of Hugging Face configs: parameters as published, to the last one, and refusals that
 // name the key.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The table of families: a new one is a reader under plan/model/hugging_face/ and a row of
 // `kFamilies`.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/model/hugging_face.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 
 #include <fmt/format.h>
 
