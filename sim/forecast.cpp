@@ -19,7 +19,7 @@
 namespace weir {
 namespace {
 
-void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& cluster) {
+void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cluster) {
   const Plan& plan = loaded.plan;
   const double step = forecast.step_time.count();
   if (step <= 0) return;
@@ -37,8 +37,8 @@ void add_rates(Forecast& forecast, const LoadedPlan& loaded, const Cluster& clus
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
-Program blocking(const LoadedPlan& loaded, TransferMode transfers) {
-  LoweringOptions unlimited = lowering_options(loaded);
+Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
+  LoweringOptions unlimited = loaded.lowering;
   unlimited.slots = 0;
   Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);
   if (find_cycle(program)) {
@@ -128,9 +128,9 @@ Bytes Forecast::peak_memory() const {
   return peak;
 }
 
-ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
+ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                         const ForecastOptions& options) {
-  const Program buffered = lower(loaded);
+  const Program& buffered = loaded.program;
   const Program program =
       options.transfers == TransferMode::buffered ? buffered : blocking(loaded, options.transfers);
   CostTableResult table = cost_table(loaded, costs, cluster);

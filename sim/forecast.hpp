@@ -10,7 +10,7 @@
 #include "costmodel/memory/memory.hpp"
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/program/blocking.hpp"
 #include "sim/jitter.hpp"
 #include "traces/metrics.hpp"
@@ -78,7 +78,7 @@ struct ForecastResult {
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
 // Precondition: the plan's program cannot deadlock (resolve() has checked it). Blocking transfers
 // may deadlock where buffered ones do not: throws NoFeasiblePlan.
-[[nodiscard]] ForecastResult forecast(const LoadedPlan& loaded, const Costs& costs,
+[[nodiscard]] ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs,
                                       const Cluster& cluster, const ForecastOptions& options = {});
 
 }  // namespace weir

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
 
 struct CalibrationRun {
-  const LoadedPlan* plan = nullptr;
+  const ResolvedPlan* plan = nullptr;
   const Trace* measured = nullptr;
 };
 

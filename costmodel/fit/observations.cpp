@@ -65,7 +65,7 @@ void note_scatter(ActionKind kind, const std::vector<double>& durations,
 
 void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluster,
              Observations& seen) {
-  const Program program = lower(*run.plan);
+  const Program& program = run.plan->program;
   const CostTableResult table = cost_table(*run.plan, base, cluster);
   const std::size_t count = program.operations.size();
   std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations,

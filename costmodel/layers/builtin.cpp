@@ -12,7 +12,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
 #include "costmodel/table/costs.hpp"
-#include "plan/model/layer_tensors.hpp"
+#include "plan/model/model_part.hpp"
 
 namespace weir {
 namespace {
@@ -34,10 +34,8 @@ std::vector<int> table_sizes() {
 
 // The update reads and writes weight, master copy and moments, and reads the gradient: 28 bytes a
 // parameter for AdamW in fp32, 2 + 4 + 2 x 12 = 30 mixed.
-Bytes update_bytes(const LayerTensors& tensors, Dtype dtype) {
+Bytes update_bytes(std::int64_t parameters, Dtype dtype) {
   const StateBytes state = state_bytes(Optimizer{}, dtype);
-  std::int64_t parameters = 0;
-  for (const ParameterTensor& parameter : tensors.parameters) parameters += parameter.elements();
   const std::int64_t weights = state.weights < 4 ? state.weights : 2 * state.weights;
   return Bytes(parameters * (weights + state.gradients + 2 * state.optimizer));
 }
@@ -48,24 +46,24 @@ class Builtin {
       : model_(model), seq_length_(seq_length), dtype_(dtype), device_(device) {}
 
   // Kernel by kernel, of one device of a split.
-  [[nodiscard]] LayerCost by_kernels(const Layer& layer, const Split& split) const {
+  [[nodiscard]] LayerCost by_kernels(const Layer& layer, const Split& split,
+                                     const LayerPart& part) const {
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_, split);
     for (const int batch : table_sizes()) {
       cost.by_batch[batch] = kernel_times(layer, seq_length_, dtype_, split, batch, device_);
     }
-    const Bytes update = update_bytes(layer_tensors(layer, seq_length_, dtype_, split), dtype_);
-    cost.optimizer = stream_time(update, device_);
+    cost.optimizer = stream_time(update_bytes(part.parameters, dtype_), device_);
     return cost;
   }
 
   // By shares of the rates, whole.
-  [[nodiscard]] LayerCost by_shares(int l) const {
+  [[nodiscard]] LayerCost by_shares(int l, const ModelPart& whole) const {
     const Layer& layer = model_.layers[static_cast<std::size_t>(l)];
     const FlopsPerSecond rate(peak_rate(device_, dtype_).count() * kComputeShare);
     const BytesPerSecond bandwidth(device_.memory_bandwidth.count() * kBandwidthShare);
-    const Bytes activations = activation_bytes(model_, l, seq_length_, dtype_) +
-                              boundary_bytes(layer, seq_length_, dtype_);
+    const Bytes activations =
+        activation_bytes(whole, l) + Bytes(whole.layer(l).tensors.output_bytes_per_sample);
     const Bytes weights(parameter_count(layer) * bytes_per_element(dtype_));
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_);
@@ -114,20 +112,22 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   costs.dtype = dtype;
   costs.link = cluster.intra;
   const Builtin builtin(model, seq_length, dtype, device);
+  const ModelPart whole = model_part(model, seq_length, dtype);
+  std::vector<ModelPart> parts;
+  for (const Split& split : splits) parts.push_back(model_part(model, seq_length, dtype, split));
   std::set<std::string> known;
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const Layer& layer = model.layers[l];
+  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(l)];
     if (std::holds_alternative<TimedShape>(layer.shape)) continue;
     if (!device.kernels || std::holds_alternative<SizedShape>(layer.shape)) {
       if (known.insert(layer_key(layer, seq_length, dtype)).second) {
-        costs.layers.push_back(builtin.by_shares(static_cast<int>(l)));
+        costs.layers.push_back(builtin.by_shares(l, whole));
       }
       continue;
     }
-    for (const Split& split : splits) {
-      if (known.insert(layer_key(layer, seq_length, dtype, split)).second) {
-        costs.layers.push_back(builtin.by_kernels(layer, split));
-      }
+    for (std::size_t s = 0; s < splits.size(); ++s) {
+      if (known.insert(layer_key(layer, seq_length, dtype, splits[s])).second)
+        costs.layers.push_back(builtin.by_kernels(layer, splits[s], parts[s].layer(l)));
     }
   }
   return costs;

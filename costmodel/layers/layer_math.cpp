@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/layer_math.hpp"
 
-#include <set>
-
-#include "plan/model/layer_tensors.hpp"
-
 namespace weir {
 namespace {
 
@@ -35,26 +31,6 @@ struct Forward {
     return attention * (b.cross_attention ? 2 : 1) + mlp + router;
   }
 };
-
-// The first block of a T5 stack makes the bias of all its blocks' scores, and each hands it on with
-// its output, the mask added: for each sample heads x queries x keys (Hugging Face's T5Attention
-// and T5Stack).
-Bytes position_bias(const Model& model, int layer, std::int64_t seq_length, Dtype dtype,
-                    const Split& split) {
-  const auto block = [&](int l) {
-    return l < static_cast<int>(model.layers.size())
-               ? std::get_if<TransformerShape>(&model.layers[static_cast<std::size_t>(l)].shape)
-               : nullptr;
-  };
-  const TransformerShape* reader = block(layer + 1);
-  if (reader == nullptr || reader->relative_buckets > 0) return Bytes(0);
-  for (int l = layer; l >= 0 && block(l) != nullptr; --l) {
-    if (block(l)->relative_buckets == 0) continue;
-    return Bytes(reader->heads / split.tp * split.tokens(seq_length) * seq_length *
-                 bytes_per_element(dtype));
-  }
-  return Bytes(0);
-}
 
 }  // namespace
 
@@ -88,37 +64,13 @@ Flops training_flops(const Model& model, std::int64_t seq_length) {
   return total * 3.0;
 }
 
-Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype) {
-  const auto index = static_cast<std::size_t>(layer);
-  const LayerTensors tensors = layer_tensors(model.layers[index], seq_length, dtype);
+Bytes activation_bytes(const ModelPart& part, int layer) {
+  const LayerTensors& tensors = part.layer(layer).tensors;
   std::int64_t bytes = 0;
   for (const KeptTensor& kept : tensors.saved) bytes += kept.bytes_per_sample;
-  if (tensors.saves_input && layer > 0) {
-    bytes += boundary_bytes(model.layers[index - 1], seq_length, dtype).count();
-  }
+  if (tensors.saves_input && layer > 0)
+    bytes += part.layer(layer - 1).tensors.output_bytes_per_sample;
   return Bytes(bytes);
-}
-
-Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split) {
-  return Bytes(layer_tensors(layer, seq_length, dtype, split).output_bytes_per_sample);
-}
-
-Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length, Dtype dtype,
-                     const Split& split) {
-  const auto output = [&](std::int32_t l) {
-    return boundary_bytes(model.layers[static_cast<std::size_t>(l)], seq_length, dtype, split);
-  };
-  Bytes total = output(layer) + position_bias(model, layer, seq_length, dtype, split);
-  std::set<std::int32_t> whole;
-  for (const Skip& skip : model.skips) {
-    if (skip.from >= layer || skip.to <= layer) continue;
-    if (skip.bytes) {
-      total += *skip.bytes;
-    } else if (whole.insert(skip.from).second) {
-      total += output(skip.from);
-    }
-  }
-  return total;
 }
 
 }  // namespace weir

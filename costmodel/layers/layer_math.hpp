@@ -5,8 +5,7 @@
 #include <cstdint>
 
 #include "plan/model/model.hpp"
-#include "plan/model/split.hpp"
-#include "plan/words/dtype.hpp"
+#include "plan/model/model_part.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -39,16 +38,6 @@ struct CoreFlops {
 [[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);
 
 // What a sample keeps from F to its backward: saved tensors and kept input.
-[[nodiscard]] Bytes activation_bytes(const Model& model, int layer, std::int64_t seq_length,
-                                     Dtype dtype);
-// The layer's output, all of it, or a device's part of it.
-[[nodiscard]] Bytes boundary_bytes(const Layer& layer, std::int64_t seq_length, Dtype dtype,
-                                   const Split& split = {});
-// What a boundary placed after a layer must carry: its output, and what earlier layers send past it
-// by skips, handed on from stage to stage. Whole outputs that go to several layers cross once.
-// Within a stack of T5's the bias of the attention scores, which its first block makes, crosses
-// too.
-[[nodiscard]] Bytes crossing_bytes(const Model& model, int layer, std::int64_t seq_length,
-                                   Dtype dtype, const Split& split = {});
+[[nodiscard]] Bytes activation_bytes(const ModelPart& part, int layer);
 
 }  // namespace weir

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/transfer_fit.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "costmodel/layers/layer_math.hpp"
 #include "costmodel/links/link_fit.hpp"
 #include "traces/stats.hpp"
 
@@ -15,14 +13,11 @@ namespace weir {
 namespace {
 
 // What crosses the border that a receive belongs to.
-Bytes message_bytes(const LoadedPlan& loaded, const Action& receive) {
-  const Plan& plan = loaded.plan;
-  const std::int32_t sender = receive.stage.value + (receive.kind == ActionKind::RECV_F ? -1 : 1);
-  const std::int32_t before = std::min(sender, receive.stage.value);
-  const int layer =
-      layers_of_stage(plan, static_cast<int>(loaded.model.layers.size()), Stage{before}).last - 1;
-  return Bytes(crossing_bytes(loaded.model, layer, plan.seq_length, plan.dtype).count() *
-               plan.micro_batch_size / loaded.schedule.shape.segments);
+Bytes message_bytes(const ResolvedPlan& loaded, const Action& receive) {
+  const StagePart& stage = loaded.stage(receive.stage);
+  const std::int64_t sample =
+      receive.kind == ActionKind::RECV_F ? stage.input_bytes : stage.output_bytes;
+  return Bytes(sample * loaded.plan.micro_batch_size / loaded.schedule.shape.segments);
 }
 
 Link through_one_size(Bytes size, double time, const Link& start) {
@@ -43,7 +38,7 @@ double time_over(const Link& link, Bytes size) {
 
 }  // namespace
 
-TransferFit fit_transfers(const LoadedPlan& loaded, const Trace& measured, const Link& start) {
+TransferFit fit_transfers(const ResolvedPlan& loaded, const Trace& measured, const Link& start) {
   std::vector<TimedMessage> seen;
   std::set<Bytes> sizes;
   for (const Span& span : measured.spans) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "plan/job/cluster.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -19,7 +19,7 @@ struct TransferFit {
 // tell latency from bandwidth: `start` keeps its latency where that is less than half the median
 // time, else its bandwidth, and the other takes what is left. Precondition: the trace is of this
 // plan, and its receives span the transfer without waiting for either end.
-[[nodiscard]] TransferFit fit_transfers(const LoadedPlan& loaded, const Trace& measured,
+[[nodiscard]] TransferFit fit_transfers(const ResolvedPlan& loaded, const Trace& measured,
                                         const Link& start);
 
 }  // namespace weir

@@ -18,16 +18,17 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Timeline {
  public:
-  Timeline(const LoadedPlan& loaded, const Program& program, std::span<const Span> spans,
+  Timeline(const ResolvedPlan& loaded, const Program& program, std::span<const Span> spans,
            std::span<const Bytes> scratch, const MemoryRules& rules)
       : program_(program),
+        recompute_(loaded.plan.recompute),
         spans_(spans),
         live_(at(program.shape.ranks)),
         running_(live_.size()),
         peaks_(live_.size()),
         in_flight_(live_.size()) {
     for (std::int32_t stage = 0; stage < program.shape.total_stages(); ++stage) {
-      stages_.emplace_back(loaded, Stage{stage}, rules.allocator);
+      stages_.emplace_back(loaded.plan, *loaded.part, loaded.stage(Stage{stage}), rules.allocator);
       const ByKind parameters = stages_.back().parameters();
       ByKind& live = live_[at(program.shape.rank_of(Stage{stage}).value)];
       for (std::size_t k = 0; k < kMemoryKinds; ++k) live[k] += parameters[k];
@@ -40,9 +41,6 @@ class Timeline {
       live_[rank][static_cast<std::size_t>(MemoryKind::overhead)] = rules.process_overhead.count();
       note(rank);
     }
-    const LoweringOptions options = lowering_options(loaded);
-    recompute_ = options.recompute;
-    keep_last_ = options.keep_last_microbatch;
   }
 
   // `sample(time, rank)` after every change.
@@ -88,10 +86,10 @@ class Timeline {
     return {time, instant ? 3 + static_cast<int>(phase == 0) : static_cast<int>(phase), id};
   }
   [[nodiscard]] bool rematerialised(const Action& action) const {
-    if (recompute_.empty() || !recompute_[at(action.stage.value)]) return false;
+    if (recompute_.mode != RecomputeMode::full) return false;
     const bool last =
         action.microbatch.value / program_.shape.segments == program_.shape.microbatches - 1;
-    return !(keep_last_ && last);
+    return !(recompute_.except_last && last);
   }
   void note(std::size_t rank) {
     ByKind now = live_[rank];
@@ -141,14 +139,13 @@ class Timeline {
   }
 
   const Program& program_;
+  const Recompute recompute_;
   std::span<const Span> spans_;
   std::vector<StageMemory> stages_;
   std::vector<ByKind> live_;        // per rank, without the running action
   std::vector<Footprint> running_;  // per rank
   std::vector<RankMemory> peaks_;
   std::vector<std::int32_t> in_flight_;
-  std::vector<bool> recompute_;
-  bool keep_last_ = false;
   std::map<std::tuple<std::int32_t, ActionKind, bool>, Footprint> footprints_;
 };
 
@@ -161,7 +158,7 @@ std::string_view to_string(MemoryKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
+std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      std::span<const Span> spans, std::span<const Bytes> scratch,
                                      const MemoryRules& rules) {
   Timeline timeline(loaded, program, spans, scratch, rules);
@@ -169,7 +166,7 @@ std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& pr
   return timeline.peaks();
 }
 
-std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
+std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& program,
                                      std::span<const Span> spans, std::span<const Bytes> scratch,
                                      const MemoryRules& rules) {
   Timeline timeline(loaded, program, spans, scratch, rules);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/job/cluster.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/program/program.hpp"
 #include "traces/trace.hpp"
 
@@ -44,13 +44,15 @@ struct MemoryRules {
 // `spans` are one step's spans ordered by operation (predicted or measured); where operations of
 // different lanes meet, their times decide the order. `scratch`: library scratch memory per rank,
 // held throughout; empty: none.
-[[nodiscard]] std::vector<RankMemory> memory_peaks(const LoadedPlan& loaded, const Program& program,
+[[nodiscard]] std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded,
+                                                   const Program& program,
                                                    std::span<const Span> spans,
                                                    std::span<const Bytes> scratch,
                                                    const MemoryRules& rules = {});
 
 // The same as counters for a trace: "memory" and "memory/<kind>" in bytes, "in flight" as a count.
-[[nodiscard]] std::vector<Counter> memory_counters(const LoadedPlan& loaded, const Program& program,
+[[nodiscard]] std::vector<Counter> memory_counters(const ResolvedPlan& loaded,
+                                                   const Program& program,
                                                    std::span<const Span> spans,
                                                    std::span<const Bytes> scratch,
                                                    const MemoryRules& rules = {});

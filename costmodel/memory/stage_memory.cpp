@@ -1,3 +1,4 @@
+// One stage's tensors, walked once for each kind of action.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/memory/stage_memory.hpp"
 
@@ -5,18 +6,12 @@
 #include <numeric>
 #include <set>
 
-#include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
 
 namespace weir {
 namespace {
 
 std::size_t index(MemoryKind kind) { return static_cast<std::size_t>(kind); }
-std::int64_t elements(const LayerTensors& layer) {
-  std::int64_t sum = 0;
-  for (const ParameterTensor& parameter : layer.parameters) sum += parameter.elements();
-  return sum;
-}
 
 // The stage's own input came from elsewhere and is an activation even when the rest is
 // re-materialised.
@@ -60,25 +55,17 @@ class StageMemory::Meter {
   Footprint footprint_;
 };
 
-StageMemory::StageMemory(const LoadedPlan& loaded, Stage stage, Allocator allocator)
-    : plan_(loaded.plan),
+StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
+                         Allocator allocator)
+    : plan_(plan),
+      layers_(std::span(part.layers)
+                  .subspan(static_cast<std::size_t>(stage.layers.first),
+                           static_cast<std::size_t>(stage.layers.last - stage.layers.first))),
       allocator_(allocator),
-      selective_(loaded.plan.recompute.mode == RecomputeMode::selective),
-      batch_(loaded.plan.micro_batch_size) {
-  const auto& layers = loaded.model.layers;
-  const Split split = plan_.split();
-  const LayerRange range = layers_of_stage(plan_, static_cast<int>(layers.size()), stage);
-  for (int l = range.first; l < range.last; ++l) {
-    tensors_.push_back(
-        layer_tensors(layers[static_cast<std::size_t>(l)], plan_.seq_length, plan_.dtype, split));
-  }
-  // What skips carry past a boundary travels with the layer's output and lives as long as that.
-  const auto crossing = [&](int layer) {
-    return crossing_bytes(loaded.model, layer, plan_.seq_length, plan_.dtype, split).count();
-  };
-  tensors_.back().output_bytes_per_sample = crossing(range.last - 1);
-  if (range.first > 0) stage_input_ = crossing(range.first - 1) * batch_;
-}
+      selective_(plan.recompute.mode == RecomputeMode::selective),
+      batch_(plan.micro_batch_size),
+      stage_input_(stage.input_bytes * batch_),
+      stage_output_(stage.output_bytes * batch_) {}
 
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
   Meter meter(allocator_);
@@ -92,13 +79,13 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
       forward(meter, kept, false, false);
       break;
     case ActionKind::I:
-      for (std::size_t l = tensors_.size(); l-- > 0;) input_pass(meter, l, kept);
+      for (std::size_t l = layers_.size(); l-- > 0;) input_pass(meter, l, kept);
       break;
     case ActionKind::W:
-      for (std::size_t l = tensors_.size(); l-- > 0;) weight_pass(meter, l, kept);
+      for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, kept);
       break;
     case ActionKind::B:
-      for (std::size_t l = tensors_.size(); l-- > 0;) {
+      for (std::size_t l = layers_.size(); l-- > 0;) {
         input_pass(meter, l, kept);
         weight_pass(meter, l, kept);
       }
@@ -110,24 +97,24 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   return meter.footprint();
 }
 
-Bytes mean_held(const LoadedPlan& loaded, const Device& device) {
+Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
+                const Device& device) {
   std::int64_t sum = 0;
-  for (std::int32_t stage = 0; stage < loaded.schedule.shape.total_stages(); ++stage) {
-    sum += total_bytes(StageMemory(loaded, Stage{stage}, device.allocator).parameters());
-  }
-  return Bytes(sum / loaded.schedule.shape.ranks) + device.process_overhead;
+  for (const StagePart& stage : stage_parts(part, plan.boundaries, shape))
+    sum += total_bytes(StageMemory(plan, part, stage, device.allocator).parameters());
+  return Bytes(sum / shape.ranks) + device.process_overhead;
 }
 
 BytesByKind StageMemory::parameters() const {
   const StateBytes bytes = state_bytes(plan_.optimizer, plan_.dtype);
   BytesByKind kinds{};
-  std::set<std::string> ties;
-  for (const LayerTensors& layer : tensors_) {
-    for (const ParameterTensor& parameter : layer.parameters) {
+  std::set<ParameterId> held;
+  for (const LayerPart& layer : layers_) {
+    for (std::size_t t = 0; t < layer.weights.size(); ++t) {
       const StateShare share =
-          zero_share(parameter.elements(), bytes, plan_.zero, plan_.replicas());
+          zero_share(layer.tensors.parameters[t].elements(), bytes, plan_.zero, plan_.replicas());
       kinds[index(MemoryKind::gradients)] += round(share.gradients.count());
-      if (!parameter.tied_with.empty() && !ties.insert(parameter.tied_with).second) continue;
+      if (!held.insert(layer.weights[t]).second) continue;
       kinds[index(MemoryKind::weights)] += round(share.weights.count());
       // Tensors of their own in fp32: the master weights, each moment.
       const std::int64_t tensors = bytes.optimizer / 4;
@@ -140,7 +127,13 @@ BytesByKind StageMemory::parameters() const {
 }
 
 std::int64_t StageMemory::input_of(std::size_t layer) const {
-  return layer == 0 ? stage_input_ : tensors_[layer - 1].output_bytes_per_sample * batch_;
+  return layer == 0 ? stage_input_ : output_of(layer - 1);
+}
+
+// What skips carry past the stage's end travels with its last output and lives as long as that.
+std::int64_t StageMemory::output_of(std::size_t layer) const {
+  return layer + 1 == layers_.size() ? stage_output_
+                                     : layers_[layer].tensors.output_bytes_per_sample * batch_;
 }
 
 // The attention core under selective re-materialisation is made again within the backward.
@@ -153,15 +146,15 @@ MemoryKind StageMemory::kind_of(const KeptTensor& tensor, MemoryKind kept) const
 std::int64_t StageMemory::gathered_weights() const {
   if (plan_.zero < 3 || plan_.replicas() == 1) return 0;
   std::int64_t largest = 0;
-  for (const LayerTensors& layer : tensors_) largest = std::max(largest, elements(layer));
+  for (const LayerPart& layer : layers_) largest = std::max(largest, layer.parameters);
   return 2 * largest * bytes_per_element(plan_.dtype);
 }
 
 void StageMemory::forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const {
-  for (std::size_t l = 0; l < tensors_.size(); ++l) {
-    const LayerTensors& t = tensors_[l];
-    const bool last = l + 1 == tensors_.size();
-    meter.allocate(last ? MemoryKind::activations : kept, t.output_bytes_per_sample * batch_);
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const LayerTensors& t = layers_[l].tensors;
+    const bool last = l + 1 == layers_.size();
+    meter.allocate(last ? MemoryKind::activations : kept, output_of(l));
     for (const KeptTensor& tensor : t.saved)
       meter.allocate(kind_of(tensor, kept), tensor.bytes_per_sample * batch_);
     meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
@@ -174,13 +167,12 @@ void StageMemory::forward(Meter& meter, MemoryKind kept, bool input_only, bool k
     } else if (!t.saves_input) {
       meter.release(input_kind(l, kept), input_of(l));
     }
-    if (last && !keeps_output)
-      meter.release(MemoryKind::activations, t.output_bytes_per_sample * batch_);
+    if (last && !keeps_output) meter.release(MemoryKind::activations, output_of(l));
   }
 }
 
 void StageMemory::input_pass(Meter& meter, std::size_t l, MemoryKind kept) const {
-  const LayerTensors& t = tensors_[l];
+  const LayerTensors& t = layers_[l].tensors;
   meter.allocate(MemoryKind::activations, input_of(l));
   for (const KeptTensor& tensor : t.carried)
     meter.allocate(MemoryKind::activations, tensor.bytes_per_sample * batch_);
@@ -195,15 +187,15 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, MemoryKind kept) const
   }
   if (t.saves_input && t.input_until == KeptUntil::I)
     meter.release(input_kind(l, kept), input_of(l));
-  if (!t.w_needs_output_gradient)
-    meter.release(MemoryKind::activations, t.output_bytes_per_sample * batch_);
+  if (!t.w_needs_output_gradient) meter.release(MemoryKind::activations, output_of(l));
 }
 
 // From ZeRO-2 on, a layer's gradient is whole only until it is reduced to the replicas that own its
 // parts.
 void StageMemory::weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const {
-  const LayerTensors& t = tensors_[l];
-  const std::int64_t whole = plan_.zero >= 2 && plan_.replicas() > 1 ? 4 * elements(t) : 0;
+  const LayerTensors& t = layers_[l].tensors;
+  const std::int64_t whole =
+      plan_.zero >= 2 && plan_.replicas() > 1 ? 4 * layers_[l].parameters : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::W) meter.release(kept, tensor.bytes_per_sample * batch_);
@@ -212,8 +204,7 @@ void StageMemory::weight_pass(Meter& meter, std::size_t l, MemoryKind kept) cons
     meter.release(MemoryKind::activations, tensor.bytes_per_sample * batch_);
   if (t.saves_input && t.input_until == KeptUntil::W)
     meter.release(input_kind(l, kept), input_of(l));
-  if (t.w_needs_output_gradient)
-    meter.release(MemoryKind::activations, t.output_bytes_per_sample * batch_);
+  if (t.w_needs_output_gradient) meter.release(MemoryKind::activations, output_of(l));
 }
 
 }  // namespace weir

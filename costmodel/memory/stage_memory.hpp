@@ -5,11 +5,11 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "costmodel/memory/memory.hpp"
-#include "plan/job/plan.hpp"
-#include "plan/model/layer_tensors.hpp"
+#include "plan/job/resolve.hpp"
+#include "plan/model/model_part.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {
@@ -31,15 +31,14 @@ struct Footprint {
 
 class StageMemory {
  public:
-  StageMemory(const LoadedPlan& loaded, Stage stage, Allocator allocator);
+  // Plan and part must outlive it.
+  StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage, Allocator allocator);
 
   // `remat`: the micro-batch is (to be) re-materialised.
   [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
   // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
   [[nodiscard]] BytesByKind parameters() const;
-  [[nodiscard]] std::int64_t output_bytes() const {
-    return round(tensors_.back().output_bytes_per_sample * batch_);
-  }
+  [[nodiscard]] std::int64_t output_bytes() const { return round(stage_output_); }
   [[nodiscard]] std::int64_t input_bytes() const { return round(stage_input_); }
 
  private:
@@ -48,6 +47,7 @@ class StageMemory {
     return allocated_bytes(bytes, allocator_);
   }
   [[nodiscard]] std::int64_t input_of(std::size_t layer) const;
+  [[nodiscard]] std::int64_t output_of(std::size_t layer) const;
   [[nodiscard]] MemoryKind kind_of(const KeptTensor& tensor, MemoryKind kept) const;
   [[nodiscard]] std::int64_t gathered_weights() const;
   void forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const;
@@ -55,15 +55,16 @@ class StageMemory {
   void weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
 
   const Plan& plan_;
+  std::span<const LayerPart> layers_;
   Allocator allocator_;
   bool selective_;
   std::int64_t batch_;
-  std::int64_t stage_input_ = 0;
-  std::vector<LayerTensors> tensors_;
+  std::int64_t stage_input_, stage_output_;
 };
 
 // What ranks hold from step to step, on average: however layers are divided among them, the fullest
 // has no less.
-[[nodiscard]] Bytes mean_held(const LoadedPlan& loaded, const Device& device);
+[[nodiscard]] Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
+                              const Device& device);
 
 }  // namespace weir

@@ -54,26 +54,20 @@ struct Key {
 
 // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a
 // reduction of its own.
-void add_tied_reductions(const LoadedPlan& loaded, const Cluster& cluster, CostTable& table) {
+void add_tied_reductions(const ResolvedPlan& loaded, const Cluster& cluster, CostTable& table) {
   if (!cluster.device.kernels) return;
   const ScheduleShape& shape = loaded.schedule.shape;
-  for (const std::vector<Stage>& tie : lowering_options(loaded).tied) {
-    std::int64_t parameters = 0;
-    for (const Layer& layer : loaded.model.layers) {
-      const LayerShape part = shard(layer.shape, loaded.plan.tp);
-      const auto* table_of = std::get_if<EmbeddingShape>(&part);
-      if (table_of != nullptr && table_of->tied)
-        parameters = table_of->vocabulary * table_of->hidden;
-    }
+  for (const Tie& tie : loaded.ties) {
     std::vector<Rank> holders;
-    for (const Stage stage : tie) {
+    for (const Stage stage : tie.holders) {
       const Rank rank = shape.rank_of(stage);
       if (std::find(holders.begin(), holders.end(), rank) == holders.end()) holders.push_back(rank);
     }
     const Nanoseconds reduction =
-        to_nanoseconds(tied_reduction(parameters, loaded.plan, cluster, holders));
+        to_nanoseconds(tied_reduction(tie.parameters, loaded.plan, cluster, holders));
     for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-      const bool holds = std::find(tie.begin(), tie.end(), Stage{s % shape.stages}) != tie.end();
+      const bool holds =
+          std::binary_search(tie.holders.begin(), tie.holders.end(), Stage{s % shape.stages});
       if (holds) table.stages[static_cast<std::size_t>(s)].reduce += reduction;
     }
   }
@@ -91,17 +85,16 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   return key;
 }
 
-CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
+CostTableResult cost_table(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster) {
   const Plan& plan = loaded.plan;
   const ScheduleShape& shape = loaded.schedule.shape;
-  const auto layers = static_cast<int>(loaded.model.layers.size());
   CostTableResult result;
   result.table.basis = costs.basis;
   result.scratch.assign(static_cast<std::size_t>(shape.ranks), Bytes(0));
   StageSums sums(loaded, costs, cluster);
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-    const LayerRange range = layers_of_stage(plan, layers, Stage{s});
-    StageCost cost = sums.of(range, result);
+    const StagePart& stage = loaded.stage(Stage{s});
+    StageCost cost = sums.of(stage.layers, result);
     cost.f = Nanoseconds(cost.f.count() / shape.segments);
     cost.i = Nanoseconds(cost.i.count() / shape.segments);
     cost.w = Nanoseconds(cost.w.count() / shape.segments);
@@ -113,19 +106,16 @@ CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs, const C
         straggler == cluster.stragglers.end() ? cost : slowed(cost, straggler->second));
     auto& scratch = result.scratch[static_cast<std::size_t>(rank.value)];
     scratch = std::max(scratch, sums.scratch);
-    const auto edge = [&](Stage to, int boundary_layer) {
-      const std::int64_t sample =
-          crossing_bytes(loaded.model, boundary_layer, plan.seq_length, plan.dtype, plan.split())
-              .count();
+    const auto edge = [&](Stage to, std::int64_t sample) {
       const Bytes bytes(sample * plan.micro_batch_size / shape.segments);
       return stage_message(bytes, plan, stage_link(costs, plan, cluster, rank, shape.rank_of(to)),
                            cluster);
     };
     const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
     result.table.forward_messages.push_back(last ? MessageCost{}
-                                                 : edge(Stage{s + 1}, range.last - 1));
+                                                 : edge(Stage{s + 1}, stage.output_bytes));
     result.table.backward_messages.push_back(first ? MessageCost{}
-                                                   : edge(Stage{s - 1}, range.first - 1));
+                                                   : edge(Stage{s - 1}, stage.input_bytes));
   }
   add_tied_reductions(loaded, cluster, result.table);
   result.table.host_overhead = to_nanoseconds(costs.host_overhead);

@@ -13,7 +13,7 @@
 
 #include "costmodel/table/cost_table.hpp"
 #include "plan/job/cluster.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -129,7 +129,7 @@ struct CostTableResult {
 // Stage costs of a plan, of one device of each stage. A split layer that the costs do not have
 // takes the whole layer's time divided by tp and cp, with a warning; to that comes what it sends
 // (costmodel/links/parallel). Throws InputError when a layer of the model is not in the costs.
-[[nodiscard]] CostTableResult cost_table(const LoadedPlan& loaded, const Costs& costs,
+[[nodiscard]] CostTableResult cost_table(const ResolvedPlan& loaded, const Costs& costs,
                                          const Cluster& cluster);
 
 }  // namespace weir

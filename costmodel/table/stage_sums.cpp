@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "costmodel/layers/layer_math.hpp"
-#include "plan/model/layer_tensors.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -71,18 +70,9 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
-std::int64_t device_parameters(const Layer& layer, const Plan& plan) {
-  std::int64_t sum = 0;
-  for (const ParameterTensor& p :
-       layer_tensors(layer, plan.seq_length, plan.dtype, plan.split()).parameters) {
-    sum += p.elements();
-  }
-  return sum;
-}
-
 }  // namespace
 
-StageSums::StageSums(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster)
+StageSums::StageSums(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster)
     : loaded_(loaded), costs_(costs), links_(parallel_links(loaded.plan, cluster)) {
   for (const LayerCost& cost : costs.layers) known_.emplace(cost.key, &cost);
 }
@@ -122,7 +112,7 @@ void StageSums::add_layer(Sum& sum, int l, CostTableResult& result) {
     time.b += time.core;
   }
   if (plan.replicas() > 1) {
-    const std::int64_t parameters = device_parameters(layer, plan);
+    const std::int64_t parameters = loaded_.part->layer(l).parameters;
     sum.parameters += parameters;
     if (plan.zero >= 1) optimizer /= plan.replicas();
     const ReplicaTraffic replicas = replica_traffic(parameters, plan, links_.replicas);

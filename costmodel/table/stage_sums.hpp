@@ -12,7 +12,7 @@ namespace weir {
 
 class StageSums {
  public:
-  StageSums(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster);
+  StageSums(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster);
 
   // Warnings, and whether all lies within what was measured, go to `result`.
   [[nodiscard]] StageCost of(LayerRange range, CostTableResult& result);
@@ -30,7 +30,7 @@ class StageSums {
                                      CostTableResult& result);
   [[nodiscard]] const LayerCost* find(const std::string& key) const;
 
-  const LoadedPlan& loaded_;
+  const ResolvedPlan& loaded_;
   const Costs& costs_;
   ParallelLinks links_;
   std::map<std::string, const LayerCost*> known_;

@@ -32,11 +32,11 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class ProcessRun {
  public:
-  ProcessRun(const LoadedPlan& loaded, const RunOptions& options, Processes& processes)
+  ProcessRun(const ResolvedPlan& loaded, const RunOptions& options, Processes& processes)
       : loaded_(loaded),
         options_(options),
         processes_(processes),
-        program_(lower(loaded)),
+        program_(loaded.program),
         mail_(address_mail(program_)),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
     clock_.start_ns.resize(program_.operations.size());
@@ -105,7 +105,7 @@ class ProcessRun {
   }
 
   void connect(const ProcessLinks& links) {
-    if (training_) message_bytes_ = message_bytes(loaded_, program_);
+    if (training_) message_bytes_ = message_bytes(loaded_);
     if (const auto* launched = std::get_if<LaunchedTransportFactory>(&links)) {
       connect_launched(*launched);
     } else {
@@ -251,10 +251,10 @@ class ProcessRun {
     if (loaded_.plan.dp > 1) trace.info["replica"] = fmt::format("0 of {}", loaded_.plan.dp);
   }
 
-  const LoadedPlan& loaded_;
+  const ResolvedPlan& loaded_;
   const RunOptions& options_;
   Processes& processes_;
-  Program program_;
+  const Program& program_;
   std::vector<Mail> mail_;
   std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
@@ -273,7 +273,7 @@ class ProcessRun {
 
 }  // namespace
 
-RunResult run_as_process(const LoadedPlan& loaded, const RunOptions& options,
+RunResult run_as_process(const ResolvedPlan& loaded, const RunOptions& options,
                          const Backends& backends, Processes& processes,
                          const ProcessLinks& links) {
   ProcessRun run(loaded, options, processes);

@@ -5,6 +5,7 @@
 
 #include "exec/processes/processes.hpp"
 #include "exec/run/run_result.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
@@ -14,7 +15,7 @@ namespace weir {
 // others' results are empty. Throws what `run` throws, UsageError where the number of processes is
 // another, and Transport::Stopped where another process failed; either way `processes.conclude` has
 // been called and nothing is on its way any more.
-[[nodiscard]] RunResult run_as_process(const LoadedPlan& loaded, const RunOptions& options,
+[[nodiscard]] RunResult run_as_process(const ResolvedPlan& loaded, const RunOptions& options,
                                        const Backends& backends, Processes& processes,
                                        const ProcessLinks& links);
 

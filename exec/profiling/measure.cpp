@@ -61,13 +61,11 @@ class LayerBench {
     backend.use_scratch(scratch_);
     worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, backend, arena_);
     for (std::int64_t t = 0; t < tokens_; ++t) tokens()[t] = static_cast<std::int32_t>(t % 7);
-    if (layer > 0) {
-      const LayerTensors before = layer_tensors(model.layers[static_cast<std::size_t>(layer) - 1],
-                                                plan.seq_length, plan.dtype);
-      input_bytes_ = before.output_bytes_per_sample * plan.micro_batch_size;
-    }
-    output_bytes_ = layer_tensors(measured, plan.seq_length, plan.dtype).output_bytes_per_sample *
-                    plan.micro_batch_size;
+    const auto output_of = [&](int l) {
+      return loaded_.part->layer(l).tensors.output_bytes_per_sample * plan.micro_batch_size;
+    };
+    if (layer > 0) input_bytes_ = output_of(layer - 1);
+    output_bytes_ = output_of(layer);
   }
 
   void repeat(Times& times) {
@@ -97,11 +95,11 @@ class LayerBench {
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
 
  private:
-  static LoadedPlan single(const Model& model, Plan plan) {
+  static ResolvedPlan single(const Model& model, Plan plan) {
     plan.pp = static_cast<int>(model.layers.size());
     plan.boundaries.clear();
     for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
-    return {plan, model, {}};
+    return derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {plan.pp, 1, 1})));
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {
@@ -152,7 +150,7 @@ class LayerBench {
 
   Arena arena_;
   Backend& backend_;
-  LoadedPlan loaded_;
+  ResolvedPlan loaded_;
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
   std::int64_t tokens_;

@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/job/plan.hpp"
-#include "plan/program/program.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
 // Bytes of the message of each send and receive, rounded up to 64 as tensors are; index =
 // OperationId, 0 for all others. A forward message and the gradient that comes back are the output
 // of the stage before.
-[[nodiscard]] std::vector<std::int64_t> message_bytes(const LoadedPlan& loaded,
-                                                      const Program& program);
+[[nodiscard]] std::vector<std::int64_t> message_bytes(const ResolvedPlan& loaded);
 
 }  // namespace weir

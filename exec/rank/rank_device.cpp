@@ -3,15 +3,14 @@
 
 namespace weir {
 
-void RankDevice::prepare(const LoadedPlan& loaded, Rank rank, Stages& stages) {
+void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, Stages& stages) {
   const ScheduleShape& shape = loaded.schedule.shape;
-  const auto layer_count = static_cast<int>(loaded.model.layers.size());
   std::vector<Layer> layers;
   std::vector<Stage> own;
   for (std::int32_t stage = 0; stage < shape.total_stages(); ++stage) {
     if (shape.rank_of(Stage{stage}) != rank) continue;
     own.push_back(Stage{stage});
-    const LayerRange range = layers_of_stage(loaded.plan, layer_count, Stage{stage});
+    const LayerRange range = loaded.stage(Stage{stage}).layers;
     for (int l = range.first; l < range.last; ++l)
       layers.push_back(loaded.model.layers[static_cast<std::size_t>(l)]);
   }

@@ -19,7 +19,7 @@ class RankDevice {
 
   // On the rank's own thread: prepares the kernels and puts the rank's stages, with their first
   // weights, into `stages`.
-  void prepare(const LoadedPlan& loaded, Rank rank, Stages& stages);
+  void prepare(const ResolvedPlan& loaded, Rank rank, Stages& stages);
 
   [[nodiscard]] Backend& backend() { return *backend_; }
   [[nodiscard]] Arena& arena() { return *arena_; }

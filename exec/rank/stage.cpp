@@ -17,29 +17,26 @@ void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtyp
 
 }  // namespace
 
-StageWorker::StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend, Arena& arena)
+StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, Backend& backend, Arena& arena)
     : plan_(loaded.plan),
       model_(loaded.model),
-      first_layer_(
-          layers_of_stage(loaded.plan, static_cast<int>(loaded.model.layers.size()), stage).first),
+      part_(*loaded.part),
+      range_(loaded.stage(stage).layers),
       backend_(backend),
       arena_(arena) {
-  const LayerRange range = layers_of_stage(plan_, static_cast<int>(model_.layers.size()), stage);
-  for (int layer = range.first; layer < range.last; ++layer) {
-    tensors_.push_back(layer_tensors(model_.layers[static_cast<std::size_t>(layer)],
-                                     plan_.seq_length, plan_.dtype));
-    add_parameters(loaded, tensors_.size() - 1);
-  }
+  for (int layer = range_.first; layer < range_.last; ++layer) add_parameters(layer);
 }
 
 // A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient
 // of its own.
-void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
-  const int index = first_layer_ + static_cast<int>(layer);
+void StageWorker::add_parameters(int layer) {
+  const LayerPart& part = part_.layer(layer);
   first_parameter_.push_back(static_cast<int>(parameters_.size()));
   std::vector<Tensor> weights, gradients;
-  for (std::size_t i = 0; i < tensors_[layer].parameters.size(); ++i) {
-    Parameter made{tensors_[layer].parameters[i], index, static_cast<int>(i), {}, {}, {}, {}, {}};
+  for (std::size_t i = 0; i < part.weights.size(); ++i) {
+    const ParameterId weight = part.weights[i];
+    Parameter made{
+        part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
     made.gradient = arena_.allocate(elements * 4);
     const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
@@ -47,9 +44,7 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
                        elements * 4);  // stays so on a replica without micro-batches
     const Parameter* same = nullptr;
     for (const Parameter& other : parameters_) {
-      const bool tied = !made.description.tied_with.empty() &&
-                        other.description.tied_with == made.description.tied_with;
-      if (tied) same = &other;
+      if (other.first_use == weight) same = &other;
     }
     if (same != nullptr) {
       made.weight = same->weight;
@@ -57,11 +52,9 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
     } else {
       made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
       if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
-      const bool head_of_tie =
-          !made.description.tied_with.empty() && index > 0;  // the embedding, layer 0, owns it
-      const auto values = initial_values(
-          loaded.model, made.description, head_of_tie ? 0 : static_cast<std::uint32_t>(index),
-          head_of_tie ? 0 : static_cast<std::uint32_t>(i), plan_.seed);
+      const auto values =
+          initial_values(model_, made.description, static_cast<std::uint32_t>(weight.layer),
+                         static_cast<std::uint32_t>(weight.tensor), plan_.seed);
       put(backend_, made.weight, values, plan_.dtype);
       if (made.master) put(backend_, made.master, values, Dtype::fp32);
       const bool momentum =
@@ -84,17 +77,14 @@ void StageWorker::add_parameters(const LoadedPlan& loaded, std::size_t layer) {
 }
 
 std::int64_t StageWorker::input_bytes(std::size_t layer) const {
-  const int index = first_layer_ + static_cast<int>(layer);
+  const int index = range_.first + static_cast<int>(layer);
   if (index == 0) return 0;
-  if (layer > 0) return tensors_[layer - 1].output_bytes_per_sample * plan_.micro_batch_size;
-  const Layer& before = model_.layers[static_cast<std::size_t>(index) - 1];
-  return layer_tensors(before, plan_.seq_length, plan_.dtype).output_bytes_per_sample *
-         plan_.micro_batch_size;
+  return part_.layer(index - 1).tensors.output_bytes_per_sample * plan_.micro_batch_size;
 }
 
 LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   LayerCall call;
-  const int index = first_layer_ + static_cast<int>(layer);
+  const int index = range_.first + static_cast<int>(layer);
   call.layer = &model_.layers[static_cast<std::size_t>(index)];
   call.batch = plan_.micro_batch_size;
   call.seq_length = plan_.seq_length;
@@ -111,10 +101,10 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
 
 Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
                                 bool send_output) {
-  flight.layers.resize(tensors_.size());
+  flight.layers.resize(layers());
   const std::int64_t batch = plan_.micro_batch_size;
-  for (std::size_t l = 0; l < tensors_.size(); ++l) {
-    const LayerTensors& t = tensors_[l];
+  for (std::size_t l = 0; l < layers(); ++l) {
+    const LayerTensors& t = tensors(l);
     LayerState& state = flight.layers[l];
     LayerCall call = call_for(pass, l);
     call.input = input;
@@ -160,7 +150,7 @@ void StageWorker::rematerialise(Pass pass) {
 }
 
 void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient) {
-  const LayerTensors& t = tensors_[layer];
+  const LayerTensors& t = tensors(layer);
   LayerCall call = call_for(pass, layer);
   call.input = state.input;
   call.output_gradient = gradient;
@@ -193,7 +183,7 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
   call.saved = state.saved;
   call.carried = state.carried;
   call.workspace =
-      arena_.allocate(tensors_[layer].workspace_w_bytes_per_sample * plan_.micro_batch_size);
+      arena_.allocate(tensors(layer).workspace_w_bytes_per_sample * plan_.micro_batch_size);
   backend_.backward_weight(call);
   arena_.release(call.workspace);
   for (Tensor& saved : state.saved) arena_.release(saved);
@@ -207,7 +197,7 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
 
 Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
-  for (std::size_t l = tensors_.size(); l-- > 0;) {
+  for (std::size_t l = layers(); l-- > 0;) {
     input_pass(pass, l, flight.layers[l], output_gradient);
     weight_pass(pass, l, flight.layers[l], done);
   }
@@ -218,14 +208,13 @@ Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone&
 
 Tensor StageWorker::backward_input(Pass pass, Tensor output_gradient) {
   InFlight& flight = in_flight_.at(pass.microbatch);
-  for (std::size_t l = tensors_.size(); l-- > 0;)
-    input_pass(pass, l, flight.layers[l], output_gradient);
+  for (std::size_t l = layers(); l-- > 0;) input_pass(pass, l, flight.layers[l], output_gradient);
   return output_gradient;
 }
 
 void StageWorker::backward_weight(Pass pass, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
-  for (std::size_t l = tensors_.size(); l-- > 0;) weight_pass(pass, l, flight.layers[l], done);
+  for (std::size_t l = layers(); l-- > 0;) weight_pass(pass, l, flight.layers[l], done);
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
 }

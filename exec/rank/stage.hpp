@@ -14,8 +14,7 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
-#include "plan/job/plan.hpp"
-#include "plan/model/layer_tensors.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
@@ -30,10 +29,10 @@ struct Pass {
 // A parameter tensor with everything that updates it.
 struct Parameter {
   ParameterTensor description;
-  int layer = 0;   // index in the model
-  int tensor = 0;  // index in the layer
-  Tensor weight;   // in the plan's dtype
-  Tensor master;   // its fp32 original where the dtype has fewer bits; else empty
+  ParameterId id;
+  ParameterId first_use;  // of the same weight; untied: its own id
+  Tensor weight;          // in the plan's dtype
+  Tensor master;          // its fp32 original where the dtype has fewer bits; else empty
   Tensor gradient, state1, state2;
   [[nodiscard]] const Tensor& fp32() const { return master ? master : weight; }
 };
@@ -41,7 +40,7 @@ struct Parameter {
 class StageWorker {
  public:
   // Allocates weights, gradients and optimizer state and fills them. `loaded` outlives the worker.
-  StageWorker(const LoadedPlan& loaded, Stage stage, Backend& backend, Arena& arena);
+  StageWorker(const ResolvedPlan& loaded, Stage stage, Backend& backend, Arena& arena);
   StageWorker(const StageWorker&) = delete;
   StageWorker& operator=(const StageWorker&) = delete;
 
@@ -81,14 +80,20 @@ class StageWorker {
   void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
-  void add_parameters(const LoadedPlan& loaded, std::size_t layer);
+  void add_parameters(int layer);
+  [[nodiscard]] std::size_t layers() const {
+    return static_cast<std::size_t>(range_.last - range_.first);
+  }
+  [[nodiscard]] const LayerTensors& tensors(std::size_t layer) const {
+    return part_.layer(range_.first + static_cast<int>(layer)).tensors;
+  }
 
   const Plan& plan_;
   const Model& model_;
-  int first_layer_;
+  const ModelPart& part_;
+  LayerRange range_;
   Backend& backend_;
   Arena& arena_;
-  std::vector<LayerTensors> tensors_;                     // per layer of the stage
   std::vector<Parameter> parameters_;                     // of all its layers, in order
   std::vector<int> first_parameter_;                      // per layer
   std::vector<std::vector<Tensor>> weights_, gradients_;  // per layer, views of parameters_

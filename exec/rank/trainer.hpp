@@ -27,13 +27,13 @@ class Waiter : public RankWork {
 
 // What the ranks of one training run have in common.
 struct Training {
-  Training(const LoadedPlan& plan, const Program& lowered, const Batches& data)
+  Training(const ResolvedPlan& plan, const Program& lowered, const Batches& data)
       : loaded(plan),
         program(lowered),
         batches(data),
         stages(static_cast<std::size_t>(lowered.shape.total_stages())),
         losses(static_cast<std::size_t>(lowered.shape.units())) {}
-  const LoadedPlan& loaded;
+  const ResolvedPlan& loaded;
   const Program& program;
   const Batches& batches;
   std::int32_t first_microbatch =

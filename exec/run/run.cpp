@@ -60,8 +60,11 @@ void require_recordable_kernels(const RunOptions& options) {
 
 class ThreadRun {
  public:
-  ThreadRun(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends)
-      : loaded_(loaded), options_(options), program_(lower(loaded)), mail_(address_mail(program_)) {
+  ThreadRun(const ResolvedPlan& loaded, const RunOptions& options, const Backends& backends)
+      : loaded_(loaded),
+        options_(options),
+        program_(loaded.program),
+        mail_(address_mail(program_)) {
     require_recordable_kernels(options);
     const auto ranks = at(program_.shape.ranks);
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
@@ -250,9 +253,9 @@ class ThreadRun {
     }
   }
 
-  const LoadedPlan& loaded_;
+  const ResolvedPlan& loaded_;
   const RunOptions& options_;
-  Program program_;
+  const Program& program_;
   std::vector<Mail> mail_;
   bool spin_ = false;
   StepClock clock_;
@@ -277,7 +280,7 @@ class ThreadRun {
 
 }  // namespace
 
-RunResult run(const LoadedPlan& loaded, const RunOptions& options, const Backends& backends) {
+RunResult run(const ResolvedPlan& loaded, const RunOptions& options, const Backends& backends) {
   return ThreadRun(loaded, options, backends).execute();
 }
 

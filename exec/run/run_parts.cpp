@@ -15,7 +15,7 @@ std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-Batches open_batches(const LoadedPlan& loaded, const RunOptions& options) {
+Batches open_batches(const ResolvedPlan& loaded, const RunOptions& options) {
   const auto& embedding = std::get<EmbeddingShape>(loaded.model.layers.front().shape);
   return {options.data, embedding.vocabulary, loaded.plan.seq_length, loaded.plan.seed};
 }

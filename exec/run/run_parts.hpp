@@ -9,7 +9,7 @@
 #include "exec/device/backend.hpp"
 #include "exec/run/run_result.hpp"
 #include "exec/training/batches.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {
@@ -18,7 +18,7 @@ namespace weir {
 [[nodiscard]] std::int64_t now_ns();
 
 // Precondition: require_trainable. Throws InputError.
-[[nodiscard]] Batches open_batches(const LoadedPlan& loaded, const RunOptions& options);
+[[nodiscard]] Batches open_batches(const ResolvedPlan& loaded, const RunOptions& options);
 
 // Throws RunFailed unless there is a duration for every operation.
 void require_durations(const Program& program, const RunOptions& options);

@@ -3,52 +3,38 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <tuple>
-#include <utility>
 
 namespace weir {
 namespace {
-
-// What makes two parameters one weight: the tie's name, or for an untied one its place in the
-// model.
-using Weight = std::tuple<std::string, int, int>;
-
-Weight weight_of(const StageParameter& parameter) {
-  const std::string& tie = parameter.description.tied_with;
-  return tie.empty() ? Weight{"", parameter.layer, parameter.tensor} : Weight{tie, 0, 0};
-}
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-std::vector<std::vector<StageParameter>> stage_parameters(const LoadedPlan& loaded) {
-  const auto layers = static_cast<int>(loaded.model.layers.size());
-  std::vector<std::vector<StageParameter>> stages(
-      static_cast<std::size_t>(loaded.schedule.shape.total_stages()));
+std::vector<std::vector<StageParameter>> stage_parameters(const ResolvedPlan& loaded) {
+  std::vector<std::vector<StageParameter>> stages(loaded.stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const LayerRange range =
-        layers_of_stage(loaded.plan, layers, Stage{static_cast<std::int32_t>(s)});
+    const LayerRange range = loaded.stages[s].layers;
     for (int l = range.first; l < range.last; ++l) {
-      const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];
-      const LayerTensors tensors = layer_tensors(layer, loaded.plan.seq_length, loaded.plan.dtype);
-      for (std::size_t t = 0; t < tensors.parameters.size(); ++t) {
-        stages[s].push_back({tensors.parameters[t], l, static_cast<int>(t)});
+      const LayerPart& layer = loaded.part->layer(l);
+      for (std::size_t t = 0; t < layer.weights.size(); ++t) {
+        stages[s].push_back(
+            {layer.tensors.parameters[t], {l, static_cast<int>(t)}, layer.weights[t]});
       }
     }
   }
   return stages;
 }
 
-GradientCopies gradient_copies(const LoadedPlan& loaded) {
+GradientCopies gradient_copies(const ResolvedPlan& loaded) {
   const auto stages = stage_parameters(loaded);
-  std::map<Weight, std::vector<GradientUse>> uses;
+  std::map<ParameterId, std::vector<GradientUse>> uses;  // by weight
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (std::size_t i = 0; i < stages[s].size(); ++i) {
       const StageParameter& parameter = stages[s][i];
-      uses[weight_of(parameter)].push_back(
-          {parameter.layer, Stage{static_cast<std::int32_t>(s)}, static_cast<int>(i)});
+      uses[parameter.weight].push_back(
+          {parameter.id.layer, Stage{static_cast<std::int32_t>(s)}, static_cast<int>(i)});
     }
   }
   for (auto& [weight, all] : uses) {
@@ -60,11 +46,10 @@ GradientCopies gradient_copies(const LoadedPlan& loaded) {
   GradientCopies copies(stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (auto parameter = stages[s].begin(); parameter != stages[s].end(); ++parameter) {
-      const bool used_before =
-          std::any_of(stages[s].begin(), parameter, [&](const StageParameter& earlier) {
-            return weight_of(earlier) == weight_of(*parameter);
-          });
-      copies[s].push_back(used_before ? std::vector<GradientUse>{} : uses[weight_of(*parameter)]);
+      const bool used_before = std::any_of(
+          stages[s].begin(), parameter,
+          [&](const StageParameter& earlier) { return earlier.weight == parameter->weight; });
+      copies[s].push_back(used_before ? std::vector<GradientUse>{} : uses[parameter->weight]);
     }
   }
   return copies;

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "plan/job/plan.hpp"
-#include "plan/model/layer_tensors.hpp"
+#include "plan/job/resolve.hpp"
+#include "plan/model/model_part.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {
@@ -23,16 +23,16 @@ struct GradientUse {
 
 struct StageParameter {
   ParameterTensor description;
-  int layer = 0;   // index in the model
-  int tensor = 0;  // index in the layer
+  ParameterId id;
+  ParameterId weight;  // its first use's id
 };
 // By global stage (copies included), the parameters of its layers in order.
-[[nodiscard]] std::vector<std::vector<StageParameter>> stage_parameters(const LoadedPlan& loaded);
+[[nodiscard]] std::vector<std::vector<StageParameter>> stage_parameters(const ResolvedPlan& loaded);
 
 // [stage][parameter]: the gradients to sum for it, in layer order and then by stage; empty for a
 // second use of a weight on the same stage, which is updated with the first.
 using GradientCopies = std::vector<std::vector<std::vector<GradientUse>>>;
-[[nodiscard]] GradientCopies gradient_copies(const LoadedPlan& loaded);
+[[nodiscard]] GradientCopies gradient_copies(const ResolvedPlan& loaded);
 
 // By stage: its last B or W; -1 for a copy without micro-batches.
 [[nodiscard]] std::vector<OperationId> last_gradients(const Program& program);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/parameter_hash.hpp"
 
-#include <set>
 #include <span>
 
 #include "exec/training/gradient_copies.hpp"
@@ -10,21 +9,20 @@
 namespace weir {
 
 void visit_hashed_parameters(
-    const LoadedPlan& loaded,
+    const ResolvedPlan& loaded,
     const std::function<void(Stage stage, std::size_t parameter, std::int64_t elements)>& visit) {
   const auto stages = stage_parameters(loaded);
-  std::set<std::string> seen;
   for (std::int32_t stage = 0; stage < loaded.schedule.shape.stages; ++stage) {
     const auto& parameters = stages[static_cast<std::size_t>(stage)];
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const ParameterTensor& description = parameters[i].description;
-      if (!description.tied_with.empty() && !seen.insert(description.tied_with).second) continue;
-      visit(Stage{stage}, i, description.elements());
+      // Layers ascend with stages: the first use of a weight comes before its others.
+      if (parameters[i].id != parameters[i].weight) continue;
+      visit(Stage{stage}, i, parameters[i].description.elements());
     }
   }
 }
 
-std::string hash_parameters(const LoadedPlan& loaded,
+std::string hash_parameters(const ResolvedPlan& loaded,
                             const std::function<void(Stage stage, std::size_t parameter,
                                                      std::vector<float>& values)>& read) {
   Sha256 digest;

@@ -8,19 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
 // Calls `visit` for each parameter that the hash covers, in its order: stage (of the first copy),
 // index among the stage's parameters, elements.
 void visit_hashed_parameters(
-    const LoadedPlan& loaded,
+    const ResolvedPlan& loaded,
     const std::function<void(Stage stage, std::size_t parameter, std::int64_t elements)>& visit);
 
 // SHA-256 in hex; `read(stage, parameter, values)` fills in a parameter's values.
 [[nodiscard]] std::string hash_parameters(
-    const LoadedPlan& loaded,
+    const ResolvedPlan& loaded,
     const std::function<void(Stage stage, std::size_t parameter, std::vector<float>& values)>&
         read);
 

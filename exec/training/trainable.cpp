@@ -70,7 +70,7 @@ void require_kernels(const Model& model) {
   }
 }
 
-void require_trainable(const LoadedPlan& loaded, Replicas replicas) {
+void require_trainable(const ResolvedPlan& loaded, Replicas replicas) {
   require_what_runs(loaded.plan, replicas);
   require_kernels(loaded.model);
   for (const Layer& layer : loaded.model.layers) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir {
@@ -22,6 +22,6 @@ enum class Replicas : std::uint8_t { one, many };
 // naming the first thing in the plan that is forecast only (devices beside those of the pipeline,
 // ZeRO, selective re-materialisation), InputError for layers and schedules that no backend can
 // train.
-void require_trainable(const LoadedPlan& loaded, Replicas replicas);
+void require_trainable(const ResolvedPlan& loaded, Replicas replicas);
 
 }  // namespace weir

@@ -107,7 +107,7 @@ std::string config(const Plan& plan) {
 
 }  // namespace
 
-ExportedJob export_deepspeed(const LoadedPlan& loaded, const ExportOptions& options) {
+ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   if (plan.vpp > 1) throw InputError("plan", "vpp", "DeepSpeed's pipeline has one stage a rank");
   ExportedJob job;

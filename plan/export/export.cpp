@@ -32,7 +32,7 @@ Placement placement_of(const ScheduleShape& shape) {
   return looped ? Placement::looped : v_shaped ? Placement::v_shaped : Placement::other;
 }
 
-std::vector<int> blocks_for_export(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   if (!as_decoder(loaded.model)) {
     throw InputError(loaded.plan.model_path, "layers",
                      "expected an embedding, equal blocks, a norm and a head: other models have no "

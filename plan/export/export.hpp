@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/import/job.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
@@ -29,10 +29,12 @@ struct ExportOptions {
 
 // All throw InputError where nothing sensible can be written (a model without arguments, several
 // stages a rank where there can only be one).
-[[nodiscard]] ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& options);
-[[nodiscard]] ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& options);
-[[nodiscard]] ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options);
-[[nodiscard]] ExportedJob export_deepspeed(const LoadedPlan& loaded, const ExportOptions& options);
+[[nodiscard]] ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options);
+[[nodiscard]] ExportedJob export_torchtitan(const ResolvedPlan& loaded,
+                                            const ExportOptions& options);
+[[nodiscard]] ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options);
+[[nodiscard]] ExportedJob export_deepspeed(const ResolvedPlan& loaded,
+                                           const ExportOptions& options);
 
 // What the exporters share.
 
@@ -49,7 +51,7 @@ enum class Placement : std::uint8_t { looped, v_shaped, other };
 // Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
 // a remark. Throws InputError where that leaves a stage empty, or where the model is no embedding,
 // blocks, norm and head.
-[[nodiscard]] std::vector<int> blocks_for_export(const LoadedPlan& loaded,
+[[nodiscard]] std::vector<int> blocks_for_export(const ResolvedPlan& loaded,
                                                  std::vector<Remark>& remarks);
 
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but

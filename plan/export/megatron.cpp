@@ -54,7 +54,7 @@ void add_block(Script& s, const Decoder& d, std::vector<Remark>& remarks) {
   }
 }
 
-void add_model(Script& s, const LoadedPlan& loaded, const Decoder& d,
+void add_model(Script& s, const ResolvedPlan& loaded, const Decoder& d,
                std::vector<Remark>& remarks) {
   add_block(s, d, remarks);
   s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
@@ -183,7 +183,7 @@ void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks,
 
 }  // namespace
 
-ExportedJob export_megatron(const LoadedPlan& loaded, const ExportOptions& options) {
+ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   ExportedJob job;
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);

@@ -63,7 +63,7 @@ std::string layer_lines(const Model& model) {
   return text;
 }
 
-std::vector<int> bounds_of(const LoadedPlan& loaded) {
+std::vector<int> bounds_of(const ResolvedPlan& loaded) {
   std::vector<int> bounds{0};
   bounds.insert(bounds.end(), loaded.plan.boundaries.begin(), loaded.plan.boundaries.end());
   bounds.push_back(static_cast<int>(loaded.model.layers.size()));

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
@@ -23,7 +23,7 @@ namespace weir {
 [[nodiscard]] std::string layer_lines(const Model& model);
 
 // First layer of each stage, then one past the last.
-[[nodiscard]] std::vector<int> bounds_of(const LoadedPlan& loaded);
+[[nodiscard]] std::vector<int> bounds_of(const ResolvedPlan& loaded);
 
 [[nodiscard]] std::string torch_dtype(Dtype dtype);  // "bfloat16"
 

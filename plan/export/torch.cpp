@@ -110,7 +110,7 @@ if __name__ == "__main__":
 
 }  // namespace
 
-ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options) {
+ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   const ScheduleShape& shape = loaded.schedule.shape;
   if (shape.replicas > 1 || shape.segments > 1) {
@@ -165,7 +165,7 @@ ExportedJob export_torch(const LoadedPlan& loaded, const ExportOptions& options)
     job.not_carried.push_back(
         {"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
   }
-  if (!lowering_options(loaded).tied.empty()) {
+  if (!loaded.ties.empty()) {
     job.not_carried.push_back(
         {"model", "the tied weight: gradients of its two copies must be summed by the user"});
   }

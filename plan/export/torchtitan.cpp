@@ -17,7 +17,7 @@ struct Order {
 
 // PyTorch's own schedules by name, every other looped one as a file. A V needs one of the two
 // classes that place so.
-Order order_of(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+Order order_of(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
   const std::string_view named = schedule_to_torch(plan.schedule);
   switch (placement_of(loaded.schedule.shape)) {
@@ -73,7 +73,7 @@ std::string modules_of(const std::vector<int>& blocks) {
   return text + "]";
 }
 
-std::string model_table(const LoadedPlan& loaded, std::vector<Remark>& remarks) {
+std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   const std::string_view flavor = torchtitan_flavor(loaded.model);
   if (flavor.empty()) {
     const Decoder d = *as_decoder(loaded.model);
@@ -151,7 +151,7 @@ std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
 
 }  // namespace
 
-ExportedJob export_torchtitan(const LoadedPlan& loaded, const ExportOptions& options) {
+ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   ExportedJob job;
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);

@@ -1,19 +1,11 @@
-// Plans as files, and a plan with the things it names. `resolve` is the border: what passes it can
-// be lowered, forecast and run.
+// Plans as files, weir.plan/1.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/plan.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
-#include "plan/model/model_import.hpp"
-#include "plan/program/deadlock.hpp"
-#include "plan/schedule/generators/generators.hpp"
-#include "plan/schedule/schedule_csv.hpp"
-#include "plan/schedule/validate.hpp"
-#include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -121,99 +113,6 @@ int small(JsonObject& top, std::string_view key, std::int64_t high) {
   return static_cast<int>(top.integer(key, 1, high));
 }
 
-void check_shape(const Plan& plan, const ScheduleShape& shape, const std::string& file) {
-  if (shape.ranks != plan.pp || shape.stages != plan.stages() ||
-      shape.microbatches != plan.microbatches) {
-    throw InputError(
-        file, "",
-        fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", shape.ranks,
-                    shape.stages, shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
-  }
-}
-
-Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
-  if (plan.schedule.ends_with(".csv")) {
-    const auto path = base / plan.schedule;
-    Schedule schedule = parse_schedule_csv(read_text_file(path), path.string());
-    schedule.name = plan.schedule;
-    check_shape(plan, schedule.shape, path.string());
-    return schedule;
-  }
-  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
-  if (const auto* reason = std::get_if<std::string>(&made))
-    throw InputError(file, "schedule", *reason);
-  return std::get<Schedule>(std::move(made));
-}
-
-void check_model(const Plan& plan, const Model& model, const std::string& file) {
-  const auto layers = static_cast<int>(model.layers.size());
-  if (plan.stages() > layers) {
-    throw InputError(file, "pp",
-                     fmt::format("{} stages for {} layers: K*v may be at most {}", plan.stages(),
-                                 layers, layers));
-  }
-  if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
-    throw InputError(file, "boundaries",
-                     fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
-                                 plan.boundaries.size()));
-  }
-  int before = 0;
-  for (const int boundary : plan.boundaries) {
-    if (boundary <= before || boundary >= layers) {
-      throw InputError(file, "boundaries",
-                       fmt::format("{}: expected strictly increasing layer indices from 1 to {}",
-                                   boundary, layers - 1));
-    }
-    before = boundary;
-  }
-  if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
-    throw InputError(
-        file, "seq_length",
-        fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
-  }
-  if (plan.seq_length == 0 && model.family != "timed" &&
-      model.seq_length + model.max_positions > 0) {
-    throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
-  }
-  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split())) {
-    throw InputError(file, misfit->key, misfit->reason);
-  }
-}
-
-Model model_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
-  const auto model_file = base / plan.model_path;
-  const std::string bytes = read_text_file(model_file);
-  const std::string hash = sha256_hex(bytes);
-  if (hash != plan.model_sha256) {
-    throw InputError(file, "model_sha256",
-                     fmt::format("{} has changed since the plan was made (now {})",
-                                 model_file.string(), hash.substr(0, 12)));
-  }
-  Model model = load_model(model_file);
-  set_attention(model, plan.attention);
-  check_model(plan, model, file);
-  return model;
-}
-
-LoadedPlan checked(LoadedPlan loaded, const std::string& file) {
-  if (const auto fault = validate(loaded.schedule)) {
-    throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
-  }
-  const Program program = lower(loaded);
-  if (const auto cycle = find_cycle(program)) {
-    throw InputError(file, "schedule",
-                     fmt::format("would deadlock with {} receive slots an edge:\n{}",
-                                 loaded.plan.slots, describe_cycle(program, *cycle)));
-  }
-  return loaded;
-}
-
-LoadedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
-                        const std::string& file) {
-  Model model = model_of(plan, base, file);
-  return checked({plan, std::move(model), schedule_of(plan, base, file)}, file);
-}
-
 }  // namespace
 
 std::string_view to_string(RecomputeMode mode) {
@@ -288,21 +187,6 @@ Plan parse_plan(const std::string& text, const std::string& file) {
   return plan;
 }
 
-LoadedPlan load_plan(const std::filesystem::path& file) {
-  return resolve_from(parse_plan(read_text_file(file), file.string()), file.parent_path(),
-                      file.string());
-}
-
-LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base) {
-  return resolve_from(plan, base, "plan");
-}
-
-LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base, Schedule schedule) {
-  check_shape(plan, schedule.shape, schedule.name);
-  Model model = model_of(plan, base, "plan");
-  return checked({plan, std::move(model), std::move(schedule)}, "plan");
-}
-
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {
   const auto seen_from_there = [&](const std::string& path) {
     return std::filesystem::proximate(std::filesystem::absolute(from / path),
@@ -317,53 +201,5 @@ Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem
 void save_plan(const Plan& plan, const std::filesystem::path& file) {
   write_file_atomically(file, to_json(plan));
 }
-
-LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage) {
-  const int index = stage.value % plan.stages();
-  const auto at = static_cast<std::size_t>(index);
-  return {index == 0 ? 0 : plan.boundaries[at - 1],
-          index == plan.stages() - 1 ? layer_count : plan.boundaries[at]};
-}
-
-namespace {
-
-// The stages with a copy of the token table: those of tied embeddings, of a tied head, of T5's
-// second embedding.
-std::vector<Stage> token_table_holders(const LoadedPlan& loaded) {
-  std::vector<Stage> holders;
-  const auto layers = static_cast<int>(loaded.model.layers.size());
-  for (std::int32_t stage = 0; stage < loaded.plan.stages(); ++stage) {
-    const LayerRange range = layers_of_stage(loaded.plan, layers, Stage{stage});
-    for (int l = range.first; l < range.last; ++l) {
-      const LayerShape& shape = loaded.model.layers[static_cast<std::size_t>(l)].shape;
-      const auto* embedding = std::get_if<EmbeddingShape>(&shape);
-      const auto* head = std::get_if<HeadShape>(&shape);
-      const bool tied =
-          (embedding != nullptr && embedding->tied) || (head != nullptr && head->tied);
-      if (tied && (holders.empty() || holders.back() != Stage{stage}))
-        holders.push_back(Stage{stage});
-    }
-  }
-  return holders;
-}
-
-}  // namespace
-
-LoweringOptions lowering_options(const LoadedPlan& loaded) {
-  const Plan& plan = loaded.plan;
-  LoweringOptions options;
-  const auto stages = static_cast<std::size_t>(loaded.schedule.shape.total_stages());
-  if (plan.recompute.mode == RecomputeMode::full) options.recompute.assign(stages, true);
-  options.keep_last_microbatch = plan.recompute.except_last;
-  options.placement = plan.recompute.placement;
-  options.slots = plan.slots;
-  options.reduce_all = plan.replicas() > 1;
-  if (std::vector<Stage> holders = token_table_holders(loaded); holders.size() > 1) {
-    options.tied.push_back(std::move(holders));
-  }
-  return options;
-}
-
-Program lower(const LoadedPlan& loaded) { return lower(loaded.schedule, lowering_options(loaded)); }
 
 }  // namespace weir

@@ -14,7 +14,6 @@
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
 #include "plan/program/lower.hpp"
-#include "plan/schedule/schedule.hpp"
 #include "plan/words/dtype.hpp"
 
 namespace weir {
@@ -80,39 +79,13 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// A plan with the things it names, ready to lower: what `load_plan` brings and all engines take.
-struct LoadedPlan {
-  Plan plan;
-  Model model;
-  Schedule schedule;
-};
-
 [[nodiscard]] std::string to_json(const Plan& plan);
 [[nodiscard]] Plan parse_plan(const std::string& text, const std::string& file);
 
-// Reads the plan, its model (refused if its hash has changed) and its schedule, and validates all
-// of it against each other. Throws InputError.
-[[nodiscard]] LoadedPlan load_plan(const std::filesystem::path& file);
-// The same for a plan that is not a file: `base` is the folder its relative paths start from.
-[[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base);
-// The same with a schedule that is not a file; it takes the place of the one `plan` names.
-[[nodiscard]] LoadedPlan resolve(const Plan& plan, const std::filesystem::path& base,
-                                 Schedule schedule);
 void save_plan(const Plan& plan, const std::filesystem::path& file);
 
 // The plan for another folder: paths that were relative to `from` become relative to `to`.
 [[nodiscard]] Plan rebased(Plan plan, const std::filesystem::path& from,
                            const std::filesystem::path& to);
-
-// First and one-past-last layer of a stage (replica copies map to the same layers).
-struct LayerRange {
-  int first = 0;
-  int last = 0;
-};
-[[nodiscard]] LayerRange layers_of_stage(const Plan& plan, int layer_count, Stage stage);
-
-// What lowering this plan needs: recompute flags per stage, tied groups, slots.
-[[nodiscard]] LoweringOptions lowering_options(const LoadedPlan& loaded);
-[[nodiscard]] Program lower(const LoadedPlan& loaded);
 
 }  // namespace weir

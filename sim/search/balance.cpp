@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/balance.hpp"
 
-#include "costmodel/layers/layer_math.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "sim/partition.hpp"
 #include "sim/search/sweep.hpp"
@@ -9,15 +8,19 @@
 namespace weir {
 
 Balance::Balance(const Model& model, const Plan& base, const Costs& costs, const Cluster& cluster)
-    : model_(model), costs_(costs), cluster_(cluster), crossing_(1, Bytes(0)) {
-  for (int l = 0; l + 1 < static_cast<int>(model.layers.size()); ++l) {
-    crossing_.push_back(crossing_bytes(model, l, base.seq_length, base.dtype, base.split()));
-  }
+    : model_(model),
+      part_(std::make_shared<const ModelPart>(
+          model_part(model, base.seq_length, base.dtype, base.split()))),
+      costs_(costs),
+      cluster_(cluster),
+      crossing_(1, Bytes(0)) {
+  for (int l = 0; l + 1 < static_cast<int>(model.layers.size()); ++l)
+    crossing_.push_back(Bytes(part_->layer(l).crossing_bytes));
 }
 
 std::vector<int> Balance::boundaries(const Plan& plan) {
   auto& times = times_[plan.micro_batch_size];
-  if (times.empty()) times = layer_times(model_, plan, costs_, cluster_);
+  if (times.empty()) times = layer_times(model_, plan, costs_, cluster_, part_);
   CutTimes cuts;
   for (int s = 1; s < plan.stages(); ++s) {
     const Rank from{(s - 1) % plan.pp}, to{s % plan.pp};

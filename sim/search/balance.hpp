@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
@@ -26,6 +27,7 @@ class Balance {
 
  private:
   const Model& model_;
+  std::shared_ptr<const ModelPart> part_;
   const Costs& costs_;
   const Cluster& cluster_;
   std::vector<Bytes> crossing_;                     // before each layer, of one sample

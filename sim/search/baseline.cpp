@@ -33,7 +33,7 @@ std::optional<std::string> difference(const Model& mine, const Model& sweeps, co
 
 }  // namespace
 
-std::optional<Incomparable> incomparable(const LoadedPlan& baseline, const SweepRequest& request,
+std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const SweepRequest& request,
                                          const Model& model) {
   const Plan &plan = baseline.plan, &base = request.base;
   if (plan.attention != base.attention) {  // before the model, whose blocks differ by it too

@@ -18,7 +18,7 @@ struct Incomparable {
   std::string key;  // of the plan file
   std::string reason;
 };
-[[nodiscard]] std::optional<Incomparable> incomparable(const LoadedPlan& baseline,
+[[nodiscard]] std::optional<Incomparable> incomparable(const ResolvedPlan& baseline,
                                                        const SweepRequest& request,
                                                        const Model& model);
 

@@ -52,17 +52,17 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
 
 }  // namespace
 
-Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster) {
+Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster) {
   Refined refined{loaded.plan.boundaries, 0};
   if (refined.boundaries.empty()) return refined;
   const auto compiled =
-      compile(lower(loaded));  // one program: where the boundaries are changes durations only
+      compile(loaded.program);  // one program: where the boundaries are changes durations only
   const auto* program = std::get_if<CompiledProgram>(&compiled);
   if (program == nullptr) return refined;
   CompiledEngine engine(*program);
-  LoadedPlan moved = loaded;
+  ResolvedPlan moved = loaded;
   const auto table = [&](const std::vector<int>& boundaries) {
-    moved.plan.boundaries = boundaries;
+    moved = with_boundaries(std::move(moved), boundaries);
     return cost_table(moved, costs, cluster).table;
   };
   Nanoseconds best = engine.makespan(table(refined.boundaries));

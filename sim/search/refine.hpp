@@ -7,7 +7,7 @@
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
@@ -22,7 +22,7 @@ struct Refined {
 // one with the shortest step, until none is shorter; a local optimum. Never worse than where it
 // began. Step times are the compiled engine's, exact for private links; ties keep the earlier
 // partition, and equal neighbours go to the lowest boundary moved down first.
-[[nodiscard]] Refined refine_boundaries(const LoadedPlan& loaded, const Costs& costs,
+[[nodiscard]] Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs,
                                         const Cluster& cluster);
 
 }  // namespace weir

@@ -183,7 +183,8 @@ void mark_pareto(std::vector<Ranked>&
 }  // namespace
 
 std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, const Costs& costs,
-                                      const Cluster& cluster) {
+                                      const Cluster& cluster,
+                                      std::shared_ptr<const ModelPart> part) {
   // A plan with every layer a stage of its own has the layers' times as its stages'.
   Plan single = plan;
   single.pp = static_cast<int>(model.layers.size());
@@ -191,8 +192,9 @@ std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan, cons
   single.microbatches = 1;
   single.boundaries.clear();
   for (int l = 1; l < single.pp; ++l) single.boundaries.push_back(l);
-  LoadedPlan loaded{single, model, {}};
-  loaded.schedule = std::get<Schedule>(make_schedule("gpipe", {single.pp, 1, 1}));
+  const ResolvedPlan loaded =
+      derive(single, model, std::get<Schedule>(make_schedule("gpipe", {single.pp, 1, 1})),
+             std::move(part));
   const CostTableResult table = cost_table(loaded, costs, cluster);
   std::vector<std::int64_t> times;
   for (const StageCost& stage : table.table.stages)
@@ -239,14 +241,22 @@ class Forecasts {
         cluster_(cluster),
         plans_(plans),
         found_(plans.size()),
-        held_(plans.size()) {}
+        held_(plans.size()) {
+    for (const Plan& plan : plans) {
+      auto& part = parts_[plan.split()];
+      if (part) continue;
+      part = std::make_shared<const ModelPart>(
+          model_part(model, plan.seq_length, plan.dtype, plan.split()));
+    }
+  }
 
   // In the order of the candidates; none where it cannot fit.
   std::vector<std::optional<Ranked>>& run() {
     tbb::parallel_for(std::size_t{0}, plans_.size(), [&](std::size_t i) {
-      const LoadedPlan loaded = load(i);
-      held_[i] = mean_held(loaded, cluster_.device);
-      if (!request_.memory_limit || held_[i] <= *request_.memory_limit) found_[i] = rank(loaded);
+      Schedule schedule = schedule_of(plans_[i]);
+      held_[i] = mean_held(plans_[i], *part_of(plans_[i]), schedule.shape, cluster_.device);
+      if (!request_.memory_limit || held_[i] <= *request_.memory_limit)
+        found_[i] = rank(plans_[i], std::move(schedule));
     });
     return found_;
   }
@@ -261,45 +271,44 @@ class Forecasts {
     std::size_t best = order.front();
     for (const std::size_t i : order) {
       if (found_[best] && held_[i] >= found_[best]->forecast.peak_memory()) break;
-      if (!found_[i]) found_[i] = rank(load(i));
+      if (!found_[i]) found_[i] = rank(plans_[i], schedule_of(plans_[i]));
       if (found_[i]->forecast.peak_memory() < found_[best]->forecast.peak_memory()) best = i;
     }
     return *found_[best];
   }
 
  private:
-  // As resolve() would have it; the model is one and its hash checked, the schedule proved with its
-  // slots.
-  [[nodiscard]] LoadedPlan load(std::size_t i) const {
-    const Plan& plan = plans_[i];
-    LoadedPlan loaded{plan, model_, {}};
-    loaded.schedule =
-        std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
-    return loaded;
+  [[nodiscard]] static Schedule schedule_of(const Plan& plan) {
+    return std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
   }
-  [[nodiscard]] Ranked rank(LoadedPlan loaded) const {
-    const std::vector<int> even = loaded.plan.boundaries;
-    const auto ranked_as = [&](std::vector<int> boundaries) {
-      loaded.plan.boundaries = std::move(boundaries);
-      const ForecastResult result =
-          forecast(loaded, costs_, cluster_, {.detail = ForecastDetail::ranking});
-      Ranked ranked{loaded.plan, result.forecast, 0, false};
-      ranked.forecast.memory_limit = request_.memory_limit;
-      return ranked;
+  [[nodiscard]] const std::shared_ptr<const ModelPart>& part_of(const Plan& plan) const {
+    return parts_.at(plan.split());
+  }
+  // Resolved as resolve() would: the model is one and its hash checked, the schedule proved with
+  // its slots.
+  [[nodiscard]] Ranked rank(const Plan& plan, Schedule schedule) const {
+    ResolvedPlan resolved = derive(plan, model_, std::move(schedule), part_of(plan));
+    const auto ranked = [&] {
+      const ResolvedPlan& now = resolved;
+      Ranked found{now.plan,
+                   forecast(now, costs_, cluster_, {.detail = ForecastDetail::ranking}).forecast, 0,
+                   false};
+      found.forecast.memory_limit = request_.memory_limit;
+      return found;
     };
     // Refining costs many times a forecast. The even partition also evens out memory: where it does
     // not fit, the faster one hardly does, and where that does not, the even one stands.
-    Ranked ranked = ranked_as(even);
-    if (ranked.forecast.fits()) {
-      loaded.plan.boundaries = even;
-      std::vector<int> refined = refine_boundaries(loaded, costs_, cluster_).boundaries;
-      if (refined != even) {
-        Ranked faster = ranked_as(std::move(refined));
-        if (faster.forecast.fits()) ranked = std::move(faster);
+    Ranked best = ranked();
+    if (best.forecast.fits()) {
+      std::vector<int> refined = refine_boundaries(resolved, costs_, cluster_).boundaries;
+      if (refined != plan.boundaries) {
+        resolved = with_boundaries(std::move(resolved), std::move(refined));
+        Ranked faster = ranked();
+        if (faster.forecast.fits()) best = std::move(faster);
       }
     }
-    ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
-    return ranked;
+    best.gap = best.forecast.step_time / best.forecast.lower_bound - 1;
+    return best;
   }
 
   const SweepRequest& request_;
@@ -307,6 +316,7 @@ class Forecasts {
   const Costs& costs_;
   const Cluster& cluster_;
   const std::vector<Plan>& plans_;
+  std::map<Split, std::shared_ptr<const ModelPart>> parts_;  // all candidates' of a split
   std::vector<std::optional<Ranked>> found_;
   std::vector<Bytes> held_;
 };

@@ -6,11 +6,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
@@ -31,7 +32,7 @@ struct SweepRequest {
   std::optional<Bytes> memory_limit;  // per device
   bool exact_slots =
       false;  // base.slots was asked for: schedules that deadlock with so few are left out
-  std::optional<LoadedPlan>
+  std::optional<ResolvedPlan>
       baseline;     // the plan in use today, forecast as it stands (sim/search/baseline)
   int threads = 0;  // 0: as many as there are cores; the result does not depend on it
 };
@@ -82,7 +83,8 @@ struct SweepResult {
 [[nodiscard]] std::string to_json(const SweepResult& result);
 
 // Time of each layer's F and B for one micro-batch, ns: what partitions are made by.
-[[nodiscard]] std::vector<std::int64_t> layer_times(const Model& model, const Plan& plan,
-                                                    const Costs& costs, const Cluster& cluster);
+[[nodiscard]] std::vector<std::int64_t> layer_times(
+    const Model& model, const Plan& plan, const Costs& costs, const Cluster& cluster,
+    std::shared_ptr<const ModelPart> part = nullptr);
 
 }  // namespace weir

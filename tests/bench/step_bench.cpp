@@ -22,7 +22,7 @@ void step(benchmark::State& state) {
   plan.microbatches = 8;
   plan.boundaries = {4};
   plan.schedule = "1f1b";
-  const LoadedPlan loaded = resolve(plan, folder);
+  const ResolvedPlan loaded = resolve(plan, folder);
   RunOptions options;
   options.trace = state.range(0) != 0;
   options.steps = 5;

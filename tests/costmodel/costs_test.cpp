@@ -51,17 +51,17 @@ Costs costs_of(const Layer& layer, std::int64_t tokens) {
   return costs;
 }
 
-LoadedPlan two_blocks(int k, int batch) {
-  LoadedPlan loaded;
-  loaded.model.layers = {block(), block()};
-  loaded.model.family = "layers";
-  loaded.plan.seq_length = 4;
-  loaded.plan.pp = k;
-  loaded.plan.microbatches = 4;
-  loaded.plan.micro_batch_size = batch;
-  if (k == 2) loaded.plan.boundaries = {1};
-  loaded.schedule = std::get<Schedule>(make_schedule("1f1b", {k, 1, 4}));
-  return loaded;
+ResolvedPlan two_blocks(int k, int batch) {
+  Model model;
+  model.layers = {block(), block()};
+  model.family = "layers";
+  Plan plan;
+  plan.seq_length = 4;
+  plan.pp = k;
+  plan.microbatches = 4;
+  plan.micro_batch_size = batch;
+  if (k == 2) plan.boundaries = {1};
+  return derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {k, 1, 4})));
 }
 
 // Size 2 lies a third of the way from 1 to 4: F = 1 + (2.5 - 1)/3 = 1.5 ms a layer. A message of 2
@@ -78,8 +78,10 @@ TEST(CostTable, InterpolatesBetweenMeasuredSizes) {
 
 // What was measured of one kind of attention says nothing of the other.
 TEST(CostTable, KindsOfAttentionAreNotMixed) {
-  LoadedPlan loaded = two_blocks(2, 2);
-  set_attention(loaded.model, AttentionKind::fused);
+  const ResolvedPlan unfused = two_blocks(2, 2);
+  Model model = unfused.model;
+  set_attention(model, AttentionKind::fused);
+  const ResolvedPlan loaded = derive(unfused.plan, model, unfused.schedule);
   EXPECT_THROW(static_cast<void>(cost_table(loaded, costs_of(block(), 4), {})), InputError);
   Layer fused = block();
   std::get<TransformerShape>(fused.shape).attention = AttentionKind::fused;
@@ -226,8 +228,9 @@ TEST(CalibratedRange, SaysWhatWasNeverRun) {
 
 // Three steps as a running machine might give them: every span of a kind `scales` times its cost,
 // step 1 disturbed.
-Trace scaled_run(const LoadedPlan& loaded, const Costs& base, std::map<ActionKind, double> scales) {
-  const Program program = lower(loaded);
+Trace scaled_run(const ResolvedPlan& loaded, const Costs& base,
+                 std::map<ActionKind, double> scales) {
+  const Program& program = loaded.program;
   const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
   Trace trace;
   trace.origin = TraceOrigin::measured;
@@ -252,7 +255,7 @@ Trace scaled_run(const LoadedPlan& loaded, const Costs& base, std::map<ActionKin
 // F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run
 // had.
 TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
-  const LoadedPlan loaded = two_blocks(2, 1);
+  const ResolvedPlan loaded = two_blocks(2, 1);
   const Costs base = costs_of(block(), 4);
   const Trace trace = scaled_run(loaded, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
   const CalibrationRun run{&loaded, &trace};
@@ -270,7 +273,7 @@ TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
 // towards 1 (n = 160 observations: 160 / 164 of the log), and halfway in the log of the size (b =
 // 2) there is none.
 TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
-  const LoadedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
+  const ResolvedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
   const Costs base = costs_of(block(), 4);
   const Trace of_small =
       scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
@@ -298,7 +301,7 @@ TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
 // run there (split backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's
 // factor once, not twice.
 TEST(Calibrate, BorrowedFactorsCountOnce) {
-  const LoadedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
+  const ResolvedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
   const Costs base = costs_of(block(), 4);
   const Trace busy = scaled_run(two, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
   const Trace alone = scaled_run(one, base, {{ActionKind::F, 1.1}, {ActionKind::B, 0.8}});

@@ -22,7 +22,7 @@ double flops(const LayerShape& shape, std::int64_t tokens) {
 std::int64_t kept(const TransformerShape& shape) {
   Model model;
   model.layers = {{"e", EmbeddingShape{.vocabulary = 5, .hidden = 8}, ""}, {"b", shape, ""}};
-  return activation_bytes(model, 1, 3, Dtype::bf16).count();
+  return activation_bytes(model_part(model, 3, Dtype::bf16), 1).count();
 }
 
 // s = 3, h = q = 8: query 3 2 8 8 = 384, keys and values of 2 heads 3 2 8 (2 4) = 384, output 384,
@@ -155,7 +155,7 @@ TEST(LayerMath, SkipsCrossTheBoundariesBetween) {
   for (int i = 0; i < 5; ++i) model.layers.push_back({"n", NormShape{.hidden = 8}, ""});
   model.skips = {{0, 2, Bytes(10)}, {1, 3, std::nullopt}, {1, 4, std::nullopt}};
   const auto crossing = [&](int layer) {
-    return crossing_bytes(model, layer, 3, Dtype::fp32).count();
+    return model_part(model, 3, Dtype::fp32).layer(layer).crossing_bytes;
   };
   EXPECT_EQ(crossing(0), 96);
   EXPECT_EQ(crossing(1), 106);
@@ -178,14 +178,15 @@ TEST(LayerMath, PositionBiasCrossesWithinItsStack) {
   }
   model.layers.push_back({"norm", NormShape{.hidden = 8}, ""});
   const auto crossing = [&](int layer) {
-    return crossing_bytes(model, layer, 5, Dtype::fp32).count();
+    return model_part(model, 5, Dtype::fp32).layer(layer).crossing_bytes;
   };
   EXPECT_EQ(crossing(0), 160);
   EXPECT_EQ(crossing(1), 160 + 400);
   EXPECT_EQ(crossing(2), 160 + 400);
   EXPECT_EQ(crossing(3), 160);
-  EXPECT_EQ(crossing_bytes(model, 1, 5, Dtype::bf16, {.tp = 2}).count(), 80 + 100);
-  EXPECT_EQ(crossing_bytes(model, 1, 6, Dtype::bf16, {.cp = 2}).count(), 3 * 8 * 2 + 4 * 3 * 6 * 2);
+  EXPECT_EQ(model_part(model, 5, Dtype::bf16, {.tp = 2}).layer(1).crossing_bytes, 80 + 100);
+  EXPECT_EQ(model_part(model, 6, Dtype::bf16, {.cp = 2}).layer(1).crossing_bytes,
+            3 * 8 * 2 + 4 * 3 * 6 * 2);
   std::get<TransformerShape>(model.layers[1].shape).relative_buckets = 0;
   EXPECT_EQ(crossing(1), 160);
 }

@@ -14,30 +14,45 @@ namespace {
 std::size_t at(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
 // One block, s = 8, h = 32, 4 heads of 8, f = 128, bf16, b = 2. 12 h^2 + 13 h = 12704 parameters.
-LoadedPlan one_block() {
-  LoadedPlan loaded;
-  loaded.model.layers = {
+struct OneStage {
+  Plan plan;
+  Model model;
+
+  [[nodiscard]] ResolvedPlan resolved() const {
+    return derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+  }
+  [[nodiscard]] Footprint of(ActionKind kind) const {
+    const ResolvedPlan r = resolved();
+    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).of(kind, false);
+  }
+  [[nodiscard]] std::int64_t state() const {
+    const ResolvedPlan r = resolved();
+    return total_bytes(StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).parameters());
+  }
+};
+OneStage one_block() {
+  OneStage stage;
+  stage.model.layers = {
       {"b", TransformerShape{.hidden = 32, .heads = 4, .kv_heads = 4, .head_dim = 8, .ffn = 128},
        ""}};
-  loaded.plan.seq_length = 8;
-  loaded.plan.dtype = Dtype::bf16;
-  loaded.plan.micro_batch_size = 2;
-  loaded.schedule = std::get<Schedule>(make_schedule("gpipe", {1, 1, 1}));
-  return loaded;
+  stage.plan.seq_length = 8;
+  stage.plan.dtype = Dtype::bf16;
+  stage.plan.micro_batch_size = 2;
+  return stage;
 }
 
 // 18 bytes a parameter; of four replicas ZeRO-1 leaves 2 + 4 + 3, ZeRO-2 2 + 1 + 3, ZeRO-3 0.5 + 1
 // + 3. Width 128 here, so that a quarter of the shortest tensor in any format is a multiple of 64
 // bytes.
 TEST(Memory, ZeroDividesTheState) {
-  LoadedPlan loaded = one_block();
+  OneStage loaded = one_block();
   std::get<TransformerShape>(loaded.model.layers[0].shape) = {
       .hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = 512};
   loaded.plan.dp = 2;
   loaded.plan.cp = 2;
   const auto bytes = [&](int zero) {
     loaded.plan.zero = zero;
-    return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters());
+    return loaded.state();
   };
   const std::int64_t parameters = 12 * 128 * 128 + 13 * 128;
   EXPECT_EQ(bytes(0), 18 * parameters);
@@ -49,11 +64,9 @@ TEST(Memory, ZeroDividesTheState) {
 // Five numbers: the weight 10 or 20 bytes, its gradient, the master copy and two moments 20 each,
 // every one of them a tensor that takes 64. bf16: 5 tensors, fp32: 4, and without moments 2.
 TEST(Memory, EveryTensorOfTheStateIsRoundedUp) {
-  LoadedPlan loaded = one_block();
+  OneStage loaded = one_block();
   loaded.model.layers = {{"five", TimedShape{.parameters = 5}, ""}};
-  const auto bytes = [&] {
-    return total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).parameters());
-  };
+  const auto bytes = [&] { return loaded.state(); };
   EXPECT_EQ(bytes(), 5 * 64);
   loaded.plan.dtype = Dtype::fp32;
   EXPECT_EQ(bytes(), 4 * 64);
@@ -64,12 +77,10 @@ TEST(Memory, EveryTensorOfTheStateIsRoundedUp) {
 // F leaves the probabilities, 4 heads x 8 x 8 x 2 bytes x 2 samples = 1024, behind unless it is
 // selective; the backward then has them again, so its worst moment loses nothing.
 TEST(Memory, SelectiveDropsTheAttentionCore) {
-  LoadedPlan loaded = one_block();
-  const Footprint f = StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false);
-  const Footprint b = StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::B, false);
+  OneStage loaded = one_block();
+  const Footprint f = loaded.of(ActionKind::F), b = loaded.of(ActionKind::B);
   loaded.plan.recompute.mode = RecomputeMode::selective;
-  const StageMemory selective(loaded, Stage{0}, Allocator::arena);
-  const Footprint fs = selective.of(ActionKind::F, false), bs = selective.of(ActionKind::B, false);
+  const Footprint fs = loaded.of(ActionKind::F), bs = loaded.of(ActionKind::B);
   EXPECT_EQ(total_bytes(f.net) - total_bytes(fs.net), 1024);
   EXPECT_EQ(total_bytes(fs.worst), total_bytes(f.worst));
   EXPECT_EQ(total_bytes(bs.worst) - total_bytes(b.worst),
@@ -81,18 +92,13 @@ TEST(Memory, SelectiveDropsTheAttentionCore) {
 // With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2
 // samples = 256.
 TEST(Memory, SelectiveLeavesLittleOfAFusedCore) {
-  LoadedPlan loaded = one_block();
-  const std::int64_t unfused =
-      total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
+  OneStage loaded = one_block();
+  const std::int64_t unfused = total_bytes(loaded.of(ActionKind::F).net);
   set_attention(loaded.model, AttentionKind::fused);
-  const std::int64_t kept =
-      total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net);
+  const std::int64_t kept = total_bytes(loaded.of(ActionKind::F).net);
   EXPECT_EQ(unfused - kept, 1024 - 256);
   loaded.plan.recompute.mode = RecomputeMode::selective;
-  EXPECT_EQ(
-      kept -
-          total_bytes(StageMemory(loaded, Stage{0}, Allocator::arena).of(ActionKind::F, false).net),
-      256);
+  EXPECT_EQ(kept - total_bytes(loaded.of(ActionKind::F).net), 256);
 }
 
 // 1 byte and 64, 512, 10 MiB and one more.
@@ -106,8 +112,8 @@ TEST(Memory, AllocatorsRoundUp) {
 }
 
 TEST(Memory, AProcessTakesItsShareFirst) {
-  const LoadedPlan loaded = one_block();
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = one_block().resolved();
+  const Program& program = loaded.program;
   const auto peak = [&](Bytes overhead) {
     return memory_peaks(loaded, program, {}, {}, {Allocator::arena, overhead}).front().peak;
   };

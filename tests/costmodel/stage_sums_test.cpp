@@ -23,18 +23,20 @@ Layer block() {
 constexpr std::int64_t kParameters = 12 * 64 + 13 * 8;
 
 struct Case {
-  LoadedPlan loaded;
+  ResolvedPlan loaded;
   Costs costs;
   Cluster cluster;
 
   explicit Case(const std::function<void(Plan&)>& change) {
-    loaded.model.layers = {block(), block()};
-    loaded.plan.seq_length = 4;
-    loaded.plan.pp = 2;
-    loaded.plan.microbatches = 2;
-    loaded.plan.boundaries = {1};
-    change(loaded.plan);
-    loaded.schedule = std::get<Schedule>(make_schedule("1f1b", {2, 1, 2}));
+    Plan plan;
+    plan.seq_length = 4;
+    plan.pp = 2;
+    plan.microbatches = 2;
+    plan.boundaries = {1};
+    change(plan);
+    Model model;
+    model.layers = {block(), block()};
+    loaded = derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {2, 1, 2})));
     LayerCost cost;
     cost.key = layer_key(block(), 4, loaded.plan.dtype);
     cost.by_batch[1] = {Seconds(8e-6), Seconds(12e-6), Seconds(4e-6), Seconds(16e-6)};
@@ -68,14 +70,15 @@ TEST(StageSums, TensorParallelismDividesAndSends) {
 // Across nodes ten times slower than within: half the message in 640 ns, the other half gathered in
 // 64.
 TEST(StageSums, ASlowLinkIsCrossedByParts) {
-  Case four([](Plan& p) { p.tp = 2, p.dp = 2; });
-  four.cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
-  const MessageCost message = four.table().table.forward_messages[0];
-  EXPECT_EQ(ns(message.occupancy), 640);
-  EXPECT_EQ(ns(message.latency), 64);
-  four.loaded.plan.sequence_parallel = true;  // the part is all a device has
-  EXPECT_EQ(ns(four.table().table.forward_messages[0].occupancy), 640);
-  EXPECT_EQ(ns(four.table().table.forward_messages[0].latency), 0);
+  const auto message = [](bool sequence_parallel) {
+    Case four([&](Plan& p) { p.tp = 2, p.dp = 2, p.sequence_parallel = sequence_parallel; });
+    four.cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
+    return four.table().table.forward_messages[0];
+  };
+  EXPECT_EQ(ns(message(false).occupancy), 640);
+  EXPECT_EQ(ns(message(false).latency), 64);
+  EXPECT_EQ(ns(message(true).occupancy), 640);  // the part is all a device has
+  EXPECT_EQ(ns(message(true).latency), 0);
 }
 
 // Of two replicas gradients of 4 bytes are all-reduced, 2 x 1/2 x 4 ns a parameter; ZeRO-1 sends
@@ -117,7 +120,7 @@ TEST(StageSums, SelectiveDoesTheCoreAgain) {
 // after that.
 TEST(StageSums, EachStageOfReplicasReduces) {
   const auto reductions = [](int dp) {
-    const Program program = lower(Case([dp](Plan& p) { p.dp = dp; }).loaded);
+    const Program program = Case([dp](Plan& p) { p.dp = dp; }).loaded.program;
     return std::count_if(
         program.operations.begin(), program.operations.end(),
         [](const Operation& o) { return o.action.kind == ActionKind::REDUCE_GRAD; });

@@ -10,22 +10,22 @@ namespace weir {
 namespace {
 
 // Three stages of one layer; the first sends on 1000 bytes a micro-batch, the second `second`.
-LoadedPlan chain(std::int64_t second) {
-  LoadedPlan loaded;
+ResolvedPlan chain(std::int64_t second) {
+  Model model;
   for (const std::int64_t bytes : {std::int64_t{1000}, second, std::int64_t{0}}) {
-    loaded.model.layers.push_back({"l", TimedShape{.boundary = Bytes(bytes)}, ""});
+    model.layers.push_back({"l", TimedShape{.boundary = Bytes(bytes)}, ""});
   }
-  loaded.plan.pp = 3;
-  loaded.plan.microbatches = 4;
-  loaded.plan.boundaries = {1, 2};
-  loaded.schedule = std::get<Schedule>(make_schedule("1f1b", {3, 1, 4}));
-  return loaded;
+  Plan plan;
+  plan.pp = 3;
+  plan.microbatches = 4;
+  plan.boundaries = {1, 2};
+  return derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {3, 1, 4})));
 }
 
 // Every message takes 5 us and 1 ns a byte, but the first of each edge (a connection is made) a
 // hundred times that.
-Trace transfers(const LoadedPlan& loaded) {
-  const Program program = lower(loaded);
+Trace transfers(const ResolvedPlan& loaded) {
+  const Program& program = loaded.program;
   Trace trace;
   trace.ranks = 3;
   trace.steps = {{}};
@@ -46,7 +46,7 @@ Trace transfers(const LoadedPlan& loaded) {
 }
 
 TEST(TransferFit, TwoSizesTellLatencyFromBandwidth) {
-  const LoadedPlan loaded = chain(3000);
+  const ResolvedPlan loaded = chain(3000);
   const TransferFit fit = fit_transfers(loaded, transfers(loaded), {});
   EXPECT_NEAR(fit.link.latency.count(), 5e-6, 1e-9);
   EXPECT_NEAR(fit.link.bandwidth.count(), 1e9, 1e6);
@@ -59,7 +59,7 @@ TEST(TransferFit, TwoSizesTellLatencyFromBandwidth) {
 // at 1 GB/s the bytes take 1 us of the 6; at 100 MB/s they would take 10 us, so that all of the 6
 // us is theirs.
 TEST(TransferFit, OneSizeKeepsWhatIsKnown) {
-  const LoadedPlan loaded = chain(1000);
+  const ResolvedPlan loaded = chain(1000);
   const Trace trace = transfers(loaded);
   const auto fitted = [&](double latency, double bandwidth) {
     return fit_transfers(loaded, trace, {Seconds(latency), BytesPerSecond(bandwidth), {}}).link;
@@ -72,7 +72,7 @@ TEST(TransferFit, OneSizeKeepsWhatIsKnown) {
 }
 
 TEST(TransferFit, NothingSeenNothingChanged) {
-  const LoadedPlan loaded = chain(1000);
+  const ResolvedPlan loaded = chain(1000);
   const TransferFit fit = fit_transfers(loaded, {}, {Seconds(1), BytesPerSecond(2), {}});
   EXPECT_EQ(fit.messages, 0);
   EXPECT_EQ(fit.link.latency, Seconds(1));

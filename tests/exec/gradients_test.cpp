@@ -71,11 +71,11 @@ class KeepCores {
 // gains one).
 class StageOnCpu {
  public:
-  StageOnCpu(const LoadedPlan& loaded, Stage stage)
+  StageOnCpu(const ResolvedPlan& loaded, Stage stage)
       : backend_(make_cpu_backend({})),
         arena_(*backend_),
         loaded_(loaded),
-        range_(layers_of_stage(loaded.plan, static_cast<int>(loaded.model.layers.size()), stage)) {
+        range_(loaded.stage(stage).layers) {
     const std::span layers(loaded.model.layers.data() + range_.first,
                            static_cast<std::size_t>(range_.last - range_.first));
     backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
@@ -93,7 +93,7 @@ class StageOnCpu {
   [[nodiscard]] std::vector<std::vector<Matrix>> weights() {  // by layer
     std::vector<std::vector<Matrix>> all(static_cast<std::size_t>(range_.last - range_.first));
     for (const Parameter& p : worker_->parameters()) {
-      all[static_cast<std::size_t>(p.layer - range_.first)].push_back(
+      all[static_cast<std::size_t>(p.id.layer - range_.first)].push_back(
           doubles(p.weight, p.description.elements()));
     }
     return all;
@@ -109,14 +109,14 @@ class StageOnCpu {
   KeepCores cores_;
   std::unique_ptr<Backend> backend_;
   Arena arena_;
-  const LoadedPlan& loaded_;
+  const ResolvedPlan& loaded_;
   LayerRange range_;
   std::unique_ptr<StageWorker> worker_;
 };
 
 struct Setting {
   TinyModel model{false, 0.0, 12, 1};
-  LoadedPlan loaded;
+  ResolvedPlan loaded;
   std::vector<std::int32_t> tokens;
   Batch batch;
   Setting(std::vector<int> boundaries) : loaded(model.load(model.plan(std::move(boundaries), 1))) {
@@ -195,11 +195,11 @@ TEST(Gradients, TheWholeModelsLossAndGradients) {
   };
   EXPECT_NEAR(loss, objective(), 1e-5);
   for (const Parameter& parameter : stage.worker().parameters()) {
-    Matrix& at = weights[static_cast<std::size_t>(parameter.layer)]
-                        [static_cast<std::size_t>(parameter.tensor)];
+    Matrix& at = weights[static_cast<std::size_t>(parameter.id.layer)]
+                        [static_cast<std::size_t>(parameter.id.tensor)];
     expect_close(differences(at, objective),
                  doubles(parameter.gradient, parameter.description.elements()),
-                 "layer " + std::to_string(parameter.layer) + " " + parameter.description.name);
+                 "layer " + std::to_string(parameter.id.layer) + " " + parameter.description.name);
   }
 }
 

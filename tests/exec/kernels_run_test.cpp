@@ -54,7 +54,7 @@ class PassWatch : public KernelWatch {
   KernelRecords recorded_;
 };
 
-RunResult record(const LoadedPlan& loaded, int ranks_a_device) {
+RunResult record(const ResolvedPlan& loaded, int ranks_a_device) {
   AsyncOptions options;
   options.ranks_a_device = ranks_a_device;
   const auto world = std::make_shared<AsyncWorld>(options);
@@ -76,7 +76,7 @@ RunResult record(const LoadedPlan& loaded, int ranks_a_device) {
 // but for the overhang that is stated.
 TEST(RunWithKernels, EveryPassIsFoundWithinItsAction) {
   const TinyModel model;
-  const LoadedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
+  const ResolvedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
   for (const int ranks_a_device : {2, 1}) {
     const RunResult result = record(loaded, ranks_a_device);
     ASSERT_TRUE(result.kernels.has_value());

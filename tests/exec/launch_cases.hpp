@@ -16,11 +16,11 @@ namespace weir {
 
 struct LaunchCase {
   std::string name;
-  LoadedPlan loaded;
+  ResolvedPlan loaded;
   RunResult expected;  // of ranks that wait, on the CPU
 };
 
-inline RunResult train_waiting(const LoadedPlan& loaded, int steps) {
+inline RunResult train_waiting(const ResolvedPlan& loaded, int steps) {
   RunOptions options;
   options.steps = steps;
   options.warmup_steps = 0;
@@ -55,7 +55,7 @@ inline int for_each_launch_case(const TinyModel& model, int steps,
         plan.slots = slots;
         plan.recompute.mode = mode == "never" ? RecomputeMode::none : RecomputeMode::full;
         plan.recompute.except_last = mode == "except-last";
-        std::optional<LoadedPlan> loaded;
+        std::optional<ResolvedPlan> loaded;
         try {
           loaded = model.load(plan);
         } catch (const InputError&) {
@@ -72,8 +72,8 @@ inline int for_each_launch_case(const TinyModel& model, int steps,
 }
 
 // Two copies of the weights on each pair of ranks.
-inline std::vector<LoadedPlan> bidirectional_plans(const TinyModel& model) {
-  std::vector<LoadedPlan> plans;
+inline std::vector<ResolvedPlan> bidirectional_plans(const TinyModel& model) {
+  std::vector<ResolvedPlan> plans;
   for (const char* schedule : {"dualpipe", "chimera"}) {
     Plan plan = model.plan({3}, 4, schedule);
     plan.slots = 0;

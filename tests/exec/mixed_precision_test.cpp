@@ -54,7 +54,7 @@ class NotingBackend : public Backend {
   Noted& noted_;
 };
 
-RunResult run_noting(const LoadedPlan& loaded, std::vector<Noted>& noted, int steps) {
+RunResult run_noting(const ResolvedPlan& loaded, std::vector<Noted>& noted, int steps) {
   noted.assign(static_cast<std::size_t>(loaded.plan.pp), {});
   RunOptions options;
   options.steps = steps;
@@ -81,10 +81,10 @@ TEST(MixedPrecision, PredictedPeakIsTheArenas) {
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
       Plan plan = bf16_plan(model, boundaries);
       plan.recompute.mode = mode;
-      const LoadedPlan loaded = model.load(plan);
+      const ResolvedPlan loaded = model.load(plan);
       std::vector<Noted> noted;
       const RunResult result = run_noting(loaded, noted, 1);
-      const Program program = lower(loaded);
+      const Program& program = loaded.program;
       const std::span<const Span> spans(result.trace.spans.data(), program.operations.size());
       const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
       for (std::size_t rank = 0; rank < peaks.size(); ++rank) {

@@ -39,7 +39,7 @@ TEST(Clocks, DriftIsAStraightLine) {
 // both sum the embedding's gradient first. Nothing else has a second use.
 TEST(GradientCopies, ATiedTableIsSummedInLayerOrderOnBothStages) {
   const TinyModel model;
-  const LoadedPlan loaded = model.load(model.plan({2}, 4));
+  const ResolvedPlan loaded = model.load(model.plan({2}, 4));
   const GradientCopies copies = gradient_copies(loaded);
   const auto parameters = stage_parameters(loaded);
   int shared = 0;
@@ -77,7 +77,7 @@ TEST(GradientCopies, OnOneStageTheFirstUseSumsForBoth) {
 // barrier last, at 100 + 50, and the leader the second one, at 400: the step took 250.
 TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
   const TinyModel model;
-  const Program program = lower(model.load(model.plan({2}, 1)));
+  const Program program = model.load(model.plan({2}, 1)).program;
   const RecordShape shape{1, 0, false};
   StepClock clock;
   clock.start_ns.resize(program.operations.size());
@@ -96,7 +96,7 @@ TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
 // The sender noticed at 90 that its message, sent at 10, had left; it had arrived at 60.
 TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
   const TinyModel model;
-  const Program program = lower(model.load(model.plan({2}, 1)));
+  const Program program = model.load(model.plan({2}, 1)).program;
   ProcessRecord record(program, Rank{1}, {1, 0, false});
   record.finish(Bytes(640), Bytes(64),
                 DeviceUse{"whole device", 3, 132, Bytes(1000), Bytes(2000), Bytes(5000)});
@@ -115,7 +115,7 @@ TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
 
 TEST(Records, AMessageEndsWithItsArrival) {
   const TinyModel model;
-  const Program program = lower(model.load(model.plan({2}, 1)));
+  const Program program = model.load(model.plan({2}, 1)).program;
   StepClock clock;
   clock.start_ns.assign(program.operations.size(), 0);
   clock.end_ns.assign(program.operations.size(), 0);
@@ -153,9 +153,9 @@ TEST(Connecting, NoRankHasTwoEdgesInARound) {
 // Width 16, sequence 8, 2 samples a micro-batch, fp32: 16 * 8 * 2 * 4 = 1024 bytes, either way.
 TEST(MessageSizes, AreTheBoundarysOutput) {
   const TinyModel model;
-  const LoadedPlan loaded = model.load(model.plan({2}, 3));
-  const Program program = lower(loaded);
-  const std::vector<std::int64_t> bytes = message_bytes(loaded, program);
+  const ResolvedPlan loaded = model.load(model.plan({2}, 3));
+  const Program& program = loaded.program;
+  const std::vector<std::int64_t> bytes = message_bytes(loaded);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const LaneKind kind = program.lane_of(static_cast<OperationId>(i)).kind;
     EXPECT_EQ(bytes[i], kind == LaneKind::send || kind == LaneKind::receive ? 1024 : 0);

@@ -28,7 +28,7 @@ Plan plan_of(const TinyModel& model, const Case& c, int microbatches) {
   return plan;
 }
 
-RunResult train(const LoadedPlan& loaded, const Backends& backends, int steps,
+RunResult train(const ResolvedPlan& loaded, const Backends& backends, int steps,
                 bool graphs = false) {
   RunOptions options;
   options.backend = backends.begin()->first;
@@ -60,7 +60,7 @@ TEST(StepLauncher, ParametersAreThoseOfRanksThatWait) {
 // Partial sums, but the same bits as ranks that wait.
 TEST(StepLauncher, BidirectionalPlansToo) {
   const TinyModel model;
-  for (const LoadedPlan& loaded : bidirectional_plans(model)) {
+  for (const ResolvedPlan& loaded : bidirectional_plans(model)) {
     for (const int ranks_a_device : {2, 1}) {
       const auto world =
           std::make_shared<AsyncWorld>(AsyncOptions{.seed = 7, .ranks_a_device = ranks_a_device});
@@ -85,7 +85,7 @@ TEST(StepLauncher, EveryWaitCounts) {
   for (const auto& c : cases) {
     Plan plan = model.plan(c.boundaries, c.microbatches, c.schedule);
     plan.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
-    const LoadedPlan loaded = model.load(plan);
+    const ResolvedPlan loaded = model.load(plan);
     const std::string expected = train(loaded, cpu_only(), 2).parameters_sha256;
     const auto world =
         std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device});
@@ -114,7 +114,7 @@ TEST(StepLauncher, ARecordedStepRepeats) {
   const TinyModel model;
   for (const Case& c :
        {Case{"1f1b", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"interleaved-1f1b", 2, {1, 3, 4}}}) {
-    const LoadedPlan loaded = model.load(plan_of(model, c, 4));
+    const ResolvedPlan loaded = model.load(plan_of(model, c, 4));
     const RunResult expected = train(loaded, cpu_only(), 5);
     for (const int ranks_a_device : {4, 1}) {
       const auto world =
@@ -134,8 +134,8 @@ TEST(StepLauncher, ARecordedStepRepeats) {
 TEST(StepLauncher, TheTraceIsTheQueues) {
   const TinyModel model;
   Plan plan = model.plan({1, 3}, 4, "zb-h1");
-  const LoadedPlan loaded = model.load(plan);
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = model.load(plan);
+  const Program& program = loaded.program;
   for (const int ranks_a_device : {3, 1}) {
     const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = ranks_a_device});
     const RunResult result = train(loaded, asynchronous(world), 3, true);

@@ -28,7 +28,7 @@ using MakeBackends = std::function<Backends(int process, const std::shared_ptr<A
 Backends plain(int, const std::shared_ptr<AsyncWorld>& world) { return asynchronous(world); }
 
 // `left_out_wait`: of the process `faulty`.
-ProcessesResult train_as_processes(const LoadedPlan& loaded, int steps, unsigned seed,
+ProcessesResult train_as_processes(const ResolvedPlan& loaded, int steps, unsigned seed,
                                    const MakeBackends& make = plain, int faulty = -1,
                                    int left_out_wait = -1) {
   const auto meetings = std::make_shared<AsyncMeetings>();
@@ -69,7 +69,7 @@ TEST(LaunchingRank, ParametersAreThoseOfRanksThatWait) {
 // Every gradient crosses between processes.
 TEST(LaunchingRank, BidirectionalPlansToo) {
   const TinyModel model;
-  for (const LoadedPlan& loaded : bidirectional_plans(model)) {
+  for (const ResolvedPlan& loaded : bidirectional_plans(model)) {
     EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256,
               train_waiting(loaded, 3).parameters_sha256)
         << loaded.plan.schedule;
@@ -103,8 +103,8 @@ TEST(LaunchingRank, TheTraceIsWholeAndCausal) {
   const TinyModel model;
   Plan plan = model.plan({3}, 4, "zb-h1");
   plan.dp = 2;
-  const LoadedPlan loaded = model.load(plan);
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = model.load(plan);
+  const Program& program = loaded.program;
   const RunResult result = train_as_processes(loaded, 2, 3).leaders;
   ASSERT_EQ(result.trace.spans.size(), 2 * program.operations.size());
   for (const Span& span : result.trace.spans) {
@@ -121,7 +121,7 @@ TEST(LaunchingRank, TheTraceIsWholeAndCausal) {
   }
 }
 
-void expect_every_wait_to_count(const LoadedPlan& loaded, int fewest_needed) {
+void expect_every_wait_to_count(const ResolvedPlan& loaded, int fewest_needed) {
   const std::string expected = train_as_processes(loaded, 2, 1).leaders.parameters_sha256;
   const ProcessesResult whole = train_as_processes(loaded, 1, 1);
   for (int process = 0; process < 2; ++process) {

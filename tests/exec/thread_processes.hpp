@@ -122,7 +122,7 @@ struct ThreadsResult {
 };
 
 // One thread a process, K * D of them, each with backends and links of its own.
-inline ThreadsResult run_as_threads(const LoadedPlan& loaded, const RunOptions& options,
+inline ThreadsResult run_as_threads(const ResolvedPlan& loaded, const RunOptions& options,
                                     const std::function<Backends(int process)>& backends,
                                     const std::function<ProcessLinks(Processes&)>& links) {
   const int count = loaded.plan.pp * loaded.plan.dp;

@@ -10,7 +10,7 @@
 
 #include "exec/cpu/cpu_backend.hpp"
 #include "exec/run/run.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 
@@ -50,7 +50,7 @@ class TinyModel {
     plan.schedule = schedule;
     return plan;
   }
-  [[nodiscard]] LoadedPlan load(const Plan& plan) const { return resolve(plan, folder_); }
+  [[nodiscard]] ResolvedPlan load(const Plan& plan) const { return resolve(plan, folder_); }
 
  private:
   int tokens_;

@@ -17,14 +17,14 @@ namespace {
 
 using testing::HasSubstr;
 
-LoadedPlan loaded(const TinyModel& tiny, const std::string& config) {
-  LoadedPlan plan = tiny.load(tiny.plan({2}, 2));
+ResolvedPlan loaded(const TinyModel& tiny, const std::string& config) {
+  const ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
   const auto file = std::filesystem::temp_directory_path() /
                     ("weir-trainable-" + std::to_string(::getpid()) + ".json");
   write_file_atomically(file, config);
-  plan.model = load_model(file);
+  Model model = load_model(file);
   std::filesystem::remove(file);
-  return plan;
+  return derive(plan.plan, std::move(model), plan.schedule);
 }
 
 // 3 blocks, as the tiny GPT-2 of the plan has.
@@ -37,7 +37,7 @@ const char* const kOpt =
 
 TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
   const TinyModel tiny;
-  const LoadedPlan plan = loaded(tiny, kLlama);
+  const ResolvedPlan plan = loaded(tiny, kLlama);
   try {
     static_cast<void>(run(plan, {}, cpu_only()));
     FAIL() << "it ran";
@@ -53,7 +53,7 @@ TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
 // of the way there.
 TEST(Trainable, AnOptTrains) {
   const TinyModel tiny;
-  LoadedPlan plan = loaded(tiny, kOpt);
+  ResolvedPlan plan = loaded(tiny, kOpt);
   plan.plan.optimizer.learning_rate = 2e-2;
   RunOptions options;
   options.steps = 300;

@@ -169,9 +169,9 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
         Plan plan = model.plan(boundaries, 6, schedule);
         plan.recompute = recompute(mode);
         plan.attention = attention;
-        const LoadedPlan loaded = model.load(plan);
+        const ResolvedPlan loaded = model.load(plan);
         const RunResult result = run(loaded, {}, cpu_only());
-        const Program program = lower(loaded);
+        const Program& program = loaded.program;
         const std::span<const Span> spans(result.trace.spans.data(), program.operations.size());
         const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
         for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
@@ -208,11 +208,11 @@ double replay_error(const TinyModel& model) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
       Plan plan = model.plan(boundaries, 6, schedule);
       plan.micro_batch_size = 64;  // long enough that gaps are small beside it
-      const LoadedPlan loaded = model.load(plan);
+      const ResolvedPlan loaded = model.load(plan);
       RunOptions options;
       options.steps = 5;
       const RunResult result = run(loaded, options, cpu_only());
-      const Program program = lower(loaded);
+      const Program& program = loaded.program;
       for (std::int32_t step = 0; step < options.steps; ++step) {
         std::int64_t last = 0;
         for (const Span& span : result.trace.spans) {
@@ -295,8 +295,8 @@ TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
     for (int s = 1; s < k; ++s) boundaries.push_back(s);
     Plan plan = model.plan(boundaries, pick(1, 64), pick(0, 1) == 0 ? "gpipe" : "1f1b");
     plan.slots = pick(1, 4);
-    const LoadedPlan loaded = model.load(plan);
-    const Program program = lower(loaded);
+    const ResolvedPlan loaded = model.load(plan);
+    const Program& program = loaded.program;
     RunOptions options;
     options.backend = BackendKind::synthetic;
     options.steps = 1;
@@ -333,11 +333,11 @@ TEST(Progress, EveryScheduleRunsInItsOrder) {
     plan.pp = 4;
     plan.vpp = v;
     plan.slots = 0;
-    LoadedPlan loaded = model.load(plan);
+    ResolvedPlan loaded = model.load(plan);
     if (slices)
       loaded.schedule =
           std::get<Schedule>(make_schedule(generator.name, {4, generator.default_chunks, 8}));
-    const Program program = lower(loaded);
+    const Program& program = loaded.program;
     RunOptions options;
     options.backend = BackendKind::synthetic;
     options.steps = 1;

@@ -179,7 +179,7 @@ TEST(CudaKernels, LieWithinTheirActions) {
   WEIR_NEEDS_DEVICE();
   WEIR_NEEDS_CUPTI();
   const TinyModel model;
-  const LoadedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
+  const ResolvedPlan loaded = model.load(model.plan({3}, 4, "1f1b"));
   RunOptions options;
   options.backend = BackendKind::cuda;
   options.steps = 3;

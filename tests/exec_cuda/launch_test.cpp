@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-RunResult train(const LoadedPlan& loaded, int steps, bool graphs) {
+RunResult train(const ResolvedPlan& loaded, int steps, bool graphs) {
   RunOptions options;
   options.backend = BackendKind::cuda;
   options.steps = steps;
@@ -30,7 +30,7 @@ TEST(CudaGraphs, FiveRepeatedStepsAreFiveLaunchedOnes) {
   const TinyModel model;
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {1, 3}}) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
-      const LoadedPlan loaded = model.load(model.plan(boundaries, 4, schedule));
+      const ResolvedPlan loaded = model.load(model.plan(boundaries, 4, schedule));
       const RunResult launched = train(loaded, 5, false), repeated = train(loaded, 5, true);
       EXPECT_EQ(repeated.parameters_sha256, launched.parameters_sha256) << schedule;
       for (std::size_t step = 0; step < 5; ++step) {
@@ -46,8 +46,8 @@ TEST(CudaGraphs, FiveRepeatedStepsAreFiveLaunchedOnes) {
 TEST(CudaTrace, ActionsHaveDeviceTimes) {
   WEIR_NEEDS_DEVICE();
   const TinyModel model;
-  const LoadedPlan loaded = model.load(model.plan({3}, 4));
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = model.load(model.plan({3}, 4));
+  const Program& program = loaded.program;
   for (const bool graphs : {false, true}) {
     const RunResult result = train(loaded, 3, graphs);
     ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());

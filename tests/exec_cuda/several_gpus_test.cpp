@@ -27,11 +27,11 @@ RunOptions steps_on_gpus(int steps) {
   return options;
 }
 
-RunResult in_one_process(const LoadedPlan& loaded, int steps) {
+RunResult in_one_process(const ResolvedPlan& loaded, int steps) {
   return run(loaded, steps_on_gpus(steps), {{BackendKind::cuda, cuda_backends()}});
 }
 
-ThreadsResult over_nccl(const LoadedPlan& loaded, int steps) {
+ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps) {
   return run_as_threads(
       loaded, steps_on_gpus(steps),
       [](int) -> Backends {
@@ -69,7 +69,7 @@ TEST(CudaSeveralGpus, ParametersAreBitwiseThoseOfOne) {
 // Every gradient crosses between the two.
 TEST(CudaSeveralGpus, BidirectionalPlansToo) {
   WEIR_NEEDS_DEVICES(2);
-  for (const LoadedPlan& loaded : bidirectional_plans(TinyModel())) {
+  for (const ResolvedPlan& loaded : bidirectional_plans(TinyModel())) {
     EXPECT_EQ(over_nccl(loaded, 3).leaders.parameters_sha256,
               in_one_process(loaded, 3).parameters_sha256)
         << loaded.plan.schedule;

@@ -19,7 +19,7 @@ std::unique_ptr<ProcessGroup> opened;
 
 Processes& processes() { return *opened; }
 
-RunResult run_here(const LoadedPlan& loaded, const RunOptions& options) {
+RunResult run_here(const ResolvedPlan& loaded, const RunOptions& options) {
   return run_as_process(loaded, options, cpu_only(), *opened, [](const TransportRequest& request) {
     return std::make_unique<WireTransport>(request, *opened);
   });

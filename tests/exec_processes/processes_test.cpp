@@ -52,7 +52,7 @@ TEST(Processes, ParametersAreBitwiseThoseOfThreads) {
     if (k == 1 && c.vpp > 1) continue;
     if (k == 3 && c.vpp > 1) continue;  // six stages have no cut here
     SCOPED_TRACE(std::string(c.schedule) + (c.recompute ? " recompute" : ""));
-    const LoadedPlan loaded = model.load(plan_of(model, c, k));
+    const ResolvedPlan loaded = model.load(plan_of(model, c, k));
     const RunResult here = run_here(loaded, options);
     if (processes().index() != 0) continue;
     const RunResult threads = run(loaded, options, cpu_only());
@@ -71,8 +71,8 @@ TEST(Processes, ParametersAreBitwiseThoseOfThreads) {
 TEST(Processes, TheTraceIsWholeAndCausal) {
   const int k = processes().count();
   const TinyModel model(true, 0.1, 256, 6);
-  const LoadedPlan loaded = model.load(plan_of(model, {"1f1b"}, k));
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = model.load(plan_of(model, {"1f1b"}, k));
+  const Program& program = loaded.program;
   const RunResult result = run_here(loaded, {});
   if (processes().index() != 0) return;
   EXPECT_EQ(result.trace.info.at("clock"), "one clock");  // all on this host
@@ -105,8 +105,8 @@ TEST(Processes, TheTraceIsWholeAndCausal) {
 TEST(Processes, TimedWaitsRunInThePlannedOrder) {
   const int k = processes().count();
   const TinyModel model(true, 0.0, 32, 6);
-  const LoadedPlan loaded = model.load(plan_of(model, {"1f1b"}, k));
-  const Program program = lower(loaded);
+  const ResolvedPlan loaded = model.load(plan_of(model, {"1f1b"}, k));
+  const Program& program = loaded.program;
   RunOptions options;
   options.backend = BackendKind::synthetic;
   options.synthetic_duration_ns.assign(program.operations.size(), 100'000);

@@ -10,6 +10,6 @@ namespace weir {
 
 [[nodiscard]] Processes& processes();  // of this program, opened by main
 
-[[nodiscard]] RunResult run_here(const LoadedPlan& loaded, const RunOptions& options);
+[[nodiscard]] RunResult run_here(const ResolvedPlan& loaded, const RunOptions& options);
 
 }  // namespace weir

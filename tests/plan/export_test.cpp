@@ -19,9 +19,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // A plan as its exporters take it: with its model, and the schedule that its name makes.
-LoadedPlan loaded(Plan plan, Model model) {
+ResolvedPlan loaded(Plan plan, Model model) {
   auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
-  return {std::move(plan), std::move(model), std::get<Schedule>(std::move(made))};
+  return derive(std::move(plan), std::move(model), std::get<Schedule>(std::move(made)));
 }
 
 Model llama_like(int blocks) {
@@ -67,7 +67,7 @@ std::vector<std::string> names(const std::vector<Remark>& remarks) {
   return all;
 }
 
-Job back(const LoadedPlan& plan, const ExportedJob& job) {
+Job back(const ResolvedPlan& plan, const ExportedJob& job) {
   const std::string& text = job.files.front().text;
   return job.files.front().name == "job.toml"
              ? read_torchtitan_job(text, "job.toml", {.model = &plan.model})
@@ -75,7 +75,7 @@ Job back(const LoadedPlan& plan, const ExportedJob& job) {
 }
 
 TEST(MegatronExport, ReadsBackAsTheSamePlan) {
-  const LoadedPlan plan = loaded(example(), llama_like(8));
+  const ResolvedPlan plan = loaded(example(), llama_like(8));
   const ExportedJob job = export_megatron(plan, {});
   EXPECT_THAT(job.files.front().text,
               HasSubstr("--pipeline-model-parallel-layout 'Et|t*3|t*3|tL'"));
@@ -95,7 +95,7 @@ TEST(MegatronExport, SharingReadsBack) {
     p.zero = zero;
     p.dtype = zero == 2 ? Dtype::fp16 : Dtype::bf16;
     p.recompute = {RecomputeMode::selective};
-    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ResolvedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_megatron(plan, {});
     EXPECT_THAT(names(job.not_carried), ElementsAre("data")) << zero;
     EXPECT_EQ(back(plan, job).plan, p) << zero;
@@ -106,7 +106,7 @@ TEST(MegatronExport, SharingReadsBack) {
 TEST(MegatronExport, EvenStagesNeedNoLayout) {
   Plan even = example();
   even.boundaries = {3, 5, 7};
-  const LoadedPlan plan = loaded(even, llama_like(8));
+  const ResolvedPlan plan = loaded(even, llama_like(8));
   const ExportedJob job = export_megatron(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("--num-layers-per-virtual-pipeline-stage 2 "));
   EXPECT_EQ(back(plan, job).plan, even);
@@ -115,7 +115,7 @@ TEST(MegatronExport, EvenStagesNeedNoLayout) {
 TEST(MegatronExport, FusedAttentionReadsBack) {
   Plan fused = example();
   fused.attention = AttentionKind::fused;
-  const LoadedPlan plan = loaded(fused, llama_like(8));
+  const ResolvedPlan plan = loaded(fused, llama_like(8));
   const ExportedJob job = export_megatron(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("--attention-backend fused "));
   EXPECT_EQ(back(plan, job).plan, fused);
@@ -129,7 +129,7 @@ TEST(MegatronExport, ZeroBubbleAndSgdReadBack) {
     p.boundaries = p.vpp == 2 ? std::vector<int>{3, 5, 7} : std::vector<int>{4};
     p.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 0.1, .momentum = 0.9};
     p.recompute = {};
-    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ResolvedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_megatron(plan, {});
     EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "data")) << schedule;
     EXPECT_EQ(back(plan, job).plan, p) << schedule;
@@ -158,7 +158,7 @@ TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
     p.vpp = 2;
     p.sequence_parallel = p.overlap_grad_reduce = true;  // always, there
     p.zero = schedule[0] == 'i' ? 1 : 3;
-    const LoadedPlan plan = loaded(p, llama_like(8));
+    const ResolvedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_torchtitan(plan, {});
     Job read = back(plan, job);
     if (read.plan.schedule == "schedule.csv") {  // an order of the plan's own, as a file
@@ -189,7 +189,7 @@ TEST(TorchtitanExport, KnowsItsFlavours) {
   p.schedule = "1f1b";
   p.boundaries = {17};
   p.sequence_parallel = p.overlap_grad_reduce = true;
-  const LoadedPlan plan = loaded(p, decoder_model(*torchtitan_llama3("8B"), 8192));
+  const ResolvedPlan plan = loaded(p, decoder_model(*torchtitan_llama3("8B"), 8192));
   const ExportedJob job = export_torchtitan(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("flavor = \"8B\""));
   EXPECT_EQ(job.files.size(), 1U);  // PyTorch has a 1F1B of its own
@@ -205,7 +205,7 @@ TEST(TorchtitanExport, OneRankAccumulates) {
   p.schedule = "1f1b";
   p.sequence_parallel = p.overlap_grad_reduce = true;
   p.zero = 2;
-  const LoadedPlan plan = loaded(p, llama_like(2));
+  const ResolvedPlan plan = loaded(p, llama_like(2));
   EXPECT_EQ(back(plan, export_torchtitan(plan, {})).plan, p);
 }
 
@@ -259,7 +259,7 @@ TEST(Export, ATimedModelHasNoArguments) {
   p.vpp = 1;
   p.boundaries = {2};
   p.schedule = "1f1b";
-  const LoadedPlan plan = loaded(p, timed);
+  const ResolvedPlan plan = loaded(p, timed);
   EXPECT_THROW(static_cast<void>(export_megatron(plan, {})), InputError);
   EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
   EXPECT_THAT(export_torch(plan, {}).files[0].text,
@@ -276,7 +276,7 @@ TEST(Export, LabelsDoNotRunAsCode) {
   p.vpp = 1;
   p.boundaries = {2};
   p.schedule = "1f1b";
-  const LoadedPlan plan = loaded(p, timed);
+  const ResolvedPlan plan = loaded(p, timed);
   for (const std::string& script :
        {export_torch(plan, {}).files[0].text, export_deepspeed(plan, {}).files[1].text}) {
     EXPECT_THAT(script, HasSubstr(R"(conv\"\"\"\x0aimport os\\ $(id) 'x' @COUNT@ \x09, 0 param)"));

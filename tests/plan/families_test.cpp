@@ -7,10 +7,11 @@
 #include <filesystem>
 #include <map>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/model_import.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
@@ -125,13 +126,15 @@ TEST(Families, T5sDecoderReadsTheEncoderBySkips) {
 // Four stages of 21 layers: the table is on the first (embedding), the third (the decoder's
 // embedding, layer 10, is in [10, 15)) and the last (head).
 TEST(Families, T5sTableIsExchangedByAllItsStages) {
-  LoadedPlan loaded;
-  loaded.model = parsed(with(kT5, ""));
-  ASSERT_EQ(loaded.model.layers.size(), 21U);
-  loaded.plan.pp = 4;
-  loaded.plan.boundaries = {5, 10, 15};
-  loaded.schedule.shape.stages = 4;
-  const auto tied = lowering_options(loaded).tied;
+  const Model model = parsed(with(kT5, ""));
+  ASSERT_EQ(model.layers.size(), 21U);
+  Plan plan;
+  plan.seq_length = 16;
+  plan.pp = 4;
+  plan.boundaries = {5, 10, 15};
+  const ResolvedPlan resolved =
+      derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {4, 1, 1})));
+  const auto tied = resolved.lowering.tied;
   ASSERT_EQ(tied.size(), 1U);
   EXPECT_THAT(tied[0], testing::ElementsAre(Stage{0}, Stage{2}, Stage{3}));
 }

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <functional>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/model/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"

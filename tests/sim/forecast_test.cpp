@@ -18,22 +18,22 @@ using testing::Contains;
 using testing::HasSubstr;
 
 // Layers of 1 ms F, 1 ms I and 1 ms W each, as a user's layers.csv would give them.
-LoadedPlan chain(int k, int m, const char* schedule = "1f1b") {
-  LoadedPlan loaded;
-  loaded.model.family = "timed";
+ResolvedPlan chain(int k, int m, const char* schedule = "1f1b") {
+  Model model;
+  model.family = "timed";
   for (int layer = 0; layer < 4; ++layer) {
-    loaded.model.layers.push_back({"l",
-                                   TimedShape{.forward = Seconds(1e-3),
-                                              .backward_input = Seconds(1e-3),
-                                              .backward_weight = Seconds(1e-3)},
-                                   "x"});
+    model.layers.push_back({"l",
+                            TimedShape{.forward = Seconds(1e-3),
+                                       .backward_input = Seconds(1e-3),
+                                       .backward_weight = Seconds(1e-3)},
+                            "x"});
   }
-  loaded.plan.pp = k;
-  loaded.plan.microbatches = m;
-  loaded.plan.schedule = schedule;
-  for (int s = 1; s < k; ++s) loaded.plan.boundaries.push_back(s * 4 / k);
-  loaded.schedule = std::get<Schedule>(make_schedule(schedule, {k, 1, m}));
-  return loaded;
+  Plan plan;
+  plan.pp = k;
+  plan.microbatches = m;
+  plan.schedule = schedule;
+  for (int s = 1; s < k; ++s) plan.boundaries.push_back(s * 4 / k);
+  return derive(plan, model, std::get<Schedule>(make_schedule(schedule, {k, 1, m})));
 }
 
 Costs calibrated() {
@@ -70,9 +70,7 @@ TEST(Forecast, AnIntervalInsideWhatWasRun) {
 TEST(Forecast, JitterWidensTheInterval) {
   Costs costs = calibrated();
   costs.jitter[ActionKind::F] = {1, 3};
-  LoadedPlan one = chain(1, 4);
-  one.plan.microbatches = 1;
-  one.schedule = std::get<Schedule>(make_schedule("1f1b", {1, 1, 1}));
+  const ResolvedPlan one = chain(1, 1);
   costs.range = widened(*costs.range, one.plan);
   const Forecast g = forecast(one, costs, two_cores()).forecast;
   EXPECT_NEAR(g.jitter_spread, std::log(18.49 / 13.51) / 2, 0.03);

@@ -162,7 +162,7 @@ std::int64_t crossing(const std::vector<Tensor>& tensors, int boundary) {
 }
 
 // Messages and receive slots of one partition, on a link of one byte a nanosecond.
-void expect_carried(const LoadedPlan& loaded, const Costs& costs, const Cluster& cluster,
+void expect_carried(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                     const std::vector<Tensor>& tensors) {
   const CostTable table = cost_table(loaded, costs, cluster).table;
   for (std::int32_t s = 1; s < loaded.plan.pp; ++s) {
@@ -171,7 +171,8 @@ void expect_carried(const LoadedPlan& loaded, const Costs& costs, const Cluster&
         crossing(tensors, loaded.plan.boundaries[at - 1]) * loaded.plan.micro_batch_size;
     EXPECT_EQ(table.forward_messages[at - 1].occupancy.count(), bytes);
     EXPECT_EQ(table.backward_messages[at].occupancy.count(), bytes);
-    EXPECT_EQ(StageMemory(loaded, Stage{s}, Allocator::arena).input_bytes(), bytes);
+    const StageMemory memory(loaded.plan, *loaded.part, loaded.stage(Stage{s}), Allocator::arena);
+    EXPECT_EQ(memory.input_bytes(), bytes);
   }
 }
 
@@ -207,8 +208,8 @@ TEST(Partition, EveryTensorThatCrossesIsWeighed) {
     for (const auto& candidate : all) {
       best = std::min(best, value(times, candidate, cuts));
       plan.boundaries = candidate;
-      expect_carried({plan, model, std::get<Schedule>(make_schedule("gpipe", {3, 1, 4}))}, costs,
-                     cluster, tensors);
+      expect_carried(derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {3, 1, 4}))),
+                     costs, cluster, tensors);
     }
     EXPECT_EQ(value(times, balanced_boundaries(model, plan, costs, cluster), cuts), best);
   }

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "tests/tools/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
@@ -26,7 +26,7 @@ class KinetoCommand : public InFolder {
                 "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\nl,x,10,"
                 "1,1,1,64,64,4\n");
     EXPECT_EQ(weir("plan chain.csv -K 2 -M 6 --schedule 1f1b -o plan.json").code, 0);
-    run_.program = lower(load_plan(folder_ / "plan.json"));
+    run_.program = load_plan(folder_ / "plan.json").program;
     run_.steps = 3;
     run_.clock_ns = {0, 8'000'000'000};
     run_.lay_out();

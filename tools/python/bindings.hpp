@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/schedule/schedule.hpp"
 #include "tools/weir/options.hpp"
 #include "tools/weir/schedule_source.hpp"
@@ -24,7 +24,7 @@ namespace weir::python {
 
 // A plan with what it names, and the folder its relative paths start from.
 struct PlacedPlan {
-  LoadedPlan loaded;
+  ResolvedPlan loaded;
   std::filesystem::path folder;
   bool schedule_in_memory = false;  // no file has it yet; `moved_to` writes one
 };
@@ -56,7 +56,7 @@ using OptionalPath = std::optional<std::filesystem::path>;
 
 // The plan for files in `folder`: paths relative to it, a schedule that was in memory written there
 // as CSV.
-[[nodiscard]] LoadedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder);
+[[nodiscard]] ResolvedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder);
 
 void bind_schedules(pybind11::module_& module);
 void bind_plans(pybind11::module_& module);

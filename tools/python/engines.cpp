@@ -115,7 +115,7 @@ struct RunArguments {
   CostsOrFile costs;
 };
 
-RunResult execute(const LoadedPlan& loaded, const RunArguments& a) {
+RunResult execute(const ResolvedPlan& loaded, const RunArguments& a) {
   if (a.steps < 1 || a.warmup < 0)
     throw UsageError("run: expected at least 1 of steps and 0 of warmup");
   RunOptions options;
@@ -127,7 +127,7 @@ RunResult execute(const LoadedPlan& loaded, const RunArguments& a) {
     const Cluster cluster = host_cluster();
     const Costs costs = costs_for(a.costs, loaded.model, loaded.plan, cluster);
     options.synthetic_duration_ns =
-        expand(lower(loaded), cost_table(loaded, costs, cluster).table).duration_ns;
+        expand(loaded.program, cost_table(loaded, costs, cluster).table).duration_ns;
   }
   RunResult result = weir::run(loaded, options, available_backends());
   label(result, loaded, a.backend);
@@ -163,7 +163,7 @@ py::object hold_against(const PlannedTrace& predicted, const PlannedTrace& measu
       predicted.plan->loaded.schedule.order != measured.plan->loaded.schedule.order)
     throw InputError("compare", "measured", "is of another plan than the forecast");
   return from_json(
-      weir::to_json(compare(lower(predicted.plan->loaded), predicted.trace, measured.trace)));
+      weir::to_json(compare(predicted.plan->loaded.program, predicted.trace, measured.trace)));
 }
 
 void bind_sweep(py::module_& m) {

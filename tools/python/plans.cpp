@@ -124,8 +124,8 @@ void bind_plan_class(py::module_& m) {
 
 }  // namespace
 
-LoadedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder) {
-  LoadedPlan moved = plan.loaded;
+ResolvedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder) {
+  ResolvedPlan moved = plan.loaded;
   moved.plan = rebased(moved.plan, plan.folder, folder);
   if (!plan.schedule_in_memory) return moved;
   moved.plan.schedule = plan.loaded.plan.schedule;

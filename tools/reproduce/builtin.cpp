@@ -59,8 +59,8 @@ class Jobs {
     plan.slots = 0;
     cluster_.nodes = (plan.devices() + cluster_.devices_per_node - 1) / cluster_.devices_per_node;
     const Costs costs = builtin_costs(model, plan.seq_length, plan.dtype, cluster_, {plan.split()});
-    const LoadedPlan loaded{plan, model,
-                            named_schedule(plan.schedule, plan.pp, plan.vpp, plan.microbatches)};
+    const ResolvedPlan loaded =
+        derive(plan, model, named_schedule(plan.schedule, plan.pp, plan.vpp, plan.microbatches));
     return forecast(loaded, costs, cluster_, {.detail = ForecastDetail::ranking})
         .forecast.step_time;
   }

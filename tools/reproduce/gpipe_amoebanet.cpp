@@ -36,8 +36,8 @@ Seconds step_of(Plan plan, const Model& model, const Cluster& cluster) {
   plan.dtype = cluster.device.peak_bf16.count() > 0 ? Dtype::bf16 : Dtype::fp32;
   const Costs costs = builtin_costs(model, 0, plan.dtype, cluster);
   if (plan.boundaries.empty()) plan.boundaries = balanced_boundaries(model, plan, costs, cluster);
-  const LoadedPlan loaded{plan, model,
-                          named_schedule(plan.schedule, plan.pp, 1, plan.microbatches)};
+  const ResolvedPlan loaded =
+      derive(plan, model, named_schedule(plan.schedule, plan.pp, 1, plan.microbatches));
   return forecast(loaded, costs, cluster, {.detail = ForecastDetail::ranking}).forecast.step_time;
 }
 

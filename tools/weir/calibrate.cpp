@@ -67,7 +67,7 @@ void add_calibrate_command(CLI::App& app, GlobalOptions& global) {
       runs.push_back({&kept.back().plan, &kept.back().trace});
     }
     const Cluster cluster = cluster_or_host(o->cluster);
-    const LoadedPlan& first = *runs.front().plan;
+    const ResolvedPlan& first = *runs.front().plan;
     Calibration fit =
         calibrate(costs_or_builtin(o->costs, first.model, first.plan, cluster), runs, cluster);
     if (o->kineto.plan) fit_link_of_run(kept.front(), fit.costs, global);

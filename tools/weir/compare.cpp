@@ -122,7 +122,7 @@ void compare_traces(const CompareOptions& o, const GlobalOptions& global) {
   if (same != measured.plan.plan)
     throw InputError(o.second.string(), "weir.info.plan",
                      "is another plan than " + o.first.string() + "'s");
-  const Comparison c = compare(lower(predicted.plan), predicted.trace, measured.trace);
+  const Comparison c = compare(predicted.plan.program, predicted.trace, measured.trace);
   const std::array rows{TimelineRow{&predicted.trace, 0, "predicted"},
                         TimelineRow{&measured.trace, c.typical_step, "measured"}};
   const std::array<const Trace*, 2> both{&predicted.trace, &measured.trace};
@@ -143,9 +143,9 @@ void compare_traces(const CompareOptions& o, const GlobalOptions& global) {
 
 // Key by key where the two plan files differ, then what each is forecast to cost.
 void compare_plans(const CompareOptions& o, const GlobalOptions& global) {
-  const LoadedPlan first = load_plan(o.first), second = load_plan(o.second);
+  const ResolvedPlan first = load_plan(o.first), second = load_plan(o.second);
   const Cluster host = host_cluster();
-  const auto cost = [&](const LoadedPlan& p) {
+  const auto cost = [&](const ResolvedPlan& p) {
     return forecast(p, costs_or_builtin(o.costs, p.model, p.plan, host), host).forecast;
   };
   const Forecast a = cost(first), b = cost(second);

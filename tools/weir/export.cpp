@@ -21,7 +21,7 @@ struct ExportCommand {
   ExportOptions options;
 };
 
-ExportedJob exported(const ExportCommand& c, const LoadedPlan& loaded) {
+ExportedJob exported(const ExportCommand& c, const ResolvedPlan& loaded) {
   if (c.to == "torchtitan") return export_torchtitan(loaded, c.options);
   if (c.to == "torch") return export_torch(loaded, c.options);
   if (c.to == "megatron") return export_megatron(loaded, c.options);

@@ -28,7 +28,7 @@ IdleShares idle_shares(const std::vector<Trial>& trials) {
   IdleShares mean;
   const double weight = 1 / static_cast<double>(trials.size());
   for (const Trial& t : trials) {
-    const Comparison c = compare(t.program, t.first.trace, t.run.trace);
+    const Comparison c = compare(t.plan.program, t.first.trace, t.run.trace);
     const Shares predicted = shares_of(c.predicted_metrics),
                  measured = shares_of(c.measured_metrics);
     for (std::size_t i = 0; i < mean.predicted.size(); ++i) {

@@ -43,8 +43,8 @@ TracedPlan load_kineto_run(const KinetoOptions& options,
                            const GlobalOptions& global) {
   if (options.save_trace && options.save_trace->extension() != ".json")
     throw UsageError("--save-trace: expected a name that ends in .json");
-  LoadedPlan loaded = load_plan(*options.plan);
-  KinetoTrace found = read_kineto(lower(loaded), files);
+  ResolvedPlan loaded = load_plan(*options.plan);
+  KinetoTrace found = read_kineto(loaded.program, files);
   if (!global.quiet) print_found(found);
   if (options.save_trace) {
     const std::filesystem::path folder =

@@ -23,6 +23,7 @@ nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, D
       {"schema", "weir.model/1"}, {"name", model.name},
       {"family", model.family},   {"parameters", parameter_count(model)},
       {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
+  const ModelPart part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
     json["layers"].push_back(
@@ -30,10 +31,8 @@ nlohmann::ordered_json model_json(const Model& model, std::int64_t seq_length, D
          {"kind", kind_name(layer)},
          {"parameters", parameter_count(layer)},
          {"flops_forward", forward_flops(layer, seq_length).count()},
-         {"activation_bytes",
-          activation_bytes(model, static_cast<int>(l), seq_length, dtype).count()},
-         {"boundary_bytes",
-          crossing_bytes(model, static_cast<int>(l), seq_length, dtype).count()}});
+         {"activation_bytes", activation_bytes(part, static_cast<int>(l)).count()},
+         {"boundary_bytes", part.layers[l].crossing_bytes}});
   }
   return json;
 }
@@ -43,13 +42,14 @@ void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
              model.layers.size(), parameter_count(model), seq_length);
   fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind",
              "parameters", "GFLOP forward", "activations", "boundary");
+  const ModelPart part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
     fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name,
                kind_name(layer), parameter_count(layer),
                forward_flops(layer, seq_length).count() / 1e9,
-               format_bytes(activation_bytes(model, static_cast<int>(l), seq_length, dtype)),
-               format_bytes(crossing_bytes(model, static_cast<int>(l), seq_length, dtype)));
+               format_bytes(activation_bytes(part, static_cast<int>(l))),
+               format_bytes(Bytes(part.layers[l].crossing_bytes)));
   }
 }
 

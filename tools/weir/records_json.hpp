@@ -18,6 +18,6 @@ namespace weir {
 [[nodiscard]] std::string to_json(const Comparison& comparison);
 
 // Writes into the measured trace's info where it was made: machine, version, backend, seed.
-void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend);
+void label(RunResult& result, const ResolvedPlan& loaded, const std::string& backend);
 
 }  // namespace weir

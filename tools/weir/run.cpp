@@ -83,7 +83,7 @@ void print_devices(const std::vector<DeviceUse>& ranks) {
   fmt::print("\n");
 }
 
-void print_run(const LoadedPlan& loaded, const RunResult& result, const RunOptions& options) {
+void print_run(const ResolvedPlan& loaded, const RunResult& result, const RunOptions& options) {
   fmt::print("{} on {}{}\n", summary(loaded.plan), to_string(options.backend),
              options.backend == BackendKind::synthetic ? " (timed waits, no training)" : "");
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
@@ -112,7 +112,7 @@ std::string to_json(const RunResult& result, const std::string& backend) {
   return run_json(result, backend).dump(2);
 }
 
-void label(RunResult& result, const LoadedPlan& loaded, const std::string& backend) {
+void label(RunResult& result, const ResolvedPlan& loaded, const std::string& backend) {
   result.trace.info["machine"] = machine_name(parse_backend(backend));
   result.trace.info["version"] = WEIR_VERSION;
   result.trace.info["backend"] = backend;
@@ -135,12 +135,12 @@ struct RunCommand {
   bool kernels = false;
 };
 
-using Execute = std::function<RunResult(const LoadedPlan&, const RunOptions&)>;
+using Execute = std::function<RunResult(const ResolvedPlan&, const RunOptions&)>;
 
 // Loads, runs and, where `speaks`, reports: everything but how the ranks are spread over processes.
 void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks,
               const Execute& execute) {
-  const LoadedPlan loaded = load_plan(o.plan);
+  const ResolvedPlan loaded = load_plan(o.plan);
   RunOptions options;
   options.backend = parse_backend(o.backend);
   options.steps = o.steps;
@@ -174,7 +174,7 @@ void run_plan(const RunCommand& o, const GlobalOptions& global, bool speaks,
 }
 
 void run_alone(const RunCommand& o, const GlobalOptions& global) {
-  run_plan(o, global, true, [](const LoadedPlan& loaded, const RunOptions& options) {
+  run_plan(o, global, true, [](const ResolvedPlan& loaded, const RunOptions& options) {
     if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
       fmt::print(
           stderr,
@@ -195,7 +195,7 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
   const bool leads = processes.index() == 0;
   Ending ending;
   try {
-    run_plan(o, global, leads, [&](const LoadedPlan& loaded, const RunOptions& options) {
+    run_plan(o, global, leads, [&](const ResolvedPlan& loaded, const RunOptions& options) {
       RunResult result =
           run_as_process(loaded, options, available_backends(), processes, session.links);
       if (leads && result.oversubscribed) {

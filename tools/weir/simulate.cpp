@@ -21,7 +21,7 @@
 namespace weir {
 namespace {
 
-void print_forecast(const LoadedPlan& loaded, const Forecast& f) {
+void print_forecast(const ResolvedPlan& loaded, const Forecast& f) {
   fmt::print("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
              format_duration(f.step_time), to_string(f.basis),
              f.interval ? fmt::format(", 90 % {} to {}", format_duration(f.interval->low),
@@ -154,12 +154,13 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
                       "RANK=FACTOR: this rank computes so many times slower (repeatable)");
   command->add_option("-o,--output", o->output, "Folder for forecast.json and the predicted trace");
   command->callback([o, &global] {
-    LoadedPlan loaded = load_plan(o->plan);
-    apply(o->parallel, loaded.plan);
-    if (const auto misfit =
-            cannot_split(loaded.model, loaded.plan.seq_length, loaded.plan.split())) {
+    ResolvedPlan loaded = load_plan(o->plan);
+    Plan plan = loaded.plan;
+    apply(o->parallel, plan);
+    if (const auto misfit = cannot_split(loaded.model, plan.seq_length, plan.split()))
       throw InputError(o->plan.string(), misfit->key, misfit->reason);
-    }
+    if (plan != loaded.plan)
+      loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
     const auto failures = reliability(o->failures);
     Cluster cluster = cluster_or_host(o->cluster);
     cluster.stragglers = parse_stragglers(o->stragglers, loaded.plan.pp);

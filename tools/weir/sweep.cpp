@@ -74,7 +74,7 @@ void run_rows(std::vector<Row>& rows, const SweepOptions& o, bool progress) {
   ProgressBar bar("run", progress);
   const Backends backends = available_backends();
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const LoadedPlan loaded = resolve(rows[i].ranked->plan, ".");
+    const ResolvedPlan loaded = resolve(rows[i].ranked->plan, ".");
     RunOptions options;
     options.backend = parse_backend(o.backend);
     options.steps = o.steps;
@@ -83,7 +83,7 @@ void run_rows(std::vector<Row>& rows, const SweepOptions& o, bool progress) {
     const RunResult result = run(loaded, options, backends);
     rows[i].measured = result.step_time;
     std::vector<double> bubbles;
-    const Program program = lower(loaded);
+    const Program& program = loaded.program;
     for (std::int32_t step = 0; step < o.steps; ++step)
       bubbles.push_back(step_metrics(program, result.trace, step).bubble_fraction);
     std::sort(bubbles.begin(), bubbles.end());
@@ -174,8 +174,8 @@ nlohmann::ordered_json sweep_json(const SweepResult& result, const std::vector<R
 }
 
 // The plan in use today, its paths from here on relative to this folder.
-LoadedPlan load_baseline(const std::filesystem::path& file) {
-  LoadedPlan loaded = load_plan(file);
+ResolvedPlan load_baseline(const std::filesystem::path& file) {
+  ResolvedPlan loaded = load_plan(file);
   loaded.plan = rebased(loaded.plan, std::filesystem::absolute(file).parent_path(), ".");
   return loaded;
 }
@@ -213,7 +213,7 @@ struct Found {
 };
 
 Found search(SweepOptions& o, const CLI::App& command, const GlobalOptions& global) {
-  std::optional<LoadedPlan> baseline;
+  std::optional<ResolvedPlan> baseline;
   if (o.baseline) {
     baseline = load_baseline(*o.baseline);
     complete(o, baseline->plan, command);

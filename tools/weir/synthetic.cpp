@@ -7,11 +7,11 @@
 
 namespace weir {
 
-std::vector<std::int64_t> synthetic_durations(const LoadedPlan& loaded,
+std::vector<std::int64_t> synthetic_durations(const ResolvedPlan& loaded,
                                               const std::optional<std::filesystem::path>& costs) {
   const Cluster cluster = host_cluster();
   const Costs known = costs_or_builtin(costs, loaded.model, loaded.plan, cluster);
-  return expand(lower(loaded), cost_table(loaded, known, cluster).table).duration_ns;
+  return expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns;
 }
 
 }  // namespace weir

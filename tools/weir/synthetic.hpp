@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 
 namespace weir {
 
 [[nodiscard]] std::vector<std::int64_t> synthetic_durations(
-    const LoadedPlan& loaded, const std::optional<std::filesystem::path>& costs);
+    const ResolvedPlan& loaded, const std::optional<std::filesystem::path>& costs);
 
 }  // namespace weir

@@ -19,7 +19,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
   TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()),
                     std::move(trace)};
-  const Program program = lower(traced.plan);
+  const Program& program = traced.plan.program;
   const std::size_t count = program.operations.size();
   if (traced.trace.steps.empty() ||
       traced.trace.spans.size() != count * traced.trace.steps.size()) {
@@ -53,7 +53,7 @@ void require_comparable(const Trace& trace, const std::filesystem::path& file) {
   }
 }
 
-void save_traced_plan(Trace trace, const LoadedPlan& loaded, const std::filesystem::path& base,
+void save_traced_plan(Trace trace, const ResolvedPlan& loaded, const std::filesystem::path& base,
                       const std::filesystem::path& folder, const std::string& name) {
   trace.info["plan"] = to_json(rebased(loaded.plan, base, folder));
   save_trace(trace, folder / (name + ".json"));

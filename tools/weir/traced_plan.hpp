@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
 
 struct TracedPlan {
-  LoadedPlan plan;
+  ResolvedPlan plan;
   Trace trace;
 };
 
@@ -23,7 +23,7 @@ struct TracedPlan {
 void require_comparable(const Trace& trace, const std::filesystem::path& file);
 
 // Writes NAME.json and NAME.pftrace, with the plan (its paths relative to `folder`) in the info.
-void save_traced_plan(Trace trace, const LoadedPlan& plan, const std::filesystem::path& base,
+void save_traced_plan(Trace trace, const ResolvedPlan& plan, const std::filesystem::path& base,
                       const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace weir

@@ -43,7 +43,6 @@ int warm_up_steps(BackendKind backend) { return backend == BackendKind::cuda ? 4
 Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster) {
   Trial trial;
   trial.plan = resolve(plan, ".");
-  trial.program = lower(trial.plan);
   trial.first = forecast(trial.plan, costs, cluster);
   return trial;
 }

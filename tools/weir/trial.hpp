@@ -10,14 +10,12 @@
 #include <vector>
 
 #include "exec/run/run.hpp"
-#include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
 
 struct Trial {
-  LoadedPlan plan;
-  Program program;
+  ResolvedPlan plan;
   ForecastResult first;                    // before it was run
   RunResult run;                           // the first run, with the traces of all of them
   std::vector<double> times;               // of every measured step, seconds

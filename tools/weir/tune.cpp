@@ -103,7 +103,7 @@ ReportRow row_of(const Trial& c, Seconds recalibrated) {
   row.recalibrated = recalibrated;
   row.measured = c.measured();
   row.measured_peak = c.measured_peak();
-  row.comparison = compare(c.program, c.first.trace, c.run.trace);
+  row.comparison = compare(c.plan.program, c.first.trace, c.run.trace);
   row.measured_bubble = row.comparison.measured_metrics.bubble_fraction;
   row.predicted = c.first.trace;
   row.run = c.run.trace;

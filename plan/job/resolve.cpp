@@ -1,0 +1,209 @@
+// Brings a plan's parts together, validates them against each other, and derives what follows.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/resolve.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "plan/model/model_import.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/schedule/validate.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+void check_shape(const Plan& plan, const ScheduleShape& shape, const std::string& file) {
+  if (shape.ranks != plan.pp || shape.stages != plan.stages() ||
+      shape.microbatches != plan.microbatches) {
+    throw InputError(
+        file, "",
+        fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", shape.ranks,
+                    shape.stages, shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
+  }
+}
+
+Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+  if (plan.schedule.ends_with(".csv")) {
+    const auto path = base / plan.schedule;
+    Schedule schedule = parse_schedule_csv(read_text_file(path), path.string());
+    schedule.name = plan.schedule;
+    check_shape(plan, schedule.shape, path.string());
+    return schedule;
+  }
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  if (const auto* reason = std::get_if<std::string>(&made))
+    throw InputError(file, "schedule", *reason);
+  return std::get<Schedule>(std::move(made));
+}
+
+void check_model(const Plan& plan, const Model& model, const std::string& file) {
+  const auto layers = static_cast<int>(model.layers.size());
+  if (plan.stages() > layers) {
+    throw InputError(file, "pp",
+                     fmt::format("{} stages for {} layers: K*v may be at most {}", plan.stages(),
+                                 layers, layers));
+  }
+  if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
+    throw InputError(file, "boundaries",
+                     fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
+                                 plan.boundaries.size()));
+  }
+  int before = 0;
+  for (const int boundary : plan.boundaries) {
+    if (boundary <= before || boundary >= layers) {
+      throw InputError(file, "boundaries",
+                       fmt::format("{}: expected strictly increasing layer indices from 1 to {}",
+                                   boundary, layers - 1));
+    }
+    before = boundary;
+  }
+  if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
+    throw InputError(
+        file, "seq_length",
+        fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
+  }
+  if (plan.seq_length == 0 && model.family != "timed" &&
+      model.seq_length + model.max_positions > 0) {
+    throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
+  }
+  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split())) {
+    throw InputError(file, misfit->key, misfit->reason);
+  }
+}
+
+Model model_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
+  const auto model_file = base / plan.model_path;
+  const std::string bytes = read_text_file(model_file);
+  const std::string hash = sha256_hex(bytes);
+  if (hash != plan.model_sha256) {
+    throw InputError(file, "model_sha256",
+                     fmt::format("{} has changed since the plan was made (now {})",
+                                 model_file.string(), hash.substr(0, 12)));
+  }
+  Model model = load_model(model_file);
+  set_attention(model, plan.attention);
+  check_model(plan, model, file);
+  return model;
+}
+
+bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
+  return std::any_of(uses.begin(), uses.end(), [&](ParameterId use) {
+    return use.layer >= stage.layers.first && use.layer < stage.layers.last;
+  });
+}
+
+std::vector<Tie> ties_of(const ResolvedPlan& resolved) {
+  std::vector<Tie> ties;
+  for (const std::vector<ParameterId>& uses : resolved.part->ties) {
+    Tie tie{resolved.part->parameter(uses.front()).elements(), {}};
+    for (std::int32_t s = 0; s < resolved.schedule.shape.stages; ++s) {
+      if (holds(resolved.stage(Stage{s}), uses)) tie.holders.push_back(Stage{s});
+    }
+    if (tie.holders.size() > 1) ties.push_back(std::move(tie));
+  }
+  return ties;
+}
+
+LoweringOptions lowering_options(const ResolvedPlan& resolved) {
+  const Plan& plan = resolved.plan;
+  LoweringOptions options;
+  if (plan.recompute.mode == RecomputeMode::full)
+    options.recompute.assign(resolved.stages.size(), true);
+  options.keep_last_microbatch = plan.recompute.except_last;
+  options.placement = plan.recompute.placement;
+  options.slots = plan.slots;
+  options.reduce_all = plan.replicas() > 1;
+  for (const Tie& tie : resolved.ties) options.tied.push_back(tie.holders);
+  return options;
+}
+
+// The program that the proof is of is the one that all engines run.
+ResolvedPlan checked(const Plan& plan, Model model, Schedule schedule, const std::string& file) {
+  if (const auto fault = validate(schedule))
+    throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
+  ResolvedPlan resolved = derive(plan, std::move(model), std::move(schedule));
+  if (const auto cycle = find_cycle(resolved.program)) {
+    throw InputError(file, "schedule",
+                     fmt::format("would deadlock with {} receive slots an edge:\n{}", plan.slots,
+                                 describe_cycle(resolved.program, *cycle)));
+  }
+  return resolved;
+}
+
+ResolvedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
+                          const std::string& file) {
+  Model model = model_of(plan, base, file);
+  return checked(plan, std::move(model), schedule_of(plan, base, file), file);
+}
+
+}  // namespace
+
+ResolvedPlan load_plan(const std::filesystem::path& file) {
+  return resolve_from(parse_plan(read_text_file(file), file.string()), file.parent_path(),
+                      file.string());
+}
+
+ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base) {
+  return resolve_from(plan, base, "plan");
+}
+
+ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base, Schedule schedule) {
+  check_shape(plan, schedule.shape, schedule.name);
+  Model model = model_of(plan, base, "plan");
+  return checked(plan, std::move(model), std::move(schedule), "plan");
+}
+
+ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
+                    std::shared_ptr<const ModelPart> part) {
+  if (!part) {
+    part = std::make_shared<const ModelPart>(
+        model_part(model, plan.seq_length, plan.dtype, plan.split()));
+  }
+  ResolvedPlan resolved{
+      std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}};
+  resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
+  resolved.ties = ties_of(resolved);
+  resolved.lowering = lowering_options(resolved);
+  resolved.program = lower(resolved.schedule, resolved.lowering);
+  return resolved;
+}
+
+ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries) {
+  resolved.plan.boundaries = std::move(boundaries);
+  resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
+  // Where the boundaries are changes the program only by who holds a tied weight.
+  if (std::vector<Tie> ties = ties_of(resolved); ties != resolved.ties) {
+    resolved.ties = std::move(ties);
+    resolved.lowering = lowering_options(resolved);
+    resolved.program = lower(resolved.schedule, resolved.lowering);
+  }
+  return resolved;
+}
+
+std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>& boundaries,
+                                   const ScheduleShape& shape) {
+  std::vector<StagePart> stages;
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const auto index = static_cast<std::size_t>(s % shape.stages);
+    StagePart stage;
+    stage.layers.first = index == 0 ? 0 : boundaries[index - 1];
+    stage.layers.last =
+        index < boundaries.size() ? boundaries[index] : static_cast<int>(part.layers.size());
+    for (int l = stage.layers.first; l < stage.layers.last; ++l)
+      stage.parameters += part.layer(l).parameters;
+    if (index > 0) stage.input_bytes = part.layer(stage.layers.first - 1).crossing_bytes;
+    stage.output_bytes = part.layer(stage.layers.last - 1).crossing_bytes;
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+}  // namespace weir

@@ -1,0 +1,85 @@
+// A plan resolved: the plan with its model and schedule, and all that follows from them, derived
+// once at the border. Simulator, cost model, executor and tools read it here and derive nothing
+// again.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
+#include "plan/model/model_part.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/program/program.hpp"
+#include "plan/schedule/schedule.hpp"
+
+namespace weir {
+
+// First and one-past-last layer of a stage.
+struct LayerRange {
+  int first = 0;
+  int last = 0;
+};
+
+// One device's part of a stage.
+struct StagePart {
+  LayerRange layers;
+  std::int64_t parameters = 0;  // numbers; each use of a tied weight counts
+  // What crosses the boundary before and after it, a sample, skips included; before the first stage
+  // nothing.
+  std::int64_t input_bytes = 0;
+  std::int64_t output_bytes = 0;
+};
+
+// A weight that several stages of one replica hold, each with its gradient of it.
+struct Tie {
+  std::int64_t parameters = 0;  // numbers of one device
+  std::vector<Stage> holders;   // ascending
+  bool operator==(const Tie&) const = default;
+};
+
+// A change to what others follow from (all of a plan but its paths, optimizer, seed and note) needs
+// resolving again.
+struct ResolvedPlan {
+  Plan plan;
+  Model model;
+  Schedule schedule;
+  // Immutable, and shared by all plans of one model, sequence length, number format, attention and
+  // split: a search makes it once for thousands of candidates that differ in stages and schedule.
+  std::shared_ptr<const ModelPart> part;
+  std::vector<StagePart> stages;  // by global stage; those of replicas are copies
+  std::vector<Tie> ties;
+  LoweringOptions lowering;  // by which `program` was made
+  Program program;
+
+  [[nodiscard]] const StagePart& stage(Stage stage) const {
+    return stages[static_cast<std::size_t>(stage.value)];
+  }
+};
+
+// Reads the plan, its model (refused if its hash has changed) and its schedule, and validates all
+// of it against each other; the program that `lower` makes of it is proved free of deadlock. Throws
+// InputError.
+[[nodiscard]] ResolvedPlan load_plan(const std::filesystem::path& file);
+// The same for a plan that is not a file: `base` is the folder its relative paths start from.
+[[nodiscard]] ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base);
+// The same with a schedule that is not a file; it takes the place of the one `plan` names.
+[[nodiscard]] ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base,
+                                   Schedule schedule);
+
+// What follows from a plan whose model and schedule are at hand. Precondition: they are valid
+// together, as resolve() would find them. `part`: the model's, where another plan has it already.
+[[nodiscard]] ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
+                                  std::shared_ptr<const ModelPart> part = nullptr);
+// The same plan, its stages beginning elsewhere.
+[[nodiscard]] ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries);
+
+// The stages of a schedule of this shape that begin at `boundaries`.
+[[nodiscard]] std::vector<StagePart> stage_parts(const ModelPart& part,
+                                                 const std::vector<int>& boundaries,
+                                                 const ScheduleShape& shape);
+
+}  // namespace weir

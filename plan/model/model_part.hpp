@@ -1,0 +1,55 @@
+// One device's part of a model: what it holds of each layer, what a boundary after a layer must
+// carry, and which parameters are uses of one weight. Derived once for a model, a sequence length,
+// a number format and a split; all that allocates, counts or sends reads it here.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/model.hpp"
+#include "plan/model/split.hpp"
+#include "plan/words/dtype.hpp"
+
+namespace weir {
+
+// A parameter tensor by its place: the layer in the model, the tensor among that layer's.
+struct ParameterId {
+  int layer = 0;
+  int tensor = 0;
+  auto operator<=>(const ParameterId&) const = default;
+};
+
+struct LayerPart {
+  LayerTensors tensors;
+  // Of tensors.parameters, the weight that each is a use of, by the first use in layer order; an
+  // untied parameter is its own.
+  std::vector<ParameterId> weights;
+  std::int64_t parameters = 0;  // numbers in tensors.parameters
+  // What a boundary placed after the layer must carry, a sample: its output, and what earlier
+  // layers send past it by skips, handed on from stage to stage. Whole outputs that go to several
+  // layers cross once. Within a stack of T5's the bias of the attention scores, which its first
+  // block makes, crosses too.
+  std::int64_t crossing_bytes = 0;
+};
+
+struct ModelPart {
+  std::vector<LayerPart> layers;
+  // The uses of each weight that has several, in layer order.
+  std::vector<std::vector<ParameterId>> ties;
+
+  [[nodiscard]] const LayerPart& layer(int index) const {
+    return layers[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] const ParameterTensor& parameter(ParameterId id) const {
+    return layer(id.layer).tensors.parameters[static_cast<std::size_t>(id.tensor)];
+  }
+};
+
+// Precondition: as layer_tensors'.
+[[nodiscard]] ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype,
+                                   const Split& split = {});
+
+}  // namespace weir
