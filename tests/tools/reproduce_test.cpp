@@ -11,7 +11,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "tools/reproduce/accuracy.hpp"
+#include "tools/app/builtin_accuracy.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
 namespace weir {

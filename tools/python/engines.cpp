@@ -9,8 +9,8 @@
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/sweep.hpp"
+#include "tools/app/builtin_accuracy.hpp"
 #include "tools/python/bindings.hpp"
-#include "tools/reproduce/accuracy.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/records_json.hpp"
 #include "tools/weir/sweep_limits.hpp"
@@ -54,7 +54,8 @@ py::tuple simulate(const PlacedPlan& plan, const CostsOrFile& costs,
       result.forecast.memory_limit = cluster.device.memory;
     }
     json = weir::to_json(result.forecast);
-    if (used.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 0);
+    if (used.basis == Basis::builtin)
+      json = with_accuracy(nlohmann::ordered_json::parse(json), cluster.device.name).dump();
   }
   if (!result.forecast.fits()) {
     throw NoFeasiblePlan(fmt::format(
@@ -103,7 +104,8 @@ py::object search(const PlanOptions& common, const SweepArguments& a) {
     const SweepResult result = sweep(request, costs, cluster);
     require_feasible(result, request);
     json = weir::to_json(result);
-    if (costs.basis == Basis::builtin) json = with_accuracy(json, cluster.device.name, 0);
+    if (costs.basis == Basis::builtin)
+      json = with_accuracy(nlohmann::ordered_json::parse(json), cluster.device.name).dump();
   }
   return from_json(json);
 }

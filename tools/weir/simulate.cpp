@@ -6,12 +6,13 @@
 #include <charconv>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
-#include "tools/reproduce/accuracy.hpp"
+#include "tools/app/builtin_accuracy.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
@@ -185,7 +186,7 @@ void add_simulate_command(CLI::App& app, GlobalOptions& global) {
     std::string json;
     if (global.json || !o->output.empty()) {
       json = to_json(result.forecast);
-      if (builtin) json = with_accuracy(json, device, 2);
+      if (builtin) json = with_accuracy(nlohmann::ordered_json::parse(json), device).dump(2);
     }
     if (!o->output.empty()) {
       write_file_atomically(o->output / "forecast.json", json + "\n");

@@ -15,9 +15,9 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
+#include "tools/app/builtin_accuracy.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
-#include "tools/reproduce/accuracy.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
@@ -250,8 +250,9 @@ void run_sweep(SweepOptions o, const CLI::App& command, const GlobalOptions& glo
   if (o.report) write_report(result, o, found.costs, found.cluster);
   std::string json;
   if (o.output || global.json) {
-    json = sweep_json(result, rows).dump(2);
-    if (found.builtin()) json = with_accuracy(json, found.cluster.device.name, 2);
+    nlohmann::ordered_json whole = sweep_json(result, rows);
+    if (found.builtin()) whole = with_accuracy(std::move(whole), found.cluster.device.name);
+    json = whole.dump(2);
   }
   if (o.output) write_file_atomically(*o.output, json + "\n");
   if (global.json) {
