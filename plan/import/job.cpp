@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/model/layer_list.hpp"
+#include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "plan/import/toml_table.hpp"
-#include "plan/model/layer_list.hpp"
 #include "plan/model/limits.hpp"
+#include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/schedule_csv.hpp"

@@ -15,7 +15,7 @@
 #include <variant>
 
 #include "costmodel/memory/stage_memory.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "exec/profiling/measure.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "plan/job/cluster.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 
 namespace weir {
 namespace {

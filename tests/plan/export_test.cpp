@@ -8,7 +8,7 @@
 #include "plan/export/script.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
-#include "plan/model/layer_list.hpp"
+#include "plan/model/readers/layer_list.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 

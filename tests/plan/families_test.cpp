@@ -10,7 +10,7 @@
 #include "plan/job/resolve.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_tensors.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "plan/job/resolve.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

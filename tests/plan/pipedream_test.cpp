@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 
-#include "plan/model/model_import.hpp"
-#include "plan/model/pipedream_graph.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/model/readers/pipedream_graph.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/search/balance.hpp"

@@ -4,7 +4,7 @@
 
 #include "exec/device/cores.hpp"
 #include "exec/run/run.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"

@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/schedule_csv.hpp"

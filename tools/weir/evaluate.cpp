@@ -14,7 +14,7 @@
 
 #include "costmodel/fit/calibrate.hpp"
 #include "costmodel/fit/intervals.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

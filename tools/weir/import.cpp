@@ -6,8 +6,8 @@
 
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
-#include "plan/model/layer_list.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/layer_list.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/sha256.hpp"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/layers/layer_math.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/layout.hpp"

@@ -7,7 +7,7 @@
 #include <array>
 #include <memory>
 
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"

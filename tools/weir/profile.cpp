@@ -12,7 +12,7 @@
 #include <string>
 
 #include "exec/run/run.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/run/run.hpp"
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"

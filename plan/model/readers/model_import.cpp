@@ -1,7 +1,7 @@
 // Readers of models in our own formats, strict throughout, and the choice between them and
 // plan/model/hugging_face.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/model/model_import.hpp"
+#include "plan/model/readers/model_import.hpp"
 
 #include <fmt/format.h>
 
@@ -16,9 +16,9 @@
 
 #include "plan/model/cnn/read.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
-#include "plan/model/layer_list.hpp"
 #include "plan/model/limits.hpp"
-#include "plan/model/pipedream_graph.hpp"
+#include "plan/model/readers/layer_list.hpp"
+#include "plan/model/readers/pipedream_graph.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

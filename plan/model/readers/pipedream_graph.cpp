@@ -2,7 +2,7 @@
 // at p is a boundary between the operators at p and p + 1, and its width the number of tensors that
 // cross it.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/model/pipedream_graph.hpp"
+#include "plan/model/readers/pipedream_graph.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Layer lists out of shapes and, for what has several words, shapes out of layer lists.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/model/layer_list.hpp"
+#include "plan/model/readers/layer_list.hpp"
 
 #include <fmt/format.h>
 

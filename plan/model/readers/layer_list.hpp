@@ -1,5 +1,5 @@
 // Layer lists (weir.layers/1) written by us, and the one shape of theirs that has many keys.
-// plan/model/model_import reads the rest.
+// plan/model/readers/model_import reads the rest.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
