@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "plan/program/program.hpp"
 #include "plan/schedule/schedule.hpp"
 
 namespace weir {
@@ -13,11 +12,6 @@ namespace weir {
 // Compute actions only, PyTorch's "compute_only"; a schedule that slices sequences gets a first
 // line of its own, "# segments=2", which PyTorch has not.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
-
-// PyTorch's "compute_comms": receives before and sends after what needs and makes them, UNSHARD at
-// the start, and each stage's REDUCE_GRAD and RESHARD after its last gradient. R and the optimizer
-// have no word there and are left out.
-[[nodiscard]] std::string to_comms_csv(const Program& program);
 
 // Reads compute_only or compute_comms files; messages are dropped, lowering derives them again. Old
 // files that write B for the input half of the backward (they have W and no I) are translated.

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "plan/program/comms_csv.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/table/given_times.hpp"
+#include "plan/program/comms_csv.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
