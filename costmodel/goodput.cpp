@@ -1,3 +1,4 @@
+// Checkpoint intervals by Young, by Daly and the best one (docs/theory.md 10).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/goodput.hpp"
 
@@ -25,6 +26,7 @@ Seconds young_interval(const Reliability& r) {
 
 Seconds daly_interval(const Reliability& r) {
   const double part = r.checkpoint / (2 * r.mtbf);
+  // Daly's series holds for C < 2 mu.
   if (part >= 1) return r.mtbf;
   return young_interval(r) * (1 + std::sqrt(part) / 3 + part / 9) - r.checkpoint;
 }

@@ -1,3 +1,4 @@
+// Heads and tails over the graph without the ranks' orders (docs/theory.md 3.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/bounds.hpp"
 
@@ -23,12 +24,14 @@ class HeadsAndTails {
         tail_(program.operations.size(), 0) {
     index_stages();
     sort();
+    // Heads forwards: the longest way that ends where the operation starts.
     for (const OperationId id : sorted_) {
       for_predecessors(id, [&](OperationId before) {
         head_[index(id)] =
             std::max(head_[index(id)], head_[index(before)] + costs_.duration_ns[index(before)]);
       });
     }
+    // Tails backwards: the longest way from where it ends.
     for (auto at = sorted_.rbegin(); at != sorted_.rend(); ++at) {
       for_predecessors(*at, [&](OperationId before) {
         tail_[index(before)] =
@@ -55,6 +58,7 @@ class HeadsAndTails {
       const ActionKind kind = program_.operations[index(id)].action.kind;
       head = std::min(head, head_[index(id)]);
       all += costs_.duration_ns[index(id)];
+      // These may come beside the tail of the last F, R, B or I: they count towards all work only.
       if (kind == ActionKind::W || kind == ActionKind::OPTIMIZER) continue;
       gradient_path += costs_.duration_ns[index(id)];
       tail = std::min(tail, tail_[index(id)]);

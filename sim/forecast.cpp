@@ -1,3 +1,4 @@
+// One forecast from end to end: costs, virtual time, accounts, interval, memory and rates.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/forecast.hpp"
 

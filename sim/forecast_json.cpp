@@ -1,3 +1,4 @@
+// Writes weir.forecast/1.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/forecast_json.hpp"
 

@@ -1,3 +1,4 @@
+// Times a program for many draws of its durations (docs/theory.md 3.3).
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/jitter.hpp"
 
@@ -28,6 +29,7 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
                                    const JitterRequest& request) {
   std::vector<double> times(static_cast<std::size_t>(request.samples));
   tbb::parallel_for(std::size_t{0}, times.size(), [&](std::size_t sample) {
+    // A generator of the sample's own: the result does not depend on which thread draws it.
     std::seed_seq seed{request.seed, static_cast<std::uint64_t>(sample)};
     std::mt19937_64 random(seed);
     OperationCosts drawn = costs;

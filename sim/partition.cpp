@@ -1,3 +1,4 @@
+// The exact partition by dynamic programming, in two passes (docs/theory.md 4.1).
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/partition.hpp"
 
@@ -44,6 +45,7 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, const Cu
         const Value& before =
             best[static_cast<std::size_t>(s) - 1][static_cast<std::size_t>(first)];
         const Value value = better(before, stage_time(first, l), cut_time(cuts, s, first));
+        // Only a better value replaces: ties keep the earlier boundary.
         if (value < target) {
           target = value;
           from[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)] = first;

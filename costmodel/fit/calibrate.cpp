@@ -1,3 +1,5 @@
+// Fits costs to measured runs: corrections by kind of action and by micro-batch size in turn
+// (docs/theory.md 8.3), then overheads, jitter and the slowdown by transfers.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/calibrate.hpp"
 

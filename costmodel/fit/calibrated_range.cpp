@@ -1,3 +1,4 @@
+// The range of plans that were run, and whether a plan lies outside of it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 

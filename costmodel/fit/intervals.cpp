@@ -1,3 +1,4 @@
+// Conformal intervals and the hits to be expected of them (docs/theory.md 9.1 and 9.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/intervals.hpp"
 
@@ -22,6 +23,7 @@ double scale_of(double model_spread, double jitter_spread) {
 std::optional<IntervalModel> conformal_interval(const std::vector<Miss>& misses, double nominal,
                                                 double model_spread) {
   const double rank = rank_of(static_cast<int>(misses.size()), nominal);
+  // The rank that covers the next plan with the nominal probability; beyond the last, none does.
   if (misses.empty() || rank > static_cast<double>(misses.size())) return std::nullopt;
   std::vector<double> scores;
   for (const Miss& miss : misses) {
@@ -45,6 +47,7 @@ CoverageBand coverage_band(const IntervalModel& interval, int plans) {
   for (int hits = 0; hits <= plans; ++hits) {
     const double h = hits;
     const double choose = std::lgamma(n + 1) - std::lgamma(h + 1) - std::lgamma(n - h + 1);
+    // The beta-binomial's mass at so many hits, added up; both ends leave 2.5 %.
     below += std::exp(choose + log_beta(h + k, n - h + rest) - log_beta(k, rest));
     if (band.low < 0 && below > 0.025) band.low = hits;
     if (below >= 0.975) {

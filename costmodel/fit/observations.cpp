@@ -1,3 +1,5 @@
+// Reads measured steps: by stage and kind of action the median against the forecast, the gaps
+// before actions, and which of them ran beside a transfer.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/observations.hpp"
 

@@ -1,3 +1,4 @@
+// Turns a measured step into costs, gaps included.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/replay.hpp"
 

@@ -1,3 +1,4 @@
+// Huber's fit with lower bounds: reweighted, non-negative least squares (docs/theory.md 8.1).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/robust_fit.hpp"
 
@@ -40,9 +41,12 @@ std::vector<double> robust_fit(const std::vector<FitRow>& rows, const std::vecto
     const FitRow& row = rows[static_cast<std::size_t>(i)];
     a.row(i) = Eigen::Map<const Eigen::RowVectorXd>(row.features.data(), n) / row.target;
   }
+  // Shifted by the bounds, what is left to find is non-negative.
   const Eigen::VectorXd y = Eigen::VectorXd::Ones(count) - a * bound;
   Eigen::VectorXd weights = Eigen::VectorXd::Ones(count), above;
   for (int pass = 0; pass < 30; ++pass) {
+    // Solve with the weights of the last pass, then give each row the weight that its residual
+    // earns.
     const Eigen::VectorXd roots = weights.cwiseSqrt();
     above = non_negative_least_squares(roots.asDiagonal() * a, roots.cwiseProduct(y));
     const Eigen::VectorXd sizes = (a * above - y).cwiseAbs();
@@ -50,6 +54,7 @@ std::vector<double> robust_fit(const std::vector<FitRow>& rows, const std::vecto
     std::nth_element(sorted.begin(), sorted.begin() + count / 2, sorted.end());
     const double threshold =
         std::max(1e-3, 1.345 * 1.4826 * sorted[static_cast<std::size_t>(count / 2)]);
+    // 1 within the threshold, threshold / residual beyond.
     weights = (threshold / sizes.array().max(threshold)).matrix();
   }
   const Eigen::VectorXd x = bound + above;

@@ -1,3 +1,4 @@
+// The factor of a micro-batch size, interpolated between those that were run.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <iterator>

@@ -1,3 +1,4 @@
+// FLOPs and bytes of layers from their shapes (docs/theory.md 5.1 and 5.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/layer_math.hpp"
 

@@ -1,3 +1,4 @@
+// What a layout costs a processor, as formulas and as numbers (docs/theory.md 11).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/layout_math.hpp"
 

@@ -1,3 +1,4 @@
+// The times of collectives in the alpha-beta model (docs/theory.md 6.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/collectives.hpp"
 

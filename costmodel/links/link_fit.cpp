@@ -1,3 +1,5 @@
+// Fits latency and bandwidth to measured messages: the best division of the sizes into up to three
+// ranges, and in each a robust line (docs/theory.md 8.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/link_fit.hpp"
 
@@ -29,6 +31,7 @@ Line solved(const Eigen::ArrayXd& bytes, const Eigen::ArrayXd& time, const Eigen
   a.col(1) = root * bytes;
   const Eigen::VectorXd b = root * time;
   const Eigen::Vector2d both = a.colPivHouseholderQr().solve(b);
+  // A negative term is not a time: drop it and fit the other alone.
   if (both[0] >= 0 && both[1] >= 0) return {both[0], both[1]};
   const auto alone = [&](Eigen::Index column) {
     return a.col(column).dot(b) / a.col(column).squaredNorm();

@@ -1,3 +1,4 @@
+// The JSON form that nccl-tests writes with -J.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/nccl_tests_json.hpp"
 

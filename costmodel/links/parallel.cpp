@@ -1,3 +1,4 @@
+// What parallel degrees send (docs/theory.md 6.3 and 6.4).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/parallel.hpp"
 

@@ -1,3 +1,5 @@
+// Fits the link between ranks to a run's receives; where they have but one size, one of latency and
+// bandwidth is kept.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/transfer_fit.hpp"
 

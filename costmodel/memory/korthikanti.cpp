@@ -1,3 +1,4 @@
+// Korthikanti et al.'s formulas of activation memory (docs/theory.md 7.3).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/memory/korthikanti.hpp"
 

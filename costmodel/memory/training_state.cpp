@@ -1,3 +1,4 @@
+// Bytes a parameter, and what ZeRO leaves of them (docs/theory.md 7.1 and 7.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/memory/training_state.hpp"
 

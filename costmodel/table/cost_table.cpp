@@ -1,3 +1,4 @@
+// From costs of stages to durations of operations.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/cost_table.hpp"
 

@@ -1,3 +1,4 @@
+// Costs that the user gives: uniform ones, and the CSV of stages (docs/formats.md).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/given_times.hpp"
 

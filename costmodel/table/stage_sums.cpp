@@ -1,3 +1,5 @@
+// Sums layers to stages: looks each layer up, interpolates to the micro-batch size, adds what
+// parallel degrees send, and corrects by what runs taught.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/stage_sums.hpp"
 

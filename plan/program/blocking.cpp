@@ -54,6 +54,8 @@ class Blocking {
             gap.push_back({program_.predecessors(d.before).front().before, d.before});
         }
       }
+      // Rendezvous posts one after the other, so the second waits for the first's end; a batch
+      // posts both behind the last compute action.
       OperationId posted_after = before;
       for (const Posted& transfer : gap) {
         if (posted_after != kNone) added_[at(transfer.send)].push_back(posted_after);

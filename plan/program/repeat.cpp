@@ -29,6 +29,7 @@ Program repeat(const Program& program, int steps) {
   repeated.operations.clear();
   repeated.dependency_first.clear();
   repeated.dependencies.clear();
+  // Each lane is `steps` times as long and starts where those before it now end.
   for (Lane& lane : repeated.lanes) {
     lane.first *= steps;
     lane.last *= steps;

@@ -1,3 +1,5 @@
+// Walks the instructions, for one candidate or for eight in the lanes of a vector, and jumps over
+// rounds that only shift the next.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_engine.hpp"
 

@@ -1,3 +1,4 @@
+// Progressive filling (docs/theory.md 6.5).
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/max_min.hpp"
 
@@ -23,6 +24,7 @@ std::vector<double> max_min_rates(std::span<const Flow> flows, std::span<const d
     return share;
   };
   for (std::size_t unsettled = flows.size(); unsettled > 0;) {
+    // The next level: the least fair share of those whose rate is still open.
     double level = std::numeric_limits<double>::infinity();
     for (std::size_t f = 0; f < flows.size(); ++f) {
       if (!settled[f]) level = std::min(level, fair_share(flows[f]));

@@ -1,3 +1,4 @@
+// Finds the layers' times and the messages across each boundary, and asks for the partition.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/balance.hpp"
 

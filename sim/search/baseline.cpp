@@ -1,3 +1,4 @@
+// Holds a plan to a search's job, key by key, and finds its place in the ranking.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/baseline.hpp"
 

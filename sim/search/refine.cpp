@@ -1,3 +1,5 @@
+// Evaluates whole steps over partitions: all of them where they are few, else a descent
+// (docs/theory.md 4.2).
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/refine.hpp"
 
@@ -75,6 +77,7 @@ Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs, const 
     refined.evaluated += static_cast<int>(others.size());
     bool shorter = false;
     for (std::size_t i = 0; i < others.size(); ++i) {
+      // Ties keep what was found first.
       if (makespans[i] >= best) continue;
       best = makespans[i];
       refined.boundaries = others[i];

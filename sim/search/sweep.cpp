@@ -1,3 +1,4 @@
+// Makes the candidates, forecasts them on all threads, and ranks those that fit.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/sweep.hpp"
 

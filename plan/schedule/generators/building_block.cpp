@@ -1,3 +1,4 @@
+// Repeats a block of fixed slots and lets W fill what is free, first in, first out.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/schedule/generators/building_block.hpp"
 
@@ -29,6 +30,7 @@ Schedule repeat_block(const char* name, const ScheduleRequest& request,
     std::deque<Action> waiting;
     std::int32_t now = 0;
     for (const auto& [slot, action] : slots) {
+      // A slot before this action is free: the oldest W that waits takes it.
       for (; now < slot && !waiting.empty(); ++now) {
         order.push_back(waiting.front());
         waiting.pop_front();
@@ -38,6 +40,7 @@ Schedule repeat_block(const char* name, const ScheduleRequest& request,
       if (action.kind == ActionKind::I)
         waiting.push_back({action.stage, ActionKind::W, action.microbatch});
     }
+    // What found no slot follows the last action.
     order.insert(order.end(), waiting.begin(), waiting.end());
   }
   return schedule;

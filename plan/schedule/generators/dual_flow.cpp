@@ -1,3 +1,4 @@
+// DualPipe's eight steps, numbered as in the header.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/schedule/generators/dual_flow.hpp"
 
@@ -33,16 +34,20 @@ class RankOrder {
 
   void run(std::int32_t r, std::int32_t ranks, std::int32_t m) {
     const std::int32_t before = ranks - r - 1;
+    // 1: phase 0's forwards, two for each rank between here and the turn.
     for (std::int32_t i = 0; i < 2 * before; ++i) f(0);
+    // 2: both phases forward, now that phase 1's micro-batches come back up.
     for (std::int32_t i = 0; i <= r; ++i) {
       f(0);
       f(1);
     }
+    // 3: phase 1's first backwards, split, so that gradients leave early.
     for (std::int32_t i = 0; i < before; ++i) {
       z(1);
       w();
       f(1);
     }
+    // 4: the steady state, each forward paired with a backward of the other phase.
     for (std::int32_t i = 0; i < m - 2 * ranks + r + 1; ++i) {
       if (i == 0 &&
           r == ranks - 1) {  // the turn: phase 1's backward needs phase 0's forward just made
@@ -53,10 +58,12 @@ class RankOrder {
       }
       pair(1, 0);
     }
+    // 5: phase 0 has no forwards left.
     for (std::int32_t i = 0; i < before; ++i) {
       b(1);
       pair(1, 0);
     }
+    // 6: neither has; the second half leaves its W for later, so that gradients leave early.
     bool split = false;
     for (std::int32_t i = 0; i <= r; ++i) {
       if (i == (r + 1) / 2 && r % 2 == 1) split = true;
@@ -64,10 +71,12 @@ class RankOrder {
       if (i == (r + 1) / 2 && r % 2 == 0) split = true;
       split ? z(0) : b(0);
     }
+    // 7: phase 0's last gradients, and the W that were put off.
     for (std::int32_t i = 0; i < before; ++i) {
       w();
       z(0);
     }
+    // 8: the W that are left.
     while (!later_.empty()) w();
   }
 

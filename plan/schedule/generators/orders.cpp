@@ -1,3 +1,5 @@
+// Warm-up orders, and the list scheduler: it takes, again and again, the action that can start
+// earliest (docs/theory.md 2.4).
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/schedule/generators/orders.hpp"
 
@@ -36,6 +38,8 @@ class ListScheduler {
     std::int64_t left = 0;
     for (std::int32_t s = 0; s < shape_.total_stages(); ++s)
       left += microbatches_of(Stage{s}) * (rule_.split ? 3 : 2);
+    // Ranks are looked at in ascending order, and only a smaller choice replaces a found one: equal
+    // ones go to the lower rank.
     while (left-- > 0) {
       std::optional<Choice> best;
       for (std::int32_t rank = 0; rank < shape_.ranks; ++rank) consider(rank, best);
@@ -89,6 +93,7 @@ class ListScheduler {
         offer(rank, std::max(own, gradient), 0, depth,
               {stage, rule_.split ? ActionKind::I : ActionKind::B, Microbatch{first + n}}, best);
       }
+      // The limit counts from the start of F: a full rank may not begin another.
       const bool room = rule_.most_in_flight == 0 || held_[at(rank)] < rule_.most_in_flight;
       if (const std::int32_t n = next_f_[at(stage.value)]; n < count && room) {
         const std::int64_t input =
@@ -96,6 +101,8 @@ class ListScheduler {
         offer(rank, input, 1, depth, {stage, ActionKind::F, Microbatch{first + n}}, best);
       }
     }
+    // A W is always ready, so it starts when the rank is free; kind 2 lets it go after all others
+    // that start then.
     if (!waiting_w_[at(rank)].empty()) offer(rank, 0, 2, 0, waiting_w_[at(rank)].front(), best);
   }
 
