@@ -105,7 +105,8 @@ for document in ("README.md", "docs/design.md"):
     text = (root / document).read_text()
     for floor in ("plan", "traces", "costmodel", "sim", "exec", "tools"):
         row = re.findall(rf"^\| `{floor}/` \|(.*)$", text, re.M)
-        rooms = {path.name for path in (root / floor).iterdir() if path.is_dir() and any(inner.is_file() for inner in path.rglob("*"))}
+        rooms = {path.name for path in (root / floor).iterdir()
+                 if path.is_dir() and any(inner.is_file() for inner in path.rglob("*"))}
         named = set(re.findall(r"`([\w-]+)`", " ".join(row)))
         for room in sorted(rooms - named):
             faults.append(f"{document}: the map does not name {floor}/{room}")
