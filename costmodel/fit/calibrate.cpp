@@ -9,7 +9,6 @@
 #include <map>
 #include <utility>
 
-#include "costmodel/fit/observations.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {

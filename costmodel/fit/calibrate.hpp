@@ -8,16 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/table/costs.hpp"
-#include "plan/job/resolve.hpp"
-#include "traces/trace.hpp"
+#include "costmodel/fit/observations.hpp"
 
 namespace weir {
-
-struct CalibrationRun {
-  const ResolvedPlan* plan = nullptr;
-  const Trace* measured = nullptr;
-};
 
 // How well one factor describes its observations: the residuals of log(measured / predicted) about
 // it.

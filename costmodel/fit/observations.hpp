@@ -4,13 +4,21 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "costmodel/fit/calibrate.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/words/action.hpp"
+#include "traces/trace.hpp"
 
 namespace weir {
+
+struct CalibrationRun {
+  const ResolvedPlan* plan = nullptr;
+  const Trace* measured = nullptr;
+};
 
 // The actions of one kind of one stage of one plan.
 struct KindObservation {

@@ -5,14 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/links/nccl_tests.hpp"
+#include "costmodel/links/nccl_test.hpp"
 
 namespace weir {
 
 [[nodiscard]] std::vector<NcclTest> read_nccl_tests_json(const std::string& text,
                                                          const std::string& file);
-
-// Fills in what follows from devices, hosts and name, and sorts the samples.
-void complete_test(NcclTest& test, int hosts, std::string collective, const std::string& file);
 
 }  // namespace weir

@@ -151,13 +151,6 @@ class Timeline {
 
 }  // namespace
 
-std::string_view to_string(MemoryKind kind) {
-  static constexpr std::array<std::string_view, kMemoryKinds> kNames{
-      "weights",        "gradients", "optimizer_state", "activations",
-      "rematerialised", "workspace", "receive_slots",   "overhead"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      std::span<const Span> spans, std::span<const Bytes> scratch,
                                      const MemoryRules& rules) {

@@ -4,30 +4,16 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "costmodel/memory/memory_kind.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/program.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
-
-enum class MemoryKind : std::uint8_t {
-  weights,
-  gradients,
-  optimizer_state,
-  activations,
-  rematerialised,
-  workspace,
-  receive_slots,
-  overhead,  // of the process: its device context and libraries
-};
-inline constexpr std::size_t kMemoryKinds = 8;
-[[nodiscard]] std::string_view to_string(MemoryKind kind);  // "weights", "optimizer_state", ...
 
 struct RankMemory {
   Bytes peak{0};

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "costmodel/memory/memory.hpp"
+#include "costmodel/memory/memory_kind.hpp"
+#include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/program/program.hpp"
