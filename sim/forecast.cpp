@@ -9,7 +9,9 @@
 #include <stdexcept>
 
 #include "costmodel/fit/intervals.hpp"
+#include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/repeat.hpp"
 #include "plan/words/error.hpp"
@@ -31,10 +33,7 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
                        *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
-  const Device& device = cluster.device;
-  const double peak = plan.dtype == Dtype::fp32   ? device.peak_fp32.count()
-                      : plan.dtype == Dtype::tf32 ? device.peak_tf32.count()
-                                                  : device.peak_bf16.count();
+  const double peak = peak_rate(cluster.device, plan.dtype).count();
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
@@ -131,10 +130,17 @@ Bytes Forecast::peak_memory() const {
 
 ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                         const ForecastOptions& options) {
+  return forecast(loaded, LayerCosts(loaded, costs), cluster, options);
+}
+
+ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, const Cluster& cluster,
+                        const ForecastOptions& options) {
   const Program& buffered = loaded.program;
-  const Program program =
-      options.transfers == TransferMode::buffered ? buffered : blocking(loaded, options.transfers);
-  CostTableResult table = cost_table(loaded, costs, cluster);
+  std::optional<Program> blocked;
+  if (options.transfers != TransferMode::buffered) blocked = blocking(loaded, options.transfers);
+  const Program& program = blocked ? *blocked : buffered;
+  const Costs& costs = known.costs();
+  const CostTableResult table = cost_table(loaded, known, cluster);
   const OperationCosts operation_costs = expand(program, table.table);
   const Contention contention = contention_of(program, loaded.plan, costs, cluster);
   auto outcome = simulate(program, operation_costs, contention);

@@ -8,7 +8,7 @@
 
 #include "costmodel/goodput.hpp"
 #include "costmodel/memory/memory.hpp"
-#include "costmodel/table/costs.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/blocking.hpp"
@@ -78,7 +78,10 @@ struct ForecastResult {
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.
 // Precondition: the plan's program cannot deadlock (resolve() has checked it). Blocking transfers
 // may deadlock where buffered ones do not: throws NoFeasiblePlan.
-[[nodiscard]] ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs,
+[[nodiscard]] ForecastResult forecast(const ResolvedPlan& resolved, const Costs& costs,
+                                      const Cluster& cluster, const ForecastOptions& options = {});
+// The same with costs that are matched with the plan's layers already.
+[[nodiscard]] ForecastResult forecast(const ResolvedPlan& resolved, const LayerCosts& known,
                                       const Cluster& cluster, const ForecastOptions& options = {});
 
 }  // namespace weir

@@ -58,7 +58,7 @@ Json goodput_json(const Forecast& f) {
 
 }  // namespace
 
-std::string to_json(const Forecast& f, int indent) {
+Json forecast_json(const Forecast& f) {
   Json json;
   json["schema"] = "weir.forecast/1";
   json["basis"] = to_string(f.basis);
@@ -91,7 +91,11 @@ std::string to_json(const Forecast& f, int indent) {
   }
   if (f.without_barrier) json["step_time_without_barrier_s"] = f.without_barrier->count();
   json["warnings"] = f.warnings;
-  return json.dump(indent);
+  return json;
+}
+
+std::string to_json(const Forecast& forecast, int indent) {
+  return forecast_json(forecast).dump(indent);
 }
 
 }  // namespace weir

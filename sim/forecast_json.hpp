@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "sim/forecast.hpp"
 
 namespace weir {
 
+[[nodiscard]] nlohmann::ordered_json forecast_json(const Forecast& forecast);
 // One line for machines, or several with an indent of two.
 [[nodiscard]] std::string to_json(const Forecast& forecast, int indent = 2);
 

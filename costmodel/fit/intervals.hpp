@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "costmodel/table/costs.hpp"
+#include "costmodel/table/interval_model.hpp"
 
 namespace weir {
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/program/program.hpp"
 #include "traces/stats.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "costmodel/table/costs.hpp"
+#include "costmodel/layers/layer_time.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/words/units.hpp"

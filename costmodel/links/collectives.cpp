@@ -24,37 +24,17 @@ Seconds ring_all_gather(Bytes n, int p, const Link& link) {
   return link.latency * (p - 1.0) + others_share(n, p, link);
 }
 
-Seconds tree_all_gather(Bytes n, int p, const Link& link) {
-  return link.latency * static_cast<double>(rounds(p)) + others_share(n, p, link);
-}
-
 Seconds ring_reduce_scatter(Bytes n, int p, const Link& link) {
   return link.latency * (p - 1.0) + others_share(n, p, link);
-}
-
-Seconds tree_reduce_scatter(Bytes n, int p, const Link& link) {
-  return link.latency * static_cast<double>(rounds(p)) + others_share(n, p, link);
 }
 
 Seconds ring_all_reduce(Bytes n, int p, const Link& link) {
   return 2.0 * (link.latency * (p - 1.0) + others_share(n, p, link));
 }
 
-Seconds tree_all_reduce(Bytes n, int p, const Link& link) {
-  return point_to_point(n, link) * (2.0 * rounds(p));
-}
-
 Seconds double_tree_all_reduce(Bytes n, int p, const Link& link) {
   if (p == 1) return Seconds(0);
   return 2.0 * (link.latency * static_cast<double>(rounds(p)) + wire(n, link));
-}
-
-Seconds pairwise_all_to_all(Bytes n, int p, const Link& link) {
-  return link.latency * (p - 1.0) + others_share(n, p, link);
-}
-
-Seconds bruck_all_to_all(Bytes n, int p, const Link& link) {
-  return (link.latency + wire(n, link) * 0.5) * static_cast<double>(rounds(p));
 }
 
 Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within) {

@@ -19,23 +19,14 @@ namespace weir {
 
 // [T], allgather, T_ring: (p - 1) alpha + (p - 1) / p n beta; n: the gathered whole.
 [[nodiscard]] Seconds ring_all_gather(Bytes n, int p, const Link& link);
-// [T], allgather, T_rec_dbl: lg p alpha + (p - 1) / p n beta (recursive doubling); n: the gathered
-// whole.
-[[nodiscard]] Seconds tree_all_gather(Bytes n, int p, const Link& link);
 
 // [T], reduce-scatter, T_long: (p - 1) alpha + (p - 1) / p n beta; n: what each member brings.
 [[nodiscard]] Seconds ring_reduce_scatter(Bytes n, int p, const Link& link);
-// [T], reduce-scatter, T_rec_half: lg p alpha + (p - 1) / p n beta (recursive halving); n: what
-// each member brings.
-[[nodiscard]] Seconds tree_reduce_scatter(Bytes n, int p, const Link& link);
 
 // Patarasuk and Yuan, JPDC 69(2), 2009, section 4 (a ring's reduce-scatter, then its all-gather): 2
 // (p - 1) alpha + 2 (p - 1) / p n beta. The volume is the least possible; nccl-tests calls n over
 // the time algbw.
 [[nodiscard]] Seconds ring_all_reduce(Bytes n, int p, const Link& link);
-// [T], reduce and broadcast, T_tree of each (a binomial tree up, then down): 2 lg p (alpha + n
-// beta).
-[[nodiscard]] Seconds tree_all_reduce(Bytes n, int p, const Link& link);
 
 // NCCL's double binary trees (since 2.4): two trees over the same members, each for half of the
 // message, where whoever has children in one is a leaf of the other. Pipelined, a member sends and
@@ -43,19 +34,13 @@ namespace weir {
 // each way: 2 lg p alpha + 2 n beta.
 [[nodiscard]] Seconds double_tree_all_reduce(Bytes n, int p, const Link& link);
 
-// [T], all-to-all, T_long (pairwise exchange): (p - 1) alpha + n beta, where n, what a member
-// sends, is here the whole that it holds less its own share: (p - 1) alpha + (p - 1) / p n beta.
-[[nodiscard]] Seconds pairwise_all_to_all(Bytes n, int p, const Link& link);
-// [T], all-to-all, T_bruck: lg p alpha + n / 2 lg p beta; n: the whole that a member holds.
-[[nodiscard]] Seconds bruck_all_to_all(Bytes n, int p, const Link& link);
-
 // Narayanan et al., SC 2021, section 4.1: the t ranks of a tensor-parallel group hold the same n
 // bytes; each sends one t-th across `across` to its peer, and the peers gather the whole over
 // `within`: alpha_a + n / t beta_a + ring_all_gather(n, t, within).
 [[nodiscard]] Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within);
 
 // What NCCL does, and so what forecasts take: the faster of ring and double tree. (Its all-gather
-// and reduce-scatter are rings, its all-to-all is pairwise.)
+// and reduce-scatter are rings.)
 [[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
 
 }  // namespace weir

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "costmodel/links/collectives.hpp"
-#include "costmodel/table/costs.hpp"
 
 namespace weir {
 namespace {
@@ -67,11 +66,6 @@ ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
   const int each = plan.tp * plan.replicas();
   return cluster.link(Rank{from.value * each}, Rank{to.value * each});
-}
-
-Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
-  const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
-  return measured ? costs.link : pipeline_link(plan, cluster, from, to);
 }
 
 MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {

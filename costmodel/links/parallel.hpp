@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "costmodel/table/cost_table.hpp"
+#include "costmodel/links/message_cost.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
-
-struct Costs;
 
 // The link that a ring over a group sees: `members` devices, `stride` apart. Within a node it is
 // the node's own. Across nodes every hop waits for the slower latency; as many rings as the group
@@ -32,9 +30,6 @@ struct ParallelLinks {
 // Between two ranks of the pipeline: the first device of each stands for all.
 [[nodiscard]] Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to);
 
-// What carries messages between two ranks of a pipeline: the link that was measured, where one was.
-[[nodiscard]] Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster,
-                              Rank from, Rank to);
 // A message of so many bytes between two stages, of one device of each. The tp devices of a stage
 // hold the same output, unless sequence parallelism divides it: each sends its peer all of it, or
 // Megatron's scatter-gather its part (costmodel/links/collectives), whichever arrives first. The

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/cost_table.hpp"
 
-#include <array>
-
 namespace weir {
 namespace {
 
@@ -42,9 +40,17 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
 }  // namespace
 
 std::string to_string(Basis basis) {
-  static constexpr std::array<const char*, 4> kNames{"measured", "calibrated", "builtin",
-                                                     "oversubscribed"};
-  return kNames[static_cast<std::size_t>(basis)];
+  switch (basis) {
+    case Basis::measured:
+      return "measured";
+    case Basis::calibrated:
+      return "calibrated";
+    case Basis::builtin:
+      return "builtin";
+    case Basis::oversubscribed:
+      return "oversubscribed";
+  }
+  return "";
 }
 
 StageCost slowed(const StageCost& cost, double factor) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/links/message_cost.hpp"
 #include "plan/program/program.hpp"
 #include "plan/words/units.hpp"
 
@@ -30,12 +31,6 @@ struct StageCost {
 // What the device computes (REDUCE_GRAD is the network's) times `factor`, rounded to ns: a
 // straggler.
 [[nodiscard]] StageCost slowed(const StageCost& cost, double factor);
-
-// One message: the send lane is busy for `occupancy`; the message arrives `latency` after that.
-struct MessageCost {
-  Nanoseconds occupancy{0};
-  Nanoseconds latency{0};
-};
 
 struct CostTable {
   Basis basis = Basis::builtin;

@@ -11,8 +11,6 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kSchema = "weir.costs/1";
-constexpr std::string_view kBases[] = {"measured", "calibrated", "builtin",
-                                       "oversubscribed"};  // order of Basis
 
 Json correction_json(const Correction& c) {
   return {{"f", c.f}, {"b", c.b}, {"i", c.i}, {"w", c.w}, {"r", c.r}, {"optimizer", c.optimizer}};
@@ -136,9 +134,10 @@ Costs load_costs(const std::filesystem::path& file) {
   Costs costs;
   const std::string basis = top.text("basis");
   bool known = false;
-  for (std::size_t i = 0; i < std::size(kBases); ++i) {
-    if (basis != kBases[i]) continue;
-    costs.basis = static_cast<Basis>(i);
+  for (const Basis each :
+       {Basis::measured, Basis::calibrated, Basis::builtin, Basis::oversubscribed}) {
+    if (basis != to_string(each)) continue;
+    costs.basis = each;
     known = true;
   }
   if (!known) top.fail("basis", "expected measured, calibrated, builtin or oversubscribed");

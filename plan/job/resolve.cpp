@@ -100,18 +100,6 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
   });
 }
 
-std::vector<Tie> ties_of(const ResolvedPlan& resolved) {
-  std::vector<Tie> ties;
-  for (const std::vector<ParameterId>& uses : resolved.part->ties) {
-    Tie tie{resolved.part->parameter(uses.front()).elements(), {}};
-    for (std::int32_t s = 0; s < resolved.schedule.shape.stages; ++s) {
-      if (holds(resolved.stage(Stage{s}), uses)) tie.holders.push_back(Stage{s});
-    }
-    if (tie.holders.size() > 1) ties.push_back(std::move(tie));
-  }
-  return ties;
-}
-
 LoweringOptions lowering_options(const ResolvedPlan& resolved) {
   const Plan& plan = resolved.plan;
   LoweringOptions options;
@@ -170,7 +158,7 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
   ResolvedPlan resolved{
       std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}};
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
-  resolved.ties = ties_of(resolved);
+  resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
   resolved.lowering = lowering_options(resolved);
   resolved.program = lower(resolved.schedule, resolved.lowering);
   return resolved;
@@ -180,7 +168,8 @@ ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries)
   resolved.plan.boundaries = std::move(boundaries);
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
   // Where the boundaries are changes the program only by who holds a tied weight.
-  if (std::vector<Tie> ties = ties_of(resolved); ties != resolved.ties) {
+  auto ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
+  if (ties != resolved.ties) {
     resolved.ties = std::move(ties);
     resolved.lowering = lowering_options(resolved);
     resolved.program = lower(resolved.schedule, resolved.lowering);
@@ -204,6 +193,19 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
     stages.push_back(stage);
   }
   return stages;
+}
+
+std::vector<Tie> ties_of(const ModelPart& part, const std::vector<StagePart>& stages,
+                         const ScheduleShape& shape) {
+  std::vector<Tie> ties;
+  for (const std::vector<ParameterId>& uses : part.ties) {
+    Tie tie{part.parameter(uses.front()).elements(), {}};
+    for (std::int32_t s = 0; s < shape.stages; ++s) {
+      if (holds(stages[static_cast<std::size_t>(s)], uses)) tie.holders.push_back(Stage{s});
+    }
+    if (tie.holders.size() > 1) ties.push_back(std::move(tie));
+  }
+  return ties;
 }
 
 }  // namespace weir

@@ -81,5 +81,8 @@ struct ResolvedPlan {
 [[nodiscard]] std::vector<StagePart> stage_parts(const ModelPart& part,
                                                  const std::vector<int>& boundaries,
                                                  const ScheduleShape& shape);
+// The weights that they share.
+[[nodiscard]] std::vector<Tie> ties_of(const ModelPart& part, const std::vector<StagePart>& stages,
+                                       const ScheduleShape& shape);
 
 }  // namespace weir

@@ -5,14 +5,17 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <vector>
 
-#include "costmodel/table/costs.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 
 namespace weir {
+
+// Time of each layer's F and B for one micro-batch, ns: what partitions are made by.
+[[nodiscard]] std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
+                                                    const Cluster& cluster);
 
 // For plans of one model that agree in all but stages, micro-batches and schedule; what depends on
 // fewer of them is found once. What crosses a boundary is all of it: the layer's output, every skip
@@ -20,17 +23,14 @@ namespace weir {
 class Balance {
  public:
   // The references must outlive it.
-  Balance(const Model& model, const Plan& base, const Costs& costs, const Cluster& cluster);
+  Balance(const LayerCosts& known, const Cluster& cluster) : known_(known), cluster_(cluster) {}
   // best_boundaries (sim/partition) for the plan's stages and micro-batch size; stage s is on rank
   // s mod K, as all schedules but those in a V place it.
   [[nodiscard]] std::vector<int> boundaries(const Plan& plan);
 
  private:
-  const Model& model_;
-  std::shared_ptr<const ModelPart> part_;
-  const Costs& costs_;
+  const LayerCosts& known_;
   const Cluster& cluster_;
-  std::vector<Bytes> crossing_;                     // before each layer, of one sample
   std::map<int, std::vector<std::int64_t>> times_;  // of each layer, by micro-batch size
 };
 

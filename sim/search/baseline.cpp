@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "costmodel/layers/layer_key.hpp"
+
 namespace weir {
 namespace {
 

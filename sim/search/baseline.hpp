@@ -7,9 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "sim/search/sweep.hpp"
+#include "sim/search/ranking.hpp"
+#include "sim/search/space.hpp"
 
 namespace weir {
+
+struct Baseline {
+  Ranked ranked;
+  std::optional<int>
+      place;         // among the feasible plans, 1 before all of them; none: it does not fit
+  double ratio = 0;  // its step time over the best plan's
+};
 
 // Why a plan and a search's candidates are not the same job: another model (layer by layer,
 // whatever the files are called), sequence length, number format, optimizer or mini-batch, or more

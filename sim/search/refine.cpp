@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/program/program.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "sim/engine/compiled_engine.hpp"
 
 namespace weir {
@@ -54,18 +54,20 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
 
 }  // namespace
 
-Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster) {
-  Refined refined{loaded.plan.boundaries, 0};
+Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
+                          const Cluster& cluster) {
+  Refined refined{resolved.plan.boundaries, 0};
   if (refined.boundaries.empty()) return refined;
-  const auto compiled =
-      compile(loaded.program);  // one program: where the boundaries are changes durations only
+  // One program: where the boundaries are changes durations only.
+  const auto compiled = compile(resolved.program);
   const auto* program = std::get_if<CompiledProgram>(&compiled);
   if (program == nullptr) return refined;
   CompiledEngine engine(*program);
-  ResolvedPlan moved = loaded;
+  const StageCosts costs(resolved.plan, known, cluster);
+  const ScheduleShape& shape = resolved.schedule.shape;
   const auto table = [&](const std::vector<int>& boundaries) {
-    moved = with_boundaries(std::move(moved), boundaries);
-    return cost_table(moved, costs, cluster).table;
+    const auto stages = stage_parts(*resolved.part, boundaries, shape);
+    return costs.table(shape, stages, ties_of(*resolved.part, stages, shape));
   };
   Nanoseconds best = engine.makespan(table(refined.boundaries));
   // Moves to the best of `others` where that is better; says whether it was.
@@ -86,7 +88,7 @@ Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs, const 
     return shorter;
   };
   constexpr int kFew = 128;
-  const auto layers = static_cast<int>(loaded.model.layers.size());
+  const auto layers = static_cast<int>(resolved.model.layers.size());
   refined.optimal = binomial(layers - 1, static_cast<int>(refined.boundaries.size()), kFew) <= kFew;
   if (refined.optimal) {
     improve(all_partitions(refined.boundaries.size(), layers));

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "costmodel/table/costs.hpp"
+#include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 
@@ -22,7 +22,7 @@ struct Refined {
 // one with the shortest step, until none is shorter; a local optimum. Never worse than where it
 // began. Step times are the compiled engine's, exact for private links; ties keep the earlier
 // partition, and equal neighbours go to the lowest boundary moved down first.
-[[nodiscard]] Refined refine_boundaries(const ResolvedPlan& loaded, const Costs& costs,
+[[nodiscard]] Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
                                         const Cluster& cluster);
 
 }  // namespace weir

@@ -1,5 +1,7 @@
 // Built-in costs take the rate of the number format that the device has.
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/builtin.hpp"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -13,7 +13,9 @@
 
 #include "costmodel/fit/calibrate.hpp"
 #include "costmodel/fit/intervals.hpp"
+#include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

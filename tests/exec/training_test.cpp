@@ -8,11 +8,11 @@
 #include <cmath>
 #include <random>
 
-#include "costmodel/fit/replay.hpp"
 #include "costmodel/memory/memory.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "tests/exec/replay.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {

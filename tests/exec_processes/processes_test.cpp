@@ -6,9 +6,9 @@
 
 #include <cmath>
 
-#include "costmodel/fit/replay.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "tests/exec/replay.hpp"
 #include "tests/exec_processes/started.hpp"
 
 namespace weir {

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "costmodel/layers/layer_key.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
@@ -133,6 +134,33 @@ TEST(Forecast, StepsWithoutABarrierOverlapWhereTheScheduleLetsThem) {
   };
   EXPECT_EQ(both("1f1b"), std::pair(0.054, 0.054));
   EXPECT_EQ(both("zb-h2"), std::pair(0.050, 0.048));
+}
+
+// A device that has no bf16 at all: the share of its fp16 rate, where it says one. One layer of
+// 1e12 FLOPs a sample forward, three times that in a step of 12 ms: 2.5e14 a second.
+TEST(Forecast, SixteenBitsHaveTheirOwnPeak) {
+  Model model;
+  model.family = "cnn";
+  model.layers = {{"l", SizedShape{.forward = Flops(1e12), .output = 1}, "conv"}};
+  Plan plan;
+  plan.seq_length = 1;
+  plan.dtype = Dtype::fp16;
+  const ResolvedPlan resolved =
+      derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+  Cluster cluster = two_cores();
+  cluster.device.peak_fp32 = FlopsPerSecond(1e13);
+  cluster.device.peak_fp16 = FlopsPerSecond(5e14);
+  Costs costs;
+  LayerCost cost;
+  cost.key = layer_key(model.layers[0], 1, Dtype::fp16);
+  cost.by_batch[1] = {Seconds(4e-3), Seconds(4e-3), Seconds(4e-3), Seconds(8e-3)};
+  costs.layers = {cost};
+  const Forecast f = forecast(resolved, costs, cluster).forecast;
+  EXPECT_DOUBLE_EQ(f.step_time.count(), 0.012);
+  ASSERT_TRUE(f.mfu);
+  EXPECT_NEAR(*f.mfu, 2.5e14 / 5e14, 1e-12);
+  cluster.device.peak_fp16 = FlopsPerSecond(0);  // what it lacks runs in fp32
+  EXPECT_NEAR(*forecast(resolved, costs, cluster).forecast.mfu, 25, 1e-9);
 }
 
 }  // namespace

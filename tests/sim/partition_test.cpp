@@ -9,6 +9,8 @@
 #include <random>
 
 #include "costmodel/memory/stage_memory.hpp"
+#include "costmodel/table/builtin.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/search/balance.hpp"
 

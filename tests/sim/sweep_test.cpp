@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
 #include "sim/search/refine.hpp"
+#include "sim/search/sweep_json.hpp"
 
 namespace weir {
 namespace {
@@ -65,8 +67,9 @@ TEST_F(Sweep, WalksEveryCombinationAndRanksTheFastestFirst) {
   EXPECT_EQ(result.feasible, 88);
   std::vector<std::string> refused;
   Seconds best{1e9};
-  for (const Plan& plan :
-       candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
+  const Model model = load_model(folder_ / "layers.csv");
+  SplitCosts known(model, costs_);
+  for (const Plan& plan : candidates(request_, model, known, cluster_, refused)) {
     best = std::min(best, forecast(resolve(plan, folder_), costs_, cluster_).forecast.step_time);
   }
   EXPECT_LE(result.plans.front().forecast.step_time, best);  // before its boundaries were refined
@@ -96,7 +99,8 @@ TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
           for (int c = b + 1; c < 6; ++c) shortest = std::min(shortest, step({a, b, c}));
         }
       }
-      const Refined refined = refine_boundaries(resolve(plan, folder_), costs_, cluster_);
+      const ResolvedPlan resolved = resolve(plan, folder_);
+      const Refined refined = refine_boundaries(resolved, LayerCosts(resolved, costs_), cluster_);
       EXPECT_LE(step(refined.boundaries), step(plan.boundaries));
       EXPECT_EQ(step(refined.boundaries), shortest) << schedule << " M " << m;
       better += step(refined.boundaries) < step(plan.boundaries) ? 1 : 0;
@@ -111,8 +115,9 @@ TEST_F(Sweep, RefinedPartitionsShortenTheStep) {
 TEST_F(Sweep, AMemoryLimitKeepsExactlyThePlansThatFit) {
   std::vector<std::string> refused;
   std::vector<Bytes> peaks;
-  for (const Plan& plan :
-       candidates(request_, load_model(folder_ / "layers.csv"), costs_, cluster_, refused)) {
+  const Model model = load_model(folder_ / "layers.csv");
+  SplitCosts known(model, costs_);
+  for (const Plan& plan : candidates(request_, model, known, cluster_, refused)) {
     peaks.push_back(forecast(resolve(plan, folder_), costs_, cluster_).forecast.peak_memory());
   }
   std::sort(peaks.begin(), peaks.end());

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "costmodel/fit/calibrate.hpp"
+#include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "tools/python/bindings.hpp"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "costmodel/table/stage_costs.hpp"
 #include "exec/device/cores.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
@@ -9,6 +10,7 @@
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/sweep.hpp"
+#include "sim/search/sweep_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/weir/host.hpp"

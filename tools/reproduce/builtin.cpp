@@ -7,6 +7,8 @@
 // Each job's plan is what its paper states; a job has as many nodes of eight as its devices fill.
 // vTrain states 800 Gb/s between nodes, half of a DGX A100's.
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/builtin.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 
 #include <sstream>
 
+#include "costmodel/table/builtin.hpp"
 #include "plan/model/cnn/network.hpp"
 #include "sim/forecast.hpp"
 #include "sim/search/balance.hpp"

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "plan/job/plan_json.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -149,7 +150,7 @@ void compare_plans(const CompareOptions& o, const GlobalOptions& global) {
     return forecast(p, costs_or_builtin(o.costs, p.model, p.plan, host), host).forecast;
   };
   const Forecast a = cost(first), b = cost(second);
-  const Json before = Json::parse(to_json(first.plan)), after = Json::parse(to_json(second.plan));
+  const Json before = plan_json(first.plan), after = plan_json(second.plan);
   Json json{{"schema", "weir.plan_comparison/1"},
             {"differences", Json::array()},
             {"step_time_s", {a.step_time.count(), b.step_time.count()}},

@@ -19,6 +19,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/partition.hpp"
+#include "sim/search/balance.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/report/evaluation_report.hpp"
 #include "tools/weir/commands.hpp"
@@ -86,7 +87,8 @@ std::vector<Plan> random_plans(const EvaluateOptions& o, const Plan& base, const
                                      : mode == 1 || plan.microbatches == 1 ? "full"
                                                                            : "except-last",
                                      "");
-    plan.boundaries = best_boundaries(layer_times(model, plan, costs, host), plan.pp);
+    plan.boundaries =
+        best_boundaries(layer_times(plan, LayerCosts(plan, model, costs), host), plan.pp);
     for (int& boundary : plan.boundaries) boundary += pick(-1, 1);
     const bool ascending =
         std::is_sorted(plan.boundaries.begin(), plan.boundaries.end(), std::less_equal<>()) &&

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"

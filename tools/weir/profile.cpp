@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "costmodel/layers/layer_key.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"

@@ -10,11 +10,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/table/builtin.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
+#include "sim/search/sweep_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
@@ -163,7 +165,7 @@ void write_report(const SweepResult& result, const SweepOptions& o, const Costs&
 }
 
 nlohmann::ordered_json sweep_json(const SweepResult& result, const std::vector<Row>& rows) {
-  auto json = nlohmann::ordered_json::parse(to_json(result));
+  nlohmann::ordered_json json = sweep_json(result);
   std::size_t i = 0;
   for (const Row& row : rows) {
     auto& its = row.baseline ? json["baseline"] : json["plans"][i++];

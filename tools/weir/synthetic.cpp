@@ -2,6 +2,7 @@
 #include "tools/weir/synthetic.hpp"
 
 #include "costmodel/table/costs.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/options.hpp"
 

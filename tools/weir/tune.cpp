@@ -17,6 +17,7 @@
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/sweep.hpp"
+#include "sim/search/sweep_json.hpp"
 #include "tools/report/report.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/host.hpp"

@@ -1,10 +1,10 @@
 // The range of plans that were run, and whether a plan lies outside of it.
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/calibrated_range.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "costmodel/table/costs.hpp"
 
 namespace weir {
 

@@ -1,14 +1,19 @@
 // Costs of stages on several devices each, by hand: whole layers' times divided, what they send
 // added, reductions and updates of replicas.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/table/stage_sums.hpp"
+#include "costmodel/table/stage_costs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
+#include "costmodel/layers/layer_key.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
@@ -53,7 +58,7 @@ std::int64_t ns(Nanoseconds time) { return time.count(); }
 
 // Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends
 // nothing. The message, held twice, goes over whole: dividing it and gathering would take 64 + 64.
-TEST(StageSums, TensorParallelismDividesAndSends) {
+TEST(StageCosts, TensorParallelismDividesAndSends) {
   const Case two([](Plan& p) { p.tp = 2; });
   EXPECT_EQ(ns(two.stage().f), 4000 + 256);
   EXPECT_EQ(ns(two.stage().i), 6000 + 256);
@@ -69,7 +74,7 @@ TEST(StageSums, TensorParallelismDividesAndSends) {
 
 // Across nodes ten times slower than within: half the message in 640 ns, the other half gathered in
 // 64.
-TEST(StageSums, ASlowLinkIsCrossedByParts) {
+TEST(StageCosts, ASlowLinkIsCrossedByParts) {
   const auto message = [](bool sequence_parallel) {
     Case four([&](Plan& p) { p.tp = 2, p.dp = 2, p.sequence_parallel = sequence_parallel; });
     four.cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
@@ -84,7 +89,7 @@ TEST(StageSums, ASlowLinkIsCrossedByParts) {
 // Of two replicas gradients of 4 bytes are all-reduced, 2 x 1/2 x 4 ns a parameter; ZeRO-1 sends
 // half of that, updates half and gathers weights, 1/2 x 4. Overlapped, a stage of one layer hides
 // nothing.
-TEST(StageSums, ReplicasReduceAndUpdate) {
+TEST(StageCosts, ReplicasReduceAndUpdate) {
   const Case plain([](Plan& p) { p.dp = 2; });
   EXPECT_EQ(ns(plain.stage().reduce), 4 * kParameters);
   EXPECT_EQ(ns(plain.stage().optimizer), 2000);
@@ -98,7 +103,7 @@ TEST(StageSums, ReplicasReduceAndUpdate) {
 
 // ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take;
 // W's 4000 ns hide the reduce-scatter, as long. A slow link shows: ten times as long, 17440.
-TEST(StageSums, ZeroThreeRunsBesideTheWork) {
+TEST(StageCosts, ZeroThreeRunsBesideTheWork) {
   Case zero([](Plan& p) { p.dp = 2, p.zero = 3; });
   EXPECT_EQ(ns(zero.stage().f), 8000);
   EXPECT_EQ(ns(zero.stage().b), 16000);
@@ -110,7 +115,7 @@ TEST(StageSums, ZeroThreeRunsBesideTheWork) {
 
 // Scores are 2 s^2 q = 2 16 8 = 256 of the block's 6656 FLOPs: that share of F again in each
 // backward.
-TEST(StageSums, SelectiveDoesTheCoreAgain) {
+TEST(StageCosts, SelectiveDoesTheCoreAgain) {
   const Case selective([](Plan& p) { p.recompute.mode = RecomputeMode::selective; });
   EXPECT_EQ(ns(selective.stage().f), 8000);
   EXPECT_NEAR(static_cast<double>(ns(selective.stage().b)), 16000 + 8000.0 * 256 / 6656, 1);
@@ -118,7 +123,7 @@ TEST(StageSums, SelectiveDoesTheCoreAgain) {
 
 // Every stage reduces where the program's ranks are not all that hold its weights, and updates
 // after that.
-TEST(StageSums, EachStageOfReplicasReduces) {
+TEST(StageCosts, EachStageOfReplicasReduces) {
   const auto reductions = [](int dp) {
     const Program program = Case([dp](Plan& p) { p.dp = dp; }).loaded.program;
     return std::count_if(
@@ -127,6 +132,80 @@ TEST(StageSums, EachStageOfReplicasReduces) {
   };
   EXPECT_EQ(reductions(1), 0);
   EXPECT_EQ(reductions(2), 2);
+}
+
+// The old way, as a check: every layer's key is written and looked for when its time is asked for.
+LayerTime looked_up(const Costs& costs, const Layer& layer, const Plan& plan) {
+  const Split split = plan.split();
+  for (const Split& known : {split, Split{}}) {
+    const std::string key = layer_key(layer, plan.seq_length, plan.dtype, known);
+    for (const LayerCost& cost : costs.layers) {
+      if (cost.key != key) continue;
+      LayerTime time = cost.by_batch.at(plan.micro_batch_size);
+      const double share = known == split ? 1 : 1.0 / (split.tp * split.cp);
+      for (Seconds* each : {&time.f, &time.i, &time.w, &time.b}) *each *= share;
+      return time;
+    }
+  }
+  throw std::logic_error("not in the costs");
+}
+
+// Three kinds of blocks, in one case also known divided by two; nine layers in random order, cut
+// anywhere: each stage is the sum of its layers' own times, to the bit. Links are too fast to
+// count.
+TEST(StageCosts, MatchedOnceEqualsLookedUpEachTime) {
+  std::mt19937_64 random(5);
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.intra = cluster.inter = {Seconds(0), BytesPerSecond(1e30)};
+  for (int trial = 0; trial < 100; ++trial) {
+    SCOPED_TRACE("seed 5, trial " + std::to_string(trial));
+    Plan plan;
+    plan.seq_length = 4;
+    plan.pp = 3;
+    plan.microbatches = 2;
+    plan.micro_batch_size = pick(1, 3);
+    plan.tp = pick(1, 2);
+    plan.boundaries = {pick(1, 4), pick(5, 8)};
+    Costs costs;
+    std::vector<Layer> kinds;
+    for (const std::int64_t width : {16, 32, 64}) {
+      Layer layer = block();
+      std::get<TransformerShape>(layer.shape).ffn = width;
+      for (const Split& split : {Split{}, Split{.tp = 2}}) {
+        if (split.tp == 2 && width == 32) continue;  // known whole only
+        LayerCost cost;
+        cost.key = layer_key(layer, 4, plan.dtype, split);
+        for (int b = 1; b <= 3; ++b)
+          cost.by_batch[b] = {Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6),
+                              Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6)};
+        costs.layers.push_back(cost);
+      }
+      kinds.push_back(layer);
+    }
+    Model model;
+    for (int l = 0; l < 9; ++l) model.layers.push_back(kinds[static_cast<std::size_t>(pick(0, 2))]);
+    const ResolvedPlan resolved =
+        derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {3, 1, 2})));
+    const CostTable table = cost_table(resolved, costs, cluster).table;
+    for (std::size_t s = 0; s < 3; ++s) {
+      LayerTime sum;
+      for (int l = resolved.stages[s].layers.first; l < resolved.stages[s].layers.last; ++l) {
+        const LayerTime time = looked_up(costs, model.layers[static_cast<std::size_t>(l)], plan);
+        sum.f += time.f;
+        sum.i += time.i;
+        sum.w += time.w;
+        sum.b += time.b;
+      }
+      EXPECT_EQ(table.stages[s].f, to_nanoseconds(sum.f));
+      EXPECT_EQ(table.stages[s].i, to_nanoseconds(sum.i));
+      EXPECT_EQ(table.stages[s].w, to_nanoseconds(sum.w));
+      EXPECT_EQ(table.stages[s].b, to_nanoseconds(sum.b));
+    }
+  }
 }
 
 }  // namespace

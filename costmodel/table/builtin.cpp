@@ -3,15 +3,17 @@
 // the longer of its products at a fraction of the peak and its bytes at a fraction of the memory
 // bandwidth (roofline: Williams et al., CACM 2009).
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/builtin.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "costmodel/layers/kernels.hpp"
+#include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
-#include "costmodel/table/costs.hpp"
 #include "plan/model/model_part.hpp"
 
 namespace weir {

@@ -1,9 +1,9 @@
 // The factor of a micro-batch size, interpolated between those that were run.
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/correction.hpp"
+
 #include <cmath>
 #include <iterator>
-
-#include "costmodel/table/costs.hpp"
 
 namespace weir {
 

@@ -1,15 +1,27 @@
-// Turns a measured step into costs, gaps included.
+// What a measured step really took, as costs: fed back into the simulator they must give its
+// makespan again.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/fit/replay.hpp"
+#pragma once
 
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
 #include <span>
+
+#include "costmodel/table/cost_table.hpp"
+#include "plan/program/program.hpp"
+#include "traces/trace.hpp"
 
 namespace weir {
 
-OperationCosts replay_costs(const Program& program, const Trace& measured, std::int32_t step,
-                            ReplayGaps gaps) {
+enum class ReplayGaps : std::uint8_t {
+  keep,  // an operation's gap is its measured start minus when everything it awaited was there
+  drop,
+};
+
+// Durations (and gaps) of step `step`. Precondition: the trace is of this program.
+inline OperationCosts replay_costs(const Program& program, const Trace& measured, std::int32_t step,
+                                   ReplayGaps gaps) {
   const std::size_t count = program.operations.size();
   const std::span<const Span> spans(&measured.spans[static_cast<std::size_t>(step) * count], count);
   const std::int64_t origin = measured.steps[static_cast<std::size_t>(step)].start.count();

@@ -1,0 +1,45 @@
+// Costs matched with the layers of one model on one device of a split, once: from here on a layer's
+// cost is found by its index, and no key is written again.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "costmodel/layers/layer_time.hpp"
+#include "costmodel/table/costs.hpp"
+#include "plan/job/resolve.hpp"
+#include "plan/model/model.hpp"
+#include "plan/model/model_part.hpp"
+
+namespace weir {
+
+class LayerCosts {
+ public:
+  // For all plans that have `plan`'s sequence length, number format and split. Model and costs must
+  // outlive it; the part is made where it is not given. Throws InputError when a layer of the model
+  // is not in the costs.
+  LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
+             std::shared_ptr<const ModelPart> part = nullptr);
+  LayerCosts(const ResolvedPlan& resolved, const Costs& costs)
+      : LayerCosts(resolved.plan, resolved.model, costs, resolved.part) {}
+
+  struct Match {
+    const LayerCost* cost = nullptr;  // none of a timed layer, which says its times itself
+    bool divided = false;  // known whole only: its time is divided by tp and cp, with a warning
+  };
+  [[nodiscard]] const Match& match(int layer) const {
+    return matches_[static_cast<std::size_t>(layer)];
+  }
+  [[nodiscard]] const Model& model() const { return model_; }
+  [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }
+  [[nodiscard]] const Costs& costs() const { return costs_; }
+
+ private:
+  const Model& model_;
+  std::shared_ptr<const ModelPart> part_;
+  const Costs& costs_;
+  std::vector<Match> matches_;
+};
+
+}  // namespace weir

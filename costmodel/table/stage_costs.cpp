@@ -1,0 +1,236 @@
+// Prices layers at a micro-batch size, and sums them into stages.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/stage_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "costmodel/layers/layer_math.hpp"
+
+namespace weir {
+namespace {
+
+LayerTime scaled(const LayerTime& t, double by) {
+  return {t.f * by, t.i * by, t.w * by, t.b * by, t.spread, t.scratch, t.core * by};
+}
+
+LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
+  const auto mix = [share](Seconds x, Seconds y) {
+    return Seconds(std::max(0.0, x.count() + share * (y.count() - x.count())));
+  };
+  return {mix(a.f, b.f),
+          mix(a.i, b.i),
+          mix(a.w, b.w),
+          mix(a.b, b.b),
+          std::max(a.spread, b.spread),
+          std::max(a.scratch, b.scratch),
+          mix(a.core, b.core)};
+}
+
+struct TimeAt {
+  LayerTime time;
+  bool inside = true;
+};
+
+// Linear between measured sizes; beyond them along the outermost pair, or in proportion where one
+// size was measured.
+TimeAt at_batch(const LayerCost& cost, int batch) {
+  const auto& sizes = cost.by_batch;
+  if (const auto exact = sizes.find(batch); exact != sizes.end()) return {exact->second, true};
+  if (sizes.size() == 1) {
+    const auto& [size, time] = *sizes.begin();
+    const double scale = static_cast<double>(batch) / size;
+    return {scaled(time, scale), false};
+  }
+  auto above = sizes.upper_bound(batch);
+  const bool inside = above != sizes.begin() && above != sizes.end();
+  if (above == sizes.end()) --above;
+  if (above == sizes.begin()) ++above;
+  const auto below = std::prev(above);
+  const double share = static_cast<double>(batch - below->first) / (above->first - below->first);
+  return {blend(below->second, above->second, share), inside};
+}
+
+// What selective re-materialisation does again, as a share of a block's products, where its time is
+// known only as a whole: the scores, half of the core; a fused core is one kernel and done again
+// whole.
+double core_share(const Layer& layer, std::int64_t seq_length) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return 0;
+  const double core = core_flops(*block, seq_length).forward.count();
+  return (block->attention == AttentionKind::fused ? core : core / 2) /
+         executed_flops(layer, seq_length).count();
+}
+
+}  // namespace
+
+StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
+    : plan_(plan), known_(known), cluster_(cluster), links_(parallel_links(plan, cluster)) {
+  const auto layers = static_cast<int>(known.model().layers.size());
+  for (int l = 0; l < layers; ++l) prices_.push_back(price(l));
+}
+
+StageCost StageCosts::of(const StagePart& stage) const {
+  LayerTime time;
+  LayerTraffic traffic;
+  Seconds optimizer{0};
+  // In layer order, so that equal stages have equal bits wherever they stand.
+  for (int l = stage.layers.first; l < stage.layers.last; ++l) {
+    const LayerPrice& layer = prices_[static_cast<std::size_t>(l)];
+    time.f += layer.time.f;
+    time.i += layer.time.i;
+    time.w += layer.time.w;
+    time.b += layer.time.b;
+    traffic.f += layer.traffic.f;
+    traffic.i += layer.traffic.i;
+    optimizer += layer.optimizer;
+  }
+  const Costs& costs = known_.costs();
+  const Correction& c = costs.correction;
+  const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
+  const double size = factor_at(costs.by_size, plan_.micro_batch_size);
+  const StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas);
+  const Seconds b = time.b * (c.b * alone.b * size) + traffic.i;
+  StageCost cost;
+  cost.f = to_nanoseconds(time.f * (c.f * alone.f * size) + traffic.f);
+  cost.i = to_nanoseconds(time.i * (c.i * alone.i * size) + traffic.i);
+  cost.w = to_nanoseconds(time.w * (c.w * alone.w * size));
+  cost.b = to_nanoseconds(b);
+  cost.r = to_nanoseconds(time.f * (c.r * alone.r * size) + traffic.f);
+  cost.reduce =
+      to_nanoseconds(plan_.overlap_grad_reduce
+                         ? exposed_reduction(step.reduce, b, stage.layers.last - stage.layers.first)
+                         : step.reduce);
+  cost.optimizer = to_nanoseconds(optimizer * c.optimizer * alone.optimizer + step.gather);
+  return cost;
+}
+
+CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePart> stages,
+                            std::span<const Tie> ties) const {
+  CostTable table;
+  table.basis = known_.costs().basis;
+  table.host_overhead = to_nanoseconds(known_.costs().host_overhead);
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const StagePart& stage = stages[static_cast<std::size_t>(s)];
+    StageCost cost = of(stage);
+    for (Nanoseconds* time : {&cost.f, &cost.i, &cost.w, &cost.b, &cost.r})
+      *time = Nanoseconds(time->count() / shape.segments);
+    const Rank rank = shape.rank_of(Stage{s});
+    const auto straggler = cluster_.stragglers.find(rank.value);
+    table.stages.push_back(
+        straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second));
+    const auto message = [&](Stage to, std::int64_t sample) {
+      const Bytes bytes(sample * plan_.micro_batch_size / shape.segments);
+      const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
+      return stage_message(bytes, plan_, link, cluster_);
+    };
+    const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
+    table.forward_messages.push_back(last ? MessageCost{}
+                                          : message(Stage{s + 1}, stage.output_bytes));
+    table.backward_messages.push_back(first ? MessageCost{}
+                                            : message(Stage{s - 1}, stage.input_bytes));
+  }
+  // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a
+  // reduction of its own.
+  if (!cluster_.device.kernels) return table;
+  for (const Tie& tie : ties) {
+    const Nanoseconds reduction = tie_reduction(tie, shape);
+    for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+      if (std::ranges::binary_search(tie.holders, Stage{s % shape.stages}))
+        table.stages[static_cast<std::size_t>(s)].reduce += reduction;
+    }
+  }
+  return table;
+}
+
+Nanoseconds StageCosts::tie_reduction(const Tie& tie, const ScheduleShape& shape) const {
+  std::vector<Rank> holders;
+  for (const Stage stage : tie.holders) {
+    const Rank rank = shape.rank_of(stage);
+    if (std::ranges::find(holders, rank) == holders.end()) holders.push_back(rank);
+  }
+  return to_nanoseconds(tied_reduction(tie.parameters, plan_, cluster_, holders));
+}
+
+std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
+                                       std::span<const StagePart> stages) const {
+  std::vector<Bytes> most(static_cast<std::size_t>(shape.ranks), Bytes(0));
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const LayerRange range = stages[static_cast<std::size_t>(s)].layers;
+    Bytes& of_rank = most[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)];
+    for (int l = range.first; l < range.last; ++l)
+      of_rank = std::max(of_rank, prices_[static_cast<std::size_t>(l)].time.scratch);
+  }
+  return most;
+}
+
+// What ZeRO sends for a layer runs beside it: the longer of the two counts.
+StageCosts::LayerPrice StageCosts::price(int l) {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  LayerPrice price = matched(l);
+  LayerTime& time = price.time;
+  if (plan_.recompute.mode == RecomputeMode::selective) {
+    if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
+    time.i += time.core;
+    time.b += time.core;
+  }
+  if (plan_.replicas() > 1) {
+    if (plan_.zero >= 1) price.optimizer /= plan_.replicas();
+    const ReplicaTraffic replicas =
+        replica_traffic(known_.part()->layer(l).parameters, plan_, links_.replicas);
+    time.f = std::max(time.f, replicas.f);
+    time.i = std::max(time.i, replicas.i);
+    time.w = std::max(time.w, replicas.w);
+    time.b = std::max(time.b, replicas.i + replicas.w);
+  }
+  const LayerTraffic tensor = tensor_traffic(layer, plan_, links_.tensor);
+  const LayerTraffic context = context_traffic(layer, plan_, links_.context);
+  price.traffic = {tensor.f + context.f, tensor.i + context.i};
+  return price;
+}
+
+StageCosts::LayerPrice StageCosts::matched(int l) {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  const int batch = plan_.micro_batch_size;
+  if (const auto* timed = std::get_if<TimedShape>(&layer.shape)) {
+    const double b = batch;
+    return {{timed->forward * b, timed->backward_input * b, timed->backward_weight * b,
+             (timed->backward_input + timed->backward_weight) * b, 0}};
+  }
+  const auto& [cost, divided] = known_.match(l);
+  const Split split = plan_.split();
+  if (divided)
+    warn(fmt::format("tp = {}, cp = {}: times of whole layers, divided", split.tp, split.cp));
+  const TimeAt at = at_batch(*cost, batch);
+  if (!at.inside)
+    warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
+  return {scaled(at.time, divided ? 1.0 / (split.tp * split.cp) : 1),
+          {},
+          cost->optimizer / (divided ? split.tp : 1.0)};  // weights are divided by tp alone
+}
+
+void StageCosts::warn(std::string warning) {
+  if (std::ranges::find(warnings_, warning) == warnings_.end())
+    warnings_.push_back(std::move(warning));
+}
+
+Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
+  const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
+  return measured ? costs.link : pipeline_link(plan, cluster, from, to);
+}
+
+CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
+                           const Cluster& cluster) {
+  const StageCosts costs(resolved.plan, known, cluster);
+  const ScheduleShape& shape = resolved.schedule.shape;
+  return {costs.table(shape, resolved.stages, resolved.ties), costs.scratch(shape, resolved.stages),
+          costs.warnings().empty(), costs.warnings()};
+}
+
+CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,
+                           const Cluster& cluster) {
+  return cost_table(resolved, LayerCosts(resolved, costs), cluster);
+}
+
+}  // namespace weir

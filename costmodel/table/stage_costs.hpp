@@ -1,0 +1,74 @@
+// From costs of layers to the costs of a plan's stages and messages. Each layer is priced once for
+// the plan's micro-batch size, with what it sends; a stage is a sum over its layers, wherever it
+// begins.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodel/links/parallel.hpp"
+#include "costmodel/table/cost_table.hpp"
+#include "costmodel/table/layer_costs.hpp"
+
+namespace weir {
+
+struct CostTableResult {
+  CostTable table;
+  std::vector<Bytes> scratch;  // per rank: library scratch memory, for memory_peaks
+  bool inside_range = true;    // every layer and micro-batch size lies within what was measured
+  std::vector<std::string> warnings;  // what was extrapolated, one line each
+};
+
+class StageCosts {
+ public:
+  // The references must outlive it.
+  StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
+
+  [[nodiscard]] StageCost of(const StagePart& stage) const;
+  // The plan's, or the same plan's with stages and ties of other boundaries.
+  [[nodiscard]] CostTable table(const ScheduleShape& shape, std::span<const StagePart> stages,
+                                std::span<const Tie> ties) const;
+  // Per rank, the most that any layer of its stages asks for.
+  [[nodiscard]] std::vector<Bytes> scratch(const ScheduleShape& shape,
+                                           std::span<const StagePart> stages) const;
+  // What was extrapolated, one line each; empty: every layer and micro-batch size lies within what
+  // was measured.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  // One layer of one device, for one micro-batch.
+  struct LayerPrice {
+    LayerTime time;        // what corrections apply to
+    LayerTraffic traffic;  // what they do not
+    Seconds optimizer{0};
+  };
+  [[nodiscard]] LayerPrice price(int layer);
+  [[nodiscard]] LayerPrice matched(int layer);
+  void warn(std::string warning);
+  [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;
+
+  const Plan& plan_;
+  const LayerCosts& known_;
+  const Cluster& cluster_;
+  ParallelLinks links_;
+  std::vector<LayerPrice> prices_;
+  std::vector<std::string> warnings_;
+};
+
+// What carries messages between two ranks of a pipeline: the link that was measured, where one was.
+[[nodiscard]] Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster,
+                              Rank from, Rank to);
+
+// Stage costs of a plan, of one device of each stage. A split layer that the costs do not have
+// takes the whole layer's time divided by tp and cp, with a warning; to that comes what it sends
+// (costmodel/links/parallel).
+[[nodiscard]] CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
+                                         const Cluster& cluster);
+// The same, matched for this plan alone. Throws InputError when a layer of the model is not in the
+// costs.
+[[nodiscard]] CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,
+                                         const Cluster& cluster);
+
+}  // namespace weir

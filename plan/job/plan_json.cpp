@@ -1,0 +1,185 @@
+// Plans as files, weir.plan/1.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/plan_json.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "plan/text/strict_json.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kSchema = "weir.plan/1";
+constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::int64_t kMostMicrobatches = 1 << 20;
+
+Optimizer parse_optimizer(JsonObject object) {
+  Optimizer optimizer;
+  const std::string kind = object.text("kind");
+  if (kind != "sgd" && kind != "adamw") object.fail("kind", "expected sgd or adamw");
+  optimizer.learning_rate = object.number("learning_rate", 0, 1e6);
+  if (kind == "sgd") {
+    optimizer.kind = OptimizerKind::sgd;
+    optimizer.momentum = object.number("momentum", 0, 1);
+  } else {
+    optimizer.beta1 = object.number("beta1", 0, 1);
+    optimizer.beta2 = object.number("beta2", 0, 1);
+    optimizer.epsilon = object.number("epsilon", 0, 1);
+  }
+  optimizer.weight_decay = object.number("weight_decay", 0, 1e3);
+  object.finish();
+  return optimizer;
+}
+
+Json optimizer_json(const Optimizer& o) {
+  if (o.kind == OptimizerKind::sgd) {
+    return {{"kind", "sgd"},
+            {"learning_rate", o.learning_rate},
+            {"momentum", o.momentum},
+            {"weight_decay", o.weight_decay}};
+  }
+  return {{"kind", "adamw"},      {"learning_rate", o.learning_rate},
+          {"beta1", o.beta1},     {"beta2", o.beta2},
+          {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}};
+}
+
+std::string one_line(const Json& object) {
+  std::string text;
+  for (const auto& [key, value] : object.items())
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", Json(key).dump(), value.dump());
+  return "{" + text + "}";
+}
+
+Recompute parse_recompute(JsonObject& top) {
+  Recompute recompute;
+  const std::string mode = top.text("recompute");
+  const auto known = parse_recompute_mode(mode);
+  if (!known) top.fail("recompute", "expected none, selective or full");
+  recompute.mode = *known;
+  const std::string which = top.text("recompute_microbatches");
+  if (which != "all" && which != "except-last")
+    top.fail("recompute_microbatches", "expected all or except-last");
+  recompute.except_last = which == "except-last";
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
+    top.fail("recompute_microbatches", "expected all where recompute is selective");
+  }
+  const std::string placement = top.text("recompute_placement");
+  if (placement != "early" && placement != "fused")
+    top.fail("recompute_placement", "expected early or fused");
+  recompute.placement =
+      placement == "fused" ? RecomputePlacement::fused : RecomputePlacement::early;
+  return recompute;
+}
+
+// Keys that came after weir.plan/1 stand in a file only where they say something, so that older
+// files keep their bytes: a value that is the default is refused.
+AttentionKind parse_attention(JsonObject& top) {
+  if (!top.has("attention")) return AttentionKind::unfused;
+  if (top.text("attention") != to_string(AttentionKind::fused)) {
+    top.fail("attention", "expected fused (left out where it is unfused)");
+  }
+  return AttentionKind::fused;
+}
+
+void parse_parallel(JsonObject& top, Plan& plan) {
+  const auto only_true = [&](std::string_view key) {
+    if (!top.has(key)) return false;
+    if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
+    return true;
+  };
+  plan.sequence_parallel = only_true("sequence_parallel");
+  if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
+  plan.overlap_grad_reduce = only_true("overlap_grad_reduce");
+}
+
+int small(JsonObject& top, std::string_view key, std::int64_t high) {
+  return static_cast<int>(top.integer(key, 1, high));
+}
+
+}  // namespace
+
+Json plan_json(const Plan& p) {
+  Json json{{"schema", kSchema},
+            {"model", p.model_path},
+            {"model_sha256", p.model_sha256},
+            {"seq_length", p.seq_length},
+            {"dtype", to_string(p.dtype)}};
+  if (p.attention != AttentionKind::unfused) json["attention"] = to_string(p.attention);
+  json["pp"] = p.pp;
+  json["vpp"] = p.vpp;
+  json["microbatches"] = p.microbatches;
+  json["micro_batch_size"] = p.micro_batch_size;
+  json["tp"] = p.tp;
+  json["cp"] = p.cp;
+  json["dp"] = p.dp;
+  if (p.sequence_parallel) json["sequence_parallel"] = true;
+  if (p.zero > 0) json["zero"] = p.zero;
+  if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
+  json["boundaries"] = p.boundaries;
+  json["schedule"] = p.schedule;
+  json["recompute"] = to_string(p.recompute.mode);
+  json["recompute_microbatches"] = p.recompute.except_last ? "except-last" : "all";
+  json["recompute_placement"] =
+      p.recompute.placement == RecomputePlacement::fused ? "fused" : "early";
+  json["optimizer"] = optimizer_json(p.optimizer);
+  json["slots"] = p.slots;
+  json["seed"] = p.seed;
+  json["note"] = p.note;
+  return json;
+}
+
+// One key a line, one boundary a line, the optimizer on one: what differs between two plans is the
+// lines that differ.
+std::string to_json(const Plan& plan) {
+  std::string text;
+  const Json json = plan_json(plan);
+  for (const auto& [key, value] : json.items()) {
+    std::string written = value.dump();
+    if (value.is_object()) written = one_line(value);
+    if (value.is_array() && !value.empty()) {
+      written.clear();
+      for (const Json& item : value)
+        written += (written.empty() ? "\n    " : ",\n    ") + item.dump();
+      written = "[" + written + "\n  ]";
+    }
+    text += fmt::format("{}  {}: {}", text.empty() ? "" : ",\n", Json(key).dump(), written);
+  }
+  return "{\n" + text + "\n}\n";
+}
+
+Plan parse_plan(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  top.expect_schema(kSchema);
+  Plan plan;
+  plan.model_path = top.text("model");
+  plan.model_sha256 = top.text("model_sha256");
+  plan.seq_length = top.integer("seq_length", 0, std::int64_t{1} << 24);
+  const auto dtype = parse_dtype(top.text("dtype"));
+  if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
+  plan.dtype = *dtype;
+  plan.attention = parse_attention(top);
+  plan.pp = small(top, "pp", kMostRanks);
+  plan.vpp = small(top, "vpp", 1024);
+  plan.microbatches = small(top, "microbatches", kMostMicrobatches);
+  plan.micro_batch_size = small(top, "micro_batch_size", kMostMicrobatches);
+  plan.tp = small(top, "tp", kMostRanks);
+  plan.cp = small(top, "cp", kMostRanks);
+  plan.dp = small(top, "dp", kMostRanks);
+  parse_parallel(top, plan);
+  for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
+    plan.boundaries.push_back(static_cast<int>(boundary));
+  }
+  plan.schedule = top.text("schedule");
+  plan.recompute = parse_recompute(top);
+  plan.optimizer = parse_optimizer(top.object("optimizer"));
+  plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));
+  plan.seed = static_cast<std::uint64_t>(top.integer("seed", 0, (std::int64_t{1} << 53)));
+  plan.note = top.text("note");
+  top.finish();
+  return plan;
+}
+
+}  // namespace weir

@@ -1,0 +1,53 @@
+// Forecasts one candidate, evenly cut and refined.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/cost.hpp"
+
+#include <utility>
+#include <variant>
+
+#include "costmodel/memory/stage_memory.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/search/refine.hpp"
+
+namespace weir {
+
+const LayerCosts& SplitCosts::add(const Plan& plan) {
+  const auto found = by_split_.find(plan.split());
+  if (found != by_split_.end()) return found->second;
+  return by_split_.try_emplace(plan.split(), plan, model_, costs_).first->second;
+}
+
+CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Cluster& cluster,
+                      const CandidateLimits& limits) {
+  const LayerCosts& costs = known.of(candidate);
+  auto schedule = std::get<Schedule>(
+      make_schedule(candidate.schedule, {candidate.pp, candidate.vpp, candidate.microbatches}));
+  CandidateCost cost{mean_held(candidate, *costs.part(), schedule.shape, cluster.device), {}};
+  const bool hopeless = limits.memory && cost.held > *limits.memory;
+  if (hopeless && !limits.even_if_it_cannot_fit) return cost;
+  // As resolve() would have it: the model's hash was checked once, the schedule proved with its
+  // slots (sim/search/legality).
+  ResolvedPlan resolved = derive(candidate, costs.model(), std::move(schedule), costs.part());
+  const auto ranked = [&] {
+    Ranked now{resolved.plan,
+               forecast(resolved, costs, cluster, {.detail = ForecastDetail::ranking}).forecast};
+    now.forecast.memory_limit = limits.memory;
+    return now;
+  };
+  Ranked best = ranked();
+  // Refining costs many times a forecast. The even partition also evens out memory: where it does
+  // not fit, the faster one hardly does, and where that does not, the even one stands.
+  if (best.forecast.fits()) {
+    std::vector<int> refined = refine_boundaries(resolved, costs, cluster).boundaries;
+    if (refined != candidate.boundaries) {
+      resolved = with_boundaries(std::move(resolved), std::move(refined));
+      Ranked faster = ranked();
+      if (faster.forecast.fits()) best = std::move(faster);
+    }
+  }
+  best.gap = best.forecast.step_time / best.forecast.lower_bound - 1;
+  cost.ranked = std::move(best);
+  return cost;
+}
+
+}  // namespace weir

@@ -1,0 +1,46 @@
+// What a candidate of a search costs: its forecast, with the boundaries that make its step
+// shortest.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "costmodel/table/layer_costs.hpp"
+#include "plan/job/cluster.hpp"
+#include "sim/search/ranking.hpp"
+
+namespace weir {
+
+// The costs of one model's layers for each way to split them, matched once for all candidates that
+// split alike.
+class SplitCosts {
+ public:
+  // The references must outlive it.
+  SplitCosts(const Model& model, const Costs& costs) : model_(model), costs_(costs) {}
+  // Throws InputError when a layer is not in the costs.
+  const LayerCosts& add(const Plan& plan);
+  // Precondition: the split was added. Many threads may ask at once.
+  [[nodiscard]] const LayerCosts& of(const Plan& plan) const { return by_split_.at(plan.split()); }
+
+ private:
+  const Model& model_;
+  const Costs& costs_;
+  std::map<Split, LayerCosts> by_split_;
+};
+
+struct CandidateLimits {
+  std::optional<Bytes> memory;
+  bool even_if_it_cannot_fit = false;  // forecast what holds more than the limit from step to step
+};
+
+struct CandidateCost {
+  Bytes held{0};                 // what ranks hold from step to step, on average
+  std::optional<Ranked> ranked;  // none: with so much held it fits with no partition
+};
+
+// Precondition: the candidate is legal.
+[[nodiscard]] CandidateCost cost_of(const Plan& candidate, const SplitCosts& known,
+                                    const Cluster& cluster, const CandidateLimits& limits);
+
+}  // namespace weir

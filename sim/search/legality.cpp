@@ -1,0 +1,62 @@
+// Checks a plan's divisions, and proves its schedule by the fewest slots that suffice.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/legality.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+
+namespace weir {
+
+std::optional<std::string> Legality::split(const Plan& plan) const {
+  const auto misfit = cannot_split(model_, plan.seq_length, plan.split());
+  if (!misfit) return std::nullopt;
+  return misfit->key + ": " + misfit->reason;
+}
+
+std::optional<std::string> Legality::replicas(const Plan& plan) const {
+  if (!request_.global_batch_size || *request_.global_batch_size % plan.dp == 0)
+    return std::nullopt;
+  return fmt::format("dp = {} does not divide the mini-batch of {}", plan.dp,
+                     *request_.global_batch_size);
+}
+
+std::optional<std::string> Legality::microbatches(const Plan& plan) const {
+  if (!request_.global_batch_size) return std::nullopt;
+  const int whole = *request_.global_batch_size / plan.dp;
+  if (whole % plan.microbatches == 0) return std::nullopt;
+  return plan.dp == 1
+             ? fmt::format("M = {} does not divide the mini-batch of {}", plan.microbatches, whole)
+             : fmt::format("M = {} does not divide the {} samples of a replica", plan.microbatches,
+                           whole);
+}
+
+std::optional<std::string> Legality::stages(const Plan& plan) const {
+  const auto layers = static_cast<int>(model_.layers.size());
+  if (plan.stages() <= layers) return std::nullopt;
+  return fmt::format("K*v = {} is above the {} layers", plan.stages(), layers);
+}
+
+bool Legality::too_many_devices(const Plan& plan) const {
+  return request_.devices && std::int64_t{plan.pp} * plan.tp * plan.replicas() > *request_.devices;
+}
+
+const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
+  const auto [found, fresh] =
+      slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches});
+  SlotsOrReason& slots = found->second;
+  if (!fresh) return slots;
+  const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  if (const auto* reason = std::get_if<std::string>(&made)) return slots = *reason;
+  slots = plan.slots;
+  if (plan.slots == 0) return slots;
+  const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
+  if (needed > plan.slots && request_.exact_slots) {
+    return slots = fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule,
+                               plan.slots, needed);
+  }
+  return slots = needed;
+}
+
+}  // namespace weir

@@ -1,0 +1,42 @@
+// Why a combination of a search cannot be, and what makes it possible where something does.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+
+#include "plan/model/model.hpp"
+#include "sim/search/space.hpp"
+
+namespace weir {
+
+class Legality {
+ public:
+  // The references must outlive it.
+  Legality(const SweepRequest& request, const Model& model) : request_(request), model_(model) {}
+
+  // Why not, in one line; nullopt: it can be. Of degrees that split layers and the mini-batch ...
+  [[nodiscard]] std::optional<std::string> split(const Plan& plan) const;
+  [[nodiscard]] std::optional<std::string> replicas(const Plan& plan) const;
+  // ... of a number of micro-batches ...
+  [[nodiscard]] std::optional<std::string> microbatches(const Plan& plan) const;
+  // ... of K and v.
+  [[nodiscard]] std::optional<std::string> stages(const Plan& plan) const;
+  // More devices than the search may use: the bounds of the search, no reason to tell.
+  [[nodiscard]] bool too_many_devices(const Plan& plan) const;
+
+  // The receive slots with which the plan's schedule cannot deadlock, at least the plan's own; or
+  // why there is no such schedule. Found once for a schedule's shape.
+  using SlotsOrReason = std::variant<int, std::string>;
+  [[nodiscard]] const SlotsOrReason& slots(const Plan& plan);
+
+ private:
+  const SweepRequest& request_;
+  const Model& model_;
+  std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
+};
+
+}  // namespace weir

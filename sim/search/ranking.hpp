@@ -1,0 +1,25 @@
+// The order of what a search found.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "plan/job/plan.hpp"
+#include "sim/forecast.hpp"
+
+namespace weir {
+
+struct Ranked {
+  Plan plan;
+  Forecast forecast;
+  double gap = 0;       // step time over its lower bound, minus 1
+  bool pareto = false;  // no other plan is both faster and smaller
+};
+
+// The order of a ranking: fastest, then smallest.
+[[nodiscard]] bool goes_before(const Forecast& a, const Forecast& b);
+
+// Best first: fastest, then smallest, then the first given; and marks the Pareto front.
+void rank(std::vector<Ranked>& plans);
+
+}  // namespace weir

@@ -1,0 +1,51 @@
+// What a search walks: the combinations that were asked for, legal or not.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/job/resolve.hpp"
+
+namespace weir {
+
+struct SweepRequest {
+  Plan base;                     // model, dtype, optimizer, slots, seed: shared by all
+  std::filesystem::path folder;  // the model's path is relative to it
+  std::vector<int> pp{1};
+  std::vector<int> vpp{1};
+  std::vector<int> tp{1}, cp{1}, dp{1};  // base.sequence_parallel holds where tp > 1
+  std::vector<int> zero{0};              // ZeRO stages; 0 where there are no replicas
+  std::optional<int> devices;            // K tp cp dp may not be more
+  std::vector<int> microbatches;         // empty: every divisor of the mini-batch
+  std::vector<int> micro_batch_size{1};  // used where microbatches are given and no mini-batch
+  std::optional<int> global_batch_size;  // then b = G / (M D)
+  std::vector<std::string> schedules{"gpipe", "1f1b"};
+  std::vector<Recompute> recompute{Recompute{}};
+  std::optional<Bytes> memory_limit;  // per device
+  bool exact_slots =
+      false;  // base.slots was asked for: schedules that deadlock with so few are left out
+  std::optional<ResolvedPlan>
+      baseline;     // the plan in use today, forecast as it stands (sim/search/baseline)
+  int threads = 0;  // 0: as many as there are cores; the result does not depend on it
+};
+
+// The base with every combination of parallel degrees, each once: ZeRO needs replicas, sequence
+// parallelism tp.
+[[nodiscard]] std::vector<Plan> with_degrees(const SweepRequest& request);
+
+struct Batch {
+  int microbatches = 1;
+  int micro_batch_size = 1;
+};
+// M and b of one replica of `dp`: as given, or M with b = G / (M dp), rounded down where that is no
+// whole number.
+[[nodiscard]] std::vector<Batch> batches(const SweepRequest& request, int dp);
+
+// The ways in which the candidates and the baseline split layers, each once; those that cannot be
+// are left out.
+[[nodiscard]] std::vector<Split> splits(const SweepRequest& request, const Model& model);
+
+}  // namespace weir

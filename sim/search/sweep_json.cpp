@@ -1,0 +1,44 @@
+// Writes what a search found.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/sweep_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "plan/job/plan_json.hpp"
+#include "sim/forecast_json.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ranked_json(const Ranked& ranked) {
+  return {{"plan", plan_json(ranked.plan)},
+          {"forecast", forecast_json(ranked.forecast)},
+          {"gap", ranked.gap},
+          {"pareto", ranked.pareto}};
+}
+
+}  // namespace
+
+Json sweep_json(const SweepResult& result) {
+  Json json;
+  json["schema"] = "weir.sweep/1";
+  json["candidates"] = result.candidates;
+  json["feasible"] = result.feasible;
+  json["seconds"] = result.seconds;
+  json["plans"] = Json::array();
+  for (const Ranked& ranked : result.plans) json["plans"].push_back(ranked_json(ranked));
+  if (result.baseline) {
+    json["baseline"] = ranked_json(result.baseline->ranked);
+    json["baseline"]["place"] =
+        result.baseline->place ? Json(*result.baseline->place) : Json(nullptr);
+    json["baseline"]["ratio_to_best"] = result.baseline->ratio;
+  }
+  json["refused"] = result.refused;
+  return json;
+}
+
+std::string to_json(const SweepResult& result) { return sweep_json(result).dump(2); }
+
+}  // namespace weir
