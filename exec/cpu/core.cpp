@@ -1,3 +1,4 @@
+// Pins threads by the kernel's affinity mask.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/core.hpp"
 

@@ -1,3 +1,5 @@
+// Attention in tiles of query rows: forward with a softmax over whole rows of a tile, backward that
+// makes the probabilities again from each row's log-sum-exp.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/fused_attention.hpp"
 
@@ -29,11 +31,11 @@ void for_tiles(const AttentionSize& size, Visit visit) {
   }
 }
 
-// One head's products for a tile, on views of qkv (row stride 3 width) and of the context (row
+// One head's gemms for a tile, on views of qkv (row stride 3 width) and of the context (row
 // stride width).
-struct TileProducts {
-  Product scores, mix, d_probabilities, d_value, d_query, d_key;
-  TileProducts(const AttentionSize& size, const Tile& t) {
+struct TileGemms {
+  Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
+  TileGemms(const AttentionSize& size, const Tile& t) {
     const std::int64_t d = size.d, c = size.width(), q = 3 * size.width();
     const bool add = t.keys < size.s;
     scores = {
@@ -59,9 +61,11 @@ WEIR_INLINE float scale_of(const AttentionSize& size) {
 WEIR_MULTIVERSION void tile_softmax(const Tile& t, float scale, float* x, float* statistics) {
   for (std::int64_t row = 0; row < t.rows; ++row) {
     float* p = x + row * t.keys;
+    // Causal: query t.first + row sees itself and the keys before it.
     const std::int64_t n = t.first + row + 1;
     float largest = p[0];
     for (std::int64_t i = 1; i < n; ++i) largest = p[i] > largest ? p[i] : largest;
+    // The largest score is taken off before exp, so that nothing overflows (exp of at most 0).
     for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp((p[i] - largest) * scale);
     const float sum = lane_sum(n, [p](std::int64_t i) { return p[i]; });
     const float inverse = 1.0F / sum;
@@ -136,10 +140,9 @@ std::int64_t AttentionSize::tile_rows() const {
 
 void prepare_fused(const AttentionSize& size, Matmul& matmul) {
   for_tiles(size, [&](const Tile& t) {
-    const TileProducts p(size, t);
-    for (const Product& product :
-         {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
-      matmul.prepare(product);
+    const TileGemms p(size, t);
+    for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+      matmul.prepare(gemm);
     }
   });
 }
@@ -148,12 +151,13 @@ void fused_forward(const FusedAttention& a, Matmul& matmul) {
   const AttentionSize& z = a.size;
   const std::int64_t c = z.width();
   for_heads_tiles(z, [&](const Head& head, const Tile& t) {
-    const TileProducts products(z, t);
+    const TileGemms gemms(z, t);
     const float* q = a.qkv + head.qkv;
-    matmul.run(products.scores, q + t.first * 3 * c, q + c, nullptr, a.tiles);
+    // softmax(q k' scale), its dropout, and the mix of values, within one tile of scratch.
+    matmul.run(gemms.scores, q + t.first * 3 * c, q + c, nullptr, a.tiles);
     tile_softmax(t, scale_of(z), a.tiles, a.statistics + head.statistics + t.first);
     drop_tile(a.mask, head.matrix, t, z.s, a.tiles);
-    matmul.run(products.mix, a.tiles, q + 2 * c, nullptr, a.context + head.context + t.first * c);
+    matmul.run(gemms.mix, a.tiles, q + 2 * c, nullptr, a.context + head.context + t.first * c);
   });
 }
 
@@ -163,20 +167,23 @@ void fused_backward(const FusedAttention& a, const float* d_context, float* d_qk
   float* p = a.tiles;
   float* ds = a.tiles + z.tile_rows() * z.s;
   for_heads_tiles(z, [&](const Head& head, const Tile& t) {
-    const TileProducts products(z, t);
+    const TileGemms gemms(z, t);
     const float* q = a.qkv + head.qkv;
     const float* rows = q + t.first * 3 * c;
     const float* dc = d_context + head.context + t.first * c;
     float* dq = d_qkv + head.qkv;
-    matmul.run(products.scores, rows, q + c, nullptr, p);
+    // The probabilities again, from the scores and the kept log-sum-exp of each row.
+    matmul.run(gemms.scores, rows, q + c, nullptr, p);
     tile_probabilities(t, scale_of(z), a.statistics + head.statistics + t.first, p);
-    matmul.run(products.d_probabilities, dc, q + 2 * c, nullptr, ds);
+    // Their gradient through the mask, then through the softmax: ds = p (dp - D) scale.
+    matmul.run(gemms.d_probabilities, dc, q + 2 * c, nullptr, ds);
     drop_tile(a.mask, head.matrix, t, z.s, ds);
     tile_score_gradient(t, z, p, a.context + head.context + t.first * c, dc, ds);
-    matmul.run(products.d_query, ds, q + c, nullptr, dq + t.first * 3 * c);
-    matmul.run(products.d_key, ds, rows, nullptr, dq + c);
+    matmul.run(gemms.d_query, ds, q + c, nullptr, dq + t.first * 3 * c);
+    matmul.run(gemms.d_key, ds, rows, nullptr, dq + c);
+    // Last: the values saw the dropped probabilities, all above needs them whole.
     drop_tile(a.mask, head.matrix, t, z.s, p);
-    matmul.run(products.d_value, p, dc, nullptr, dq + 2 * c);
+    matmul.run(gemms.d_value, p, dc, nullptr, dq + 2 * c);
   });
 }
 

@@ -1,3 +1,5 @@
+// What the CPU computes besides gemms, for one thread: norms, activations, dropout, softmax, loss,
+// optimizers.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/kernels.hpp"
 
@@ -37,6 +39,7 @@ WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64
   std::uint32_t words[kWordsAtOnce];
   const std::uint32_t drop_below = mask.drop_below;
   const float scale = mask.scale;
+  // A block of the generator makes four words; the rest, or an unaligned run, goes one by one.
   std::int64_t i = 0;
   if (first % 4 == 0) {
     for (; i + kWordsAtOnce <= n; i += kWordsAtOnce) {
@@ -51,7 +54,7 @@ WEIR_INLINE void masked(const DropoutMask& mask, std::uint64_t first, std::int64
 
 }  // namespace
 
-WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float* shift,
+WEIR_MULTIVERSION void layer_norm(const float* x, const float* weight, const float* bias,
                                   std::int64_t rows, std::int64_t width, float epsilon, float* y,
                                   float* statistics) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -62,36 +65,37 @@ WEIR_MULTIVERSION void layer_norm(const float* x, const float* gain, const float
     const float variance =
         lane_sum(width, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
         static_cast<float>(width);
-    const float inverse = 1.0F / std::sqrt(variance + epsilon);
-    for (std::int64_t i = 0; i < width; ++i) out[i] = (in[i] - mean) * inverse * gain[i] + shift[i];
+    const float rstd = 1.0F / std::sqrt(variance + epsilon);
+    for (std::int64_t i = 0; i < width; ++i) out[i] = (in[i] - mean) * rstd * weight[i] + bias[i];
     statistics[2 * row] = mean;
-    statistics[2 * row + 1] = inverse;
+    statistics[2 * row + 1] = rstd;
   }
 }
 
-// With z = (x - mean) / deviation and g = dy * gain: dx = (g - mean(g) - z mean(g z)) / deviation.
+// With z = (x - mean) / deviation and g = dy * weight: dx = (g - mean(g) - z mean(g z)) /
+// deviation.
 WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statistics,
-                                           const float* gain, const float* dy, std::int64_t rows,
-                                           std::int64_t width, Into into, float* dx,
-                                           float* gain_gradient, float* shift_gradient) {
-  for (std::int64_t i = 0; i < width; ++i) gain_gradient[i] = shift_gradient[i] = 0.0F;
+                                           const float* weight, const float* dy, std::int64_t rows,
+                                           std::int64_t width, Beta beta, float* dx,
+                                           float* weight_gradient, float* bias_gradient) {
+  for (std::int64_t i = 0; i < width; ++i) weight_gradient[i] = bias_gradient[i] = 0.0F;
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* in = x + row * width;
     const float* up = dy + row * width;
     float* out = dx + row * width;
-    const float mean = statistics[2 * row], inverse = statistics[2 * row + 1];
-    const float g = lane_sum(width, [=](std::int64_t i) { return up[i] * gain[i]; }) /
+    const float mean = statistics[2 * row], rstd = statistics[2 * row + 1];
+    // mean(g) and mean(g z) of the row, in one pass each, before anything of dx is written.
+    const float g = lane_sum(width, [=](std::int64_t i) { return up[i] * weight[i]; }) /
                     static_cast<float>(width);
     const float gz =
-        lane_sum(width,
-                 [=](std::int64_t i) { return up[i] * gain[i] * (in[i] - mean) * inverse; }) /
+        lane_sum(width, [=](std::int64_t i) { return up[i] * weight[i] * (in[i] - mean) * rstd; }) /
         static_cast<float>(width);
-    if (into == Into::overwrite) std::fill(out, out + width, 0.0F);
+    if (beta == Beta::zero) std::fill(out, out + width, 0.0F);
     for (std::int64_t i = 0; i < width; ++i) {
-      const float z = (in[i] - mean) * inverse;
-      out[i] += (up[i] * gain[i] - g - z * gz) * inverse;
-      gain_gradient[i] += up[i] * z;
-      shift_gradient[i] += up[i];
+      const float z = (in[i] - mean) * rstd;
+      out[i] += (up[i] * weight[i] - g - z * gz) * rstd;
+      weight_gradient[i] += up[i] * z;
+      bias_gradient[i] += up[i];
     }
   }
 }
@@ -185,20 +189,23 @@ WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* target
     float* x = logits + row * vocabulary;
     float largest = x[0];
     for (std::int64_t i = 1; i < vocabulary; ++i) largest = x[i] > largest ? x[i] : largest;
+    // Read before the logits are overwritten by their gradient.
     const float at_target = x[targets[row]];
     for (std::int64_t i = 0; i < vocabulary; ++i) x[i] = fast_exp(x[i] - largest);
     const float sum = lane_sum(vocabulary, [x](std::int64_t i) { return x[i]; });
+    // log(sum exp(x - largest)) - (x_target - largest): the largest cancels.
     loss += std::log(static_cast<double>(sum)) - static_cast<double>(at_target - largest);
     const float factor = scale / sum;
     for (std::int64_t i = 0; i < vocabulary; ++i) x[i] *= factor;
+    // softmax - one-hot, times the scale.
     x[targets[row]] -= scale;
   }
   return loss;
 }
 
-WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into,
+WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_t width, Beta beta,
                                   float* y) {
-  if (into == Into::overwrite) std::fill(y, y + width, 0.0F);
+  if (beta == Beta::zero) std::fill(y, y + width, 0.0F);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < width; ++i) y[i] += x[row * width + i];
   }
@@ -231,6 +238,7 @@ WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float*
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = (second == nullptr ? first[i] : first[i] + second[i]) + decay * w[i];
     float step = g;
+    // Without momentum there is no state, and the step is the gradient.
     if (m != nullptr) step = m[i] = momentum * m[i] + g;
     w[i] -= rate * step;
   }
@@ -259,6 +267,7 @@ void update(const Update& u, std::span<const float* const> gradients, std::int64
     const std::int64_t count = std::min(kBlock, n - at);
     const float* first = gradients.front() + at;
     const float* second = gradients.size() > 1 ? gradients.back() + at : nullptr;
+    // The order is kept: ((first + middle...) + last), as for two.
     if (gradients.size() > 2) {
       std::copy(first, first + count, sum);
       for (const float* middle : gradients.subspan(1, gradients.size() - 2))

@@ -13,16 +13,17 @@
 
 namespace weir::cpu {
 
-// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias; statistics: mean and 1/deviation of
 // each row.
-void layer_norm(const float* x, const float* gain, const float* shift, std::int64_t rows,
+void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t rows,
                 std::int64_t width, float epsilon, float* y, float* statistics);
-// dx (+)= the norm's gradient; and, overwritten, the gradients of gain and shift summed over the
+// y = x + beta y, BLAS's beta: zero overwrites, one accumulates.
+enum class Beta : std::uint8_t { zero, one };
+// dx (+)= the norm's gradient; and, overwritten, the gradients of weight and bias summed over the
 // rows.
-enum class Into : std::uint8_t { overwrite, add };
-void layer_norm_gradient(const float* x, const float* statistics, const float* gain,
-                         const float* dy, std::int64_t rows, std::int64_t width, Into into,
-                         float* dx, float* gain_gradient, float* shift_gradient);
+void layer_norm_gradient(const float* x, const float* statistics, const float* weight,
+                         const float* dy, std::int64_t rows, std::int64_t width, Beta beta,
+                         float* dx, float* weight_gradient, float* bias_gradient);
 
 // y = activation(x); dx = dx * activation'(x).
 void activate(Activation activation, const float* x, std::int64_t n, float* y);
@@ -45,7 +46,7 @@ double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t ro
                      std::int64_t vocabulary, float scale);
 
 // y[j] (+)= sum over rows of x[row, j].
-void column_sum(const float* x, std::int64_t rows, std::int64_t width, Into into, float* y);
+void column_sum(const float* x, std::int64_t rows, std::int64_t width, Beta beta, float* y);
 void add(const float* x, std::int64_t n, float* y);  // y += x
 
 struct Update {

@@ -14,7 +14,7 @@ namespace weir::cpu {
 namespace {
 
 DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
-  const DropoutPlace& p = call.dropout;
+  const DropoutCounter& p = call.dropout;
   return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
 }
 
@@ -80,24 +80,23 @@ void backward_input(const NormShape& shape, const LayerCall& call, Matmul&) {
   float* carried = call.carried[0].floats();
   layer_norm_gradient(call.input.floats(), call.saved[0].floats(), call.weights[0].floats(),
                       call.output_gradient.floats(), call.batch * call.seq_length, shape.hidden,
-                      Into::overwrite, call.input_gradient.floats(), carried,
-                      carried + shape.hidden);
+                      Beta::zero, call.input_gradient.floats(), carried, carried + shape.hidden);
 }
 
 void backward_weight(const NormShape& shape, const LayerCall& call, Matmul&) {
   const float* carried = call.carried[0].floats();
-  const Into into = call.accumulate ? Into::add : Into::overwrite;
-  column_sum(carried, 1, shape.hidden, into, call.gradients[0].floats());
-  column_sum(carried + shape.hidden, 1, shape.hidden, into, call.gradients[1].floats());
+  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
+  column_sum(carried, 1, shape.hidden, beta, call.gradients[0].floats());
+  column_sum(carried + shape.hidden, 1, shape.hidden, beta, call.gradients[1].floats());
 }
 
 namespace {
 
 // logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x.
-struct HeadProducts {
-  Product forward, input, weight;
+struct HeadGemms {
+  Gemm forward, input, weight;
 };
-HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate) {
+HeadGemms head_gemms(const HeadShape& s, std::int64_t rows, bool accumulate) {
   const std::int64_t v = s.vocabulary, h = s.hidden;
   return {{.m = rows,
            .n = v,
@@ -122,16 +121,16 @@ HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulat
 
 void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   for (const bool accumulate : {false, true}) {
-    const HeadProducts p = head_products(shape, batch * seq_length, accumulate);
-    for (const Product& product : {p.forward, p.input, p.weight}) matmul.prepare(product);
+    const HeadGemms p = head_gemms(shape, batch * seq_length, accumulate);
+    for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
   }
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
   float* logits = call.saved[0].floats();
-  matmul.run(head_products(shape, rows, true).forward, call.input.floats(),
-             call.weights[0].floats(), shape.bias ? call.weights[1].floats() : nullptr, logits);
+  matmul.run(head_gemms(shape, rows, true).forward, call.input.floats(), call.weights[0].floats(),
+             shape.bias ? call.weights[1].floats() : nullptr, logits);
   double loss = 0;
   for (std::int64_t b = 0; b < call.batch; ++b) {
     loss += cross_entropy(logits + b * call.seq_length * shape.vocabulary, row_tokens(call, b) + 1,
@@ -141,17 +140,17 @@ void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
-  matmul.run(head_products(shape, call.batch * call.seq_length, true).input, call.saved[0].floats(),
+  matmul.run(head_gemms(shape, call.batch * call.seq_length, true).input, call.saved[0].floats(),
              call.weights[0].floats(), nullptr, call.input_gradient.floats());
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
-  matmul.run(head_products(shape, rows, call.accumulate).weight, call.saved[0].floats(),
+  matmul.run(head_gemms(shape, rows, call.accumulate).weight, call.saved[0].floats(),
              call.input.floats(), nullptr, call.gradients[0].floats());
   if (shape.bias) {
     column_sum(call.saved[0].floats(), rows, shape.vocabulary,
-               call.accumulate ? Into::add : Into::overwrite, call.gradients[1].floats());
+               call.accumulate ? Beta::one : Beta::zero, call.gradients[1].floats());
   }
 }
 

@@ -1,3 +1,4 @@
+// The words of Philox4x32-10 in bulk: sixteen counters at once where the machine has AVX-512.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/mask_words.hpp"
 

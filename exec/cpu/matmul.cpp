@@ -1,3 +1,4 @@
+// Gemms by oneDNN, a primitive for each shape, made once.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/matmul.hpp"
 
@@ -18,7 +19,7 @@ memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_st
   return {{rows, columns}, memory::data_type::f32, memory::dims{row_stride, column_stride}};
 }
 
-dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product& p) {
+dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Gemm& p) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.accumulate) {
@@ -47,8 +48,8 @@ struct Matmul::Library {
 };
 
 struct Matmul::Kernel {
-  Kernel(const dnnl::engine& engine, const Product& product)
-      : description(describe(engine, product)),
+  Kernel(const dnnl::engine& engine, const Gemm& gemm)
+      : description(describe(engine, gemm)),
         primitive(description),
         a(description.src_desc(), engine, nullptr),
         b(description.weights_desc(), engine, nullptr),
@@ -58,8 +59,8 @@ struct Matmul::Kernel {
                  {DNNL_ARG_WEIGHTS, b},
                  {DNNL_ARG_DST, c},
                  {DNNL_ARG_SCRATCHPAD, scratch}};
-    if (product.bias) {
-      bias = memory(matrix(1, product.n, product.n, 1), engine, nullptr);
+    if (gemm.bias) {
+      bias = memory(matrix(1, gemm.n, gemm.n, 1), engine, nullptr);
       arguments.insert({DNNL_ARG_BIAS, bias});
     }
   }
@@ -72,26 +73,25 @@ struct Matmul::Kernel {
 Matmul::Matmul() : library_(std::make_unique<Library>()) {}
 Matmul::~Matmul() = default;
 
-Matmul::Kernel& Matmul::kernel(const Product& product) {
-  auto& made = kernels_[product];
+Matmul::Kernel& Matmul::kernel(const Gemm& gemm) {
+  auto& made = kernels_[gemm];
   if (!made) {
-    made = std::make_unique<Kernel>(library_->engine, product);
+    made = std::make_unique<Kernel>(library_->engine, gemm);
     scratch_bytes_ = std::max(
         scratch_bytes_, static_cast<std::int64_t>(made->description.scratchpad_desc().get_size()));
   }
   return *made;
 }
 
-void Matmul::prepare(const Product& product) { static_cast<void>(kernel(product)); }
+void Matmul::prepare(const Gemm& gemm) { static_cast<void>(kernel(gemm)); }
 
-void Matmul::run(const Product& product, const float* a, const float* b, const float* bias,
-                 float* c) {
-  Kernel& k = kernel(product);
+void Matmul::run(const Gemm& gemm, const float* a, const float* b, const float* bias, float* c) {
+  Kernel& k = kernel(gemm);
   // oneDNN's memory objects are mutable handles; sources are read only.
   k.a.set_data_handle(const_cast<float*>(a));
   k.b.set_data_handle(const_cast<float*>(b));
   k.c.set_data_handle(c);
-  if (product.bias) k.bias.set_data_handle(const_cast<float*>(bias));
+  if (gemm.bias) k.bias.set_data_handle(const_cast<float*>(bias));
   k.scratch.set_data_handle(scratch_);
   k.primitive.execute(library_->stream, k.arguments);
 }

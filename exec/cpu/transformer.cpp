@@ -6,7 +6,7 @@
 //
 // Fused, the attention keeps the log-sum-exp of each row of scores in the place of p
 // (exec/cpu/fused_attention). T = batch * tokens rows; attention runs head by head on strided views
-// of qkv. A weight is [out, in], so x W' is a product with the weight's strides exchanged, dx = dy
+// of qkv. A weight is [out, in], so x W' is a gemm with the weight's strides exchanged, dx = dy
 // W is plain, and dW = dy' x has dy's exchanged.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
@@ -34,7 +34,7 @@ struct Sizes {
         d(shape.head_dim) {}
 };
 
-Product times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
+Gemm times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return {.m = rows,
           .n = out,
           .k = in,
@@ -44,10 +44,10 @@ Product times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
           .c_row = out,
           .bias = true};
 }
-Product gradient_times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
+Gemm gradient_times_weight(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return {.m = rows, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in};
 }
-Product weight_gradient(std::int64_t rows, std::int64_t in, std::int64_t out, bool accumulate) {
+Gemm weight_gradient(std::int64_t rows, std::int64_t in, std::int64_t out, bool accumulate) {
   return {.m = out,
           .n = in,
           .k = rows,
@@ -58,10 +58,10 @@ Product weight_gradient(std::int64_t rows, std::int64_t in, std::int64_t out, bo
           .accumulate = accumulate};
 }
 
-// One head's products on views of qkv (row stride 3h) and of the context (row stride h).
-struct HeadProducts {
-  Product scores, mix, d_probabilities, d_value, d_query, d_key;
-  explicit HeadProducts(const Sizes& z) {
+// One head's gemms on views of qkv (row stride 3h) and of the context (row stride h).
+struct HeadGemms {
+  Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
+  explicit HeadGemms(const Sizes& z) {
     const std::int64_t s = z.s, d = z.d, q = 3 * z.h;
     scores = {.m = s, .n = s, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = s};  // q k'
     mix = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = z.h};                  // p v
@@ -75,7 +75,7 @@ struct HeadProducts {
 };
 
 DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
-  const DropoutPlace& p = call.dropout;
+  const DropoutCounter& p = call.dropout;
   return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
 }
 
@@ -106,13 +106,13 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
     // The output is written last: until then its memory serves as the tiles.
     return fused_forward(fused_attention(shape, call, z, call.output.floats()), matmul);
   }
-  const HeadProducts products(z);
+  const HeadGemms gemms(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   const float* q = call.saved[qkv].floats();
   const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(z.d)));
   for_heads(z, [&](std::int64_t from, std::int64_t to, std::int64_t matrix) {
     float* p = call.saved[probabilities].floats() + matrix * z.s * z.s;
-    matmul.run(products.scores, q + from, q + from + z.h, nullptr, p);
+    matmul.run(gemms.scores, q + from, q + from + z.h, nullptr, p);
     causal_softmax(scale, z.s, p);
     const float* mixed = p;
     if (mask.active()) {
@@ -120,7 +120,7 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
               call.workspace.floats());
       mixed = call.workspace.floats();
     }
-    matmul.run(products.mix, mixed, q + from + 2 * z.h, nullptr, call.saved[context].floats() + to);
+    matmul.run(gemms.mix, mixed, q + from + 2 * z.h, nullptr, call.saved[context].floats() + to);
   });
 }
 
@@ -131,7 +131,7 @@ void attend_gradient(const TransformerShape& shape, const LayerCall& call, const
     return fused_backward(fused_attention(shape, call, z, scratch), d_context,
                           call.carried[qkv_gradient].floats(), matmul);
   }
-  const HeadProducts products(z);
+  const HeadGemms gemms(z);
   const DropoutMask mask = mask_of(call, shape.attention_dropout, DropoutSite::attention);
   const float* q = call.saved[qkv].floats();
   float* dq = call.carried[qkv_gradient].floats();
@@ -146,13 +146,13 @@ void attend_gradient(const TransformerShape& shape, const LayerCall& call, const
       dropout(mask, first, p, z.s * z.s, masked);
       mixed = masked;
     }
-    matmul.run(products.d_value, mixed, d_context + to, nullptr, dq + from + 2 * z.h);
-    matmul.run(products.d_probabilities, d_context + to, q + from + 2 * z.h, nullptr, ds);
+    matmul.run(gemms.d_value, mixed, d_context + to, nullptr, dq + from + 2 * z.h);
+    matmul.run(gemms.d_probabilities, d_context + to, q + from + 2 * z.h, nullptr, ds);
     if (mask.active()) dropout(mask, first, ds, z.s * z.s, ds);
     softmax_gradient(p, z.s, ds);
     for (std::int64_t i = 0; i < z.s * z.s; ++i) ds[i] *= scale;
-    matmul.run(products.d_query, ds, q + from + z.h, nullptr, dq + from);
-    matmul.run(products.d_key, ds, q + from, nullptr, dq + from + z.h);
+    matmul.run(gemms.d_query, ds, q + from + z.h, nullptr, dq + from);
+    matmul.run(gemms.d_key, ds, q + from, nullptr, dq + from + z.h);
   });
 }
 
@@ -169,10 +169,9 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
       matmul.prepare(weight_gradient(z.rows, in, out, accumulate));
   }
   if (shape.attention == AttentionKind::fused) return prepare_fused(attention_size(z), matmul);
-  const HeadProducts p(z);
-  for (const Product& product :
-       {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
-    matmul.prepare(product);
+  const HeadGemms p(z);
+  for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+    matmul.prepare(gemm);
   }
 }
 
@@ -218,7 +217,7 @@ void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul
   matmul.run(gradient_times_weight(z.rows, z.h, z.f), carried(up_gradient), w(up_w), nullptr, b);
   std::copy(dy, dy + n, dx);  // dx holds y1's gradient from here on
   layer_norm_gradient(saved(mlp_input), saved(statistics2), w(norm2_gain), b, z.rows, z.h,
-                      Into::add, dx, norm2, norm2 + z.h);
+                      Beta::one, dx, norm2, norm2 + z.h);
   dropout(mask_of(call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n,
           carried(out_gradient));
   matmul.run(gradient_times_weight(z.rows, z.h, z.h), carried(out_gradient), w(out_w), nullptr, a);
@@ -226,19 +225,19 @@ void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul
   matmul.run(gradient_times_weight(z.rows, z.h, 3 * z.h), carried(qkv_gradient), w(qkv_w), nullptr,
              b);
   layer_norm_gradient(call.input.floats(), saved(statistics1), w(norm1_gain), b, z.rows, z.h,
-                      Into::add, dx, norm1, norm1 + z.h);
+                      Beta::one, dx, norm1, norm1 + z.h);
 }
 
 void backward_weight(const TransformerShape& shape, const LayerCall& call, Matmul& matmul) {
   const Sizes z(shape, call.batch, call.seq_length);
   const auto saved = [&call](Saved which) { return call.saved[which].floats(); };
   const auto carried = [&call](Carried which) { return call.carried[which].floats(); };
-  const Into into = call.accumulate ? Into::add : Into::overwrite;
+  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
   const auto linear = [&](const float* dy, const float* x, std::int64_t in, std::int64_t out,
                           Weight weight, Weight bias) {
     matmul.run(weight_gradient(z.rows, in, out, call.accumulate), dy, x, nullptr,
                call.gradients[weight].floats());
-    column_sum(dy, z.rows, out, into, call.gradients[bias].floats());
+    column_sum(dy, z.rows, out, beta, call.gradients[bias].floats());
   };
   float* masked = call.workspace.floats();
   dropout(mask_of(call, shape.residual_dropout, DropoutSite::mlp_output), 0,
@@ -250,7 +249,7 @@ void backward_weight(const TransformerShape& shape, const LayerCall& call, Matmu
   const float* norm1 = carried(norm_gradients);
   const Weight norms[] = {norm1_gain, norm1_shift, norm2_gain, norm2_shift};
   for (std::int64_t i = 0; i < 4; ++i)
-    column_sum(norm1 + i * z.h, 1, z.h, into, call.gradients[norms[i]].floats());
+    column_sum(norm1 + i * z.h, 1, z.h, beta, call.gradients[norms[i]].floats());
 }
 
 }  // namespace weir::cpu

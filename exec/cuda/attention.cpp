@@ -1,3 +1,4 @@
+// Which fused attention a layer takes: cuDNN's where it can, else our own kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/attention.hpp"
 

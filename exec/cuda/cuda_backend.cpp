@@ -22,7 +22,7 @@ namespace {
 
 // For which share of the device algorithms are chosen: one for all K, unless speed goes before
 // equal bits.
-int multiprocessors_for_products(const BackendRequest& request, const Seat& seat) {
+int multiprocessors_for_gemms(const BackendRequest& request, const Seat& seat) {
   constexpr int kMostRanks =
       8;  // on one device, for which the choice is meant; more make do with it
   if (request.fastest) return seat.multiprocessors;
@@ -39,37 +39,37 @@ class CudaBackend : public Backend {
       : watch_(std::move(watch)),
         seat_(std::move(seat)),
         pool_(seat_.place.device, seat_.devices),
-        allocations_(seat_.make_stream(Seat::Use::compute)),
-        queue_(seat_.place.device, seat_.make_stream(Seat::Use::compute),
-               [this] { return seat_.make_stream(Seat::Use::communication); }),
-        matmul_(request.dtype, multiprocessors_for_products(request, seat_),
+        allocations_(seat_.make_stream_handle(Seat::Use::compute)),
+        stream_(seat_.place.device, seat_.make_stream_handle(Seat::Use::compute),
+                [this] { return seat_.make_stream_handle(Seat::Use::communication); }),
+        matmul_(request.dtype, multiprocessors_for_gemms(request, seat_),
                 request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole,
                 seat_.multiprocessors),
         attention_(cuda::Attention::Choice::best, std::move(cudnn)) {
-    on_.stream = queue_.stream();
+    on_.stream = stream_.handle();
     on_.matmul = &matmul_;
     on_.fused = &attention_;
-    queue_.tell(watch_.get());
+    stream_.tell(watch_.get());
   }
   // A pool lives on until its last block is released.
   ~CudaBackend() override {
-    if (evicted_ != nullptr) pool_.release(evicted_, queue_.stream());
+    if (evicted_ != nullptr) pool_.release(evicted_, stream_.handle());
   }
 
-  LaunchQueue* queue() override { return &queue_; }
+  Stream* stream() override { return &stream_; }
   KernelWatch* kernel_watch() override { return watch_.get(); }
 
-  // On a stream of its own, and there at once: whichever queue uses it first need not wait, and
+  // On a stream of its own, and there at once: whichever stream uses it first need not wait, and
   // nothing that is already launched is waited for.
   void* allocate(std::int64_t bytes) override {
-    if (queue_.capturing())
+    if (stream_.capturing())
       throw RunFailed("a repeated step asks for device memory that the first step did not need");
     void* block = pool_.allocate(bytes, allocations_.get());
     CUDA_CHECK(cudaStreamSynchronize(allocations_.get()));
     return block;
   }
   void release(void* block, std::int64_t) noexcept override {
-    pool_.release(block, queue_.stream());
+    pool_.release(block, stream_.handle());
   }
 
   HostMemory host_memory(std::int64_t bytes) override {
@@ -89,7 +89,7 @@ class CudaBackend : public Backend {
       const auto* block = std::get_if<TransformerShape>(&layer.shape);
       if (block == nullptr || block->attention == AttentionKind::unfused) continue;
       attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
-                         queue_.stream());
+                         stream_.handle());
       needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
   }
@@ -99,7 +99,7 @@ class CudaBackend : public Backend {
   // There when this returns: a step may be launched on any stream.
   void begin_step(std::uint32_t step) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));  // one thread serves all ranks
-    cuda::begin_step(step, on_.numbers, queue_.stream());
+    cuda::begin_step(step, on_.numbers, stream_.handle());
     finish();
   }
   void forward(const LayerCall& call) override {
@@ -114,7 +114,7 @@ class CudaBackend : public Backend {
                call.layer->shape);
   }
   void update(const UpdateCall& call) override { cuda::update(call, on_); }
-  void finish() override { CUDA_CHECK(cudaStreamSynchronize(queue_.stream())); }
+  void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.handle())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);
   }
@@ -126,7 +126,7 @@ class CudaBackend : public Backend {
 
  private:
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
-    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, queue_.stream()));
+    CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.handle()));
     finish();
   }
 
@@ -134,8 +134,8 @@ class CudaBackend : public Backend {
       watch_;  // of all ranks' backends, which end in no order; null: kernels are not recorded
   Seat seat_;  // outlives the streams made from it, and stays where it is
   MemoryPool pool_;
-  Stream allocations_;
-  CudaQueue queue_;
+  StreamHandle allocations_;
+  CudaStream stream_;
   cuda::Matmul matmul_;
   cuda::Attention attention_;
   cuda::ScratchNeeds needs_;
@@ -149,14 +149,14 @@ void CudaBackend::evict_caches() {
     int cache = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, seat_.place.device));
     evicted_bytes_ = 8 * static_cast<std::size_t>(cache);
-    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), queue_.stream());
+    evicted_ = pool_.allocate(static_cast<std::int64_t>(evicted_bytes_), stream_.handle());
   }
   // One write empties the cache. The others give the host time to launch all of the pass that is to
   // be timed: some 25 launches of 5 us, while at 4 TB/s eight times a cache of 60 MiB are written
   // in 0.13 ms.
   constexpr int kWrites = 4;
   for (int i = 0; i < kWrites; ++i)
-    CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, queue_.stream()));
+    CUDA_CHECK(cudaMemsetAsync(evicted_, 0, evicted_bytes_, stream_.handle()));
 }
 
 std::optional<DeviceUse> CudaBackend::device_use() const {
@@ -212,12 +212,6 @@ BackendFactory cuda_backends() {
     return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
                                          std::move(watch));
   };
-}
-
-std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request) {
-  require_device_for(request);
-  return std::make_unique<CudaBackend>(request, DeviceSharing().seat(0, 1),
-                                       cuda::CudnnLibraries().of_this_thread(0), nullptr);
 }
 
 }  // namespace weir

@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
-
 #include "exec/cuda/device_info.hpp"
 #include "exec/device/backend.hpp"
 
@@ -18,8 +16,5 @@ void require_format(Dtype dtype, const CudaDevice& device);
 // CUDA_VISIBLE_DEVICES chooses them). fp32, tf32 matrix products, or bf16 with fp32 accumulation
 // and master weights.
 [[nodiscard]] BackendFactory cuda_backends();
-
-// One rank that has the first device to itself, whatever else runs there.
-[[nodiscard]] std::unique_ptr<Backend> make_cuda_backend(const BackendRequest& request);
 
 }  // namespace weir

@@ -1,10 +1,11 @@
+// Captures a step on a stream and launches it again as one graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cuda_graph_capture.hpp"
 
 namespace weir {
 
 // A capture that an error cut short must be ended, or the stream takes no other work.
-StepGraph::~StepGraph() {
+CudaGraphCapture::~CudaGraphCapture() {
   if (!capturing_) return;
   cudaGraph_t broken = nullptr;
   static_cast<void>(cudaStreamEndCapture(origin_, &broken));
@@ -14,12 +15,12 @@ StepGraph::~StepGraph() {
 
 // Thread-local: one thread launches the whole step, and what other threads of the process do is
 // none of its business.
-void StepGraph::begin() {
+void CudaGraphCapture::begin() {
   CUDA_CHECK(cudaStreamBeginCapture(origin_, cudaStreamCaptureModeThreadLocal));
   capturing_ = true;
 }
 
-void StepGraph::end() {
+void CudaGraphCapture::end() {
   cudaGraph_t captured = nullptr;
   capturing_ = false;  // ended even when the call fails
   CUDA_CHECK(cudaStreamEndCapture(origin_, &captured));
@@ -30,6 +31,6 @@ void StepGraph::end() {
   CUDA_CHECK(cudaGraphUpload(exec, origin_));  // so that the first launch is as quick as the others
 }
 
-void StepGraph::replay() { CUDA_CHECK(cudaGraphLaunch(exec_.get(), origin_)); }
+void CudaGraphCapture::replay() { CUDA_CHECK(cudaGraphLaunch(exec_.get(), origin_)); }
 
 }  // namespace weir

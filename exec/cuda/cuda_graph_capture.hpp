@@ -16,12 +16,12 @@ inline void release_graph_exec(cudaGraphExec_t exec) noexcept {
   CUDA_CHECK_NOEXCEPT(cudaGraphExecDestroy(exec));
 }
 
-class StepGraph : public StepRecorder {
+class CudaGraphCapture : public GraphCapture {
  public:
-  explicit StepGraph(cudaStream_t origin) : origin_(origin) {}  // the stream outlives this
-  StepGraph(const StepGraph&) = delete;
-  StepGraph& operator=(const StepGraph&) = delete;
-  ~StepGraph() override;
+  explicit CudaGraphCapture(cudaStream_t origin) : origin_(origin) {}  // the stream outlives this
+  CudaGraphCapture(const CudaGraphCapture&) = delete;
+  CudaGraphCapture& operator=(const CudaGraphCapture&) = delete;
+  ~CudaGraphCapture() override;
 
   void begin() override;
   void end() override;

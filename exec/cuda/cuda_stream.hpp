@@ -1,6 +1,5 @@
-// The launch queue of CUDA: a stream. A mark is two events: one keeps the time, the other makes
-// order in a graph that is being captured, where an event that is read from outside cannot be
-// waited for.
+// A stream of CUDA. An event is two of CUDA's: one keeps the time, the other makes order in a graph
+// that is being captured, where an event that is read from outside cannot be waited for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,44 +15,44 @@
 
 namespace weir {
 
-class CudaQueue : public LaunchQueue {
+class CudaStream : public Stream {
  public:
-  using MakeStream = std::function<Stream()>;
-  // `make_lane_stream` makes the streams of copies; both are streams of `device`.
-  CudaQueue(int device, Stream stream, MakeStream make_lane_stream);
+  using MakeStreamHandle = std::function<StreamHandle()>;
+  // `make_side_handle` makes the streams of copies; both are streams of `device`.
+  CudaStream(int device, StreamHandle stream, MakeStreamHandle make_side_handle);
 
   // Told of every action, from now on and on lanes made from here on; null: nobody. Outlives the
-  // queue.
+  // stream.
   void tell(KernelWatch* watch) { watch_ = watch; }
 
-  [[nodiscard]] cudaStream_t stream() const { return stream_.get(); }
+  [[nodiscard]] cudaStream_t handle() const { return stream_.get(); }
   [[nodiscard]] bool capturing() const;
 
   [[nodiscard]] int device() const override { return device_; }
-  [[nodiscard]] Mark make_mark() override;
-  void record(const Mark& own) override;
-  void wait_for(const Mark& mark) override;
-  [[nodiscard]] bool reached(const Mark& own) const override;
-  [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override;
+  [[nodiscard]] Event make_event() override;
+  void record(const Event& own) override;
+  void wait_for(const Event& event) override;
+  [[nodiscard]] bool reached(const Event& own) const override;
+  [[nodiscard]] std::int64_t ns_between(const Event& from, const Event& to) const override;
   // An NVTX range of the launching thread, and the device made current for what is launched in it.
   void begin_action(std::string_view name) override;
   void end_action() override;
   void discard(const Tensor& dead) noexcept override;
-  [[nodiscard]] std::unique_ptr<LaunchQueue> make_lane() override;
-  void copy(const Tensor& from, const Tensor& to, const LaunchQueue& other) override;
-  [[nodiscard]] std::unique_ptr<StepRecorder> make_recorder() override;
+  [[nodiscard]] std::unique_ptr<Stream> make_side_stream() override;
+  void copy(const Tensor& from, const Tensor& to, const Stream& other) override;
+  [[nodiscard]] std::unique_ptr<GraphCapture> make_capture() override;
 
  private:
-  struct Events {
-    Event time, order;
+  struct EventPair {
+    EventHandle time, order;
   };
-  [[nodiscard]] static const Events& events_of(const Mark& mark);
+  [[nodiscard]] static const EventPair& event_pair_of(const Event& event);
 
   int device_;
-  Stream stream_;
-  MakeStream make_lane_stream_;
+  StreamHandle stream_;
+  MakeStreamHandle make_side_handle_;
   KernelWatch* watch_ = nullptr;
-  std::vector<Events> marks_;
+  std::vector<EventPair> events_;
 };
 
 }  // namespace weir

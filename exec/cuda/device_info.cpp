@@ -1,3 +1,4 @@
+// Asks driver, runtime and libraries what is there, and never fails for want of it.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/device_info.hpp"
 

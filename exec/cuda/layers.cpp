@@ -16,16 +16,15 @@ namespace {
 
 [[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
-Into into(const LayerCall& call) { return call.accumulate ? Into::add : Into::overwrite; }
+Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
 
 // logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x. Logits may have longer rows
 // than V (plan/model/layer_tensors). No head with a bias comes here (exec/training/trainable).
-struct HeadProducts {
+struct HeadGemms {
   std::int64_t row;
-  Product forward, input, weight;
+  Gemm forward, input, weight;
 };
-HeadProducts head_products(const HeadShape& s, std::int64_t rows, bool accumulate,
-                           Element element) {
+HeadGemms head_gemms(const HeadShape& s, std::int64_t rows, bool accumulate, Element element) {
   const std::int64_t v = s.vocabulary, h = s.hidden, row = logits_row(v, bytes_of(element));
   return {row,
           {.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = row},
@@ -66,7 +65,7 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   };
   // First what libraries get: they are used to memory as it is allocated, on 256 bytes.
   static_assert(Matmul::kScratchBytes % 256 == 0);
-  products = take(Matmul::kScratchBytes);
+  gemm_scratch = take(Matmul::kScratchBytes);
   fused_scratch = take(needs.fused_bytes);
   numbers = static_cast<StepNumbers*>(take(sizeof(StepNumbers)));
   tokens = static_cast<std::int32_t*>(take(needs.tokens * 4));
@@ -77,8 +76,8 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   masked = take(needs.masked_bytes);
 }
 
-void Workbench::multiply(const Product& product, const Operands& operands) const {
-  matmul->run(product, operands, products, stream);
+void Workbench::multiply(const Gemm& gemm, const Operands& operands) const {
+  matmul->run(gemm, operands, gemm_scratch, stream);
 }
 
 Tokens Workbench::bring_tokens(const LayerCall& call) const {
@@ -89,7 +88,7 @@ Tokens Workbench::bring_tokens(const LayerCall& call) const {
 }
 
 StepMask Workbench::mask(const LayerCall& call, double probability, DropoutSite site) const {
-  const DropoutPlace& p = call.dropout;
+  const DropoutCounter& p = call.dropout;
   return {dropout_mask(probability, p.seed, 0, p.microbatch, p.layer, site), numbers};
 }
 
@@ -149,11 +148,11 @@ void backward_input(const NormShape& shape, const LayerCall& call, const Workben
     using E = decltype(element);
     const NormGradient<E> gradient{.x = elements<E>(call.input),
                                    .statistics = call.saved[0].floats(),
-                                   .gain = elements<E>(call.weights[0]),
+                                   .weight = elements<E>(call.weights[0]),
                                    .dy = elements<E>(call.output_gradient),
                                    .dx = elements<E>(call.input_gradient),
-                                   .gain_gradient = carried,
-                                   .shift_gradient = carried + shape.hidden,
+                                   .weight_gradient = carried,
+                                   .bias_gradient = carried + shape.hidden,
                                    .partials = on.partials};
     layer_norm_gradient<E>(gradient, {call.batch * call.seq_length, shape.hidden}, on.stream);
   });
@@ -164,27 +163,27 @@ void backward_weight(const NormShape& shape, const LayerCall& call, const Workbe
   const std::int64_t h = shape.hidden;
   accumulate(
       {{{carried, call.gradients[0].floats(), h}, {carried + h, call.gradients[1].floats(), h}}, 2},
-      into(call), on.stream);
+      beta(call), on.stream);
 }
 
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
                      Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
   for (const bool accumulate : {false, true}) {
-    const HeadProducts p = head_products(shape, rows, accumulate, matmul.element());
-    for (const Product& product : {p.forward, p.input, p.weight}) matmul.prepare(product);
+    const HeadGemms p = head_gemms(shape, rows, accumulate, matmul.element());
+    for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
   }
   return {.tokens = batch * (seq_length + 1), .row_losses = rows};
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
-  const HeadProducts products = head_products(shape, rows, true, on.matmul->element());
-  on.multiply(products.forward, {call.input.data, call.weights[0].data, call.saved[0].data});
+  const HeadGemms gemms = head_gemms(shape, rows, true, on.matmul->element());
+  on.multiply(gemms.forward, {call.input.data, call.weights[0].data, call.saved[0].data});
   double* loss = on.row_losses + rows;
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, products.row},
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, gemms.row},
                      on.bring_tokens(call), static_cast<float>(call.loss_scale), on.row_losses,
                      loss, on.stream);
   });
@@ -195,14 +194,13 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  on.multiply(head_products(shape, call.batch * call.seq_length, true, on.matmul->element()).input,
+  on.multiply(head_gemms(shape, call.batch * call.seq_length, true, on.matmul->element()).input,
               {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   on.multiply(
-      head_products(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element())
-          .weight,
+      head_gemms(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element()).weight,
       {call.saved[0].data, call.input.data, call.gradients[0].data});
 }
 

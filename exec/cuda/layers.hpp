@@ -38,7 +38,7 @@ struct Workbench {
   cudaStream_t stream = nullptr;
   Matmul* matmul = nullptr;
   StepNumbers* numbers = nullptr;
-  void* products = nullptr;
+  void* gemm_scratch = nullptr;
   std::int32_t* tokens = nullptr;
   double* row_losses = nullptr;
   float* partials = nullptr;
@@ -49,7 +49,7 @@ struct Workbench {
   void* fused_scratch = nullptr;
 
   void use(std::byte* scratch, const ScratchNeeds& needs);
-  void multiply(const Product& product, const Operands& operands) const;
+  void multiply(const Gemm& gemm, const Operands& operands) const;
   // The micro-batch's tokens, brought to the device.
   [[nodiscard]] Tokens bring_tokens(const LayerCall& call) const;
   // The mask of a place in the layer, at the step that the device knows.
@@ -69,7 +69,7 @@ struct Workbench {
 [[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
                                              std::int64_t seq_length, Element element);
 
-// Makes the products of a layer ready; returns the scratch memory it needs.
+// Makes the gemms of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
                      Matmul& matmul);
 void forward(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);

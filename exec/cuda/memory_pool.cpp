@@ -1,3 +1,4 @@
+// A device's pool that keeps what it has and reuses a block only behind an event.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/memory_pool.hpp"
 

@@ -1,7 +1,7 @@
 // A rank's device memory: one CUDA memory pool that keeps what it has once got. The arena above it
 // counts the bytes of the contract and hands freed blocks out again, so a steady state asks the
 // pool for nothing; the pool's own high-water mark is the measured peak. The driver may reuse a
-// block only after work that an event orders before it, never by chance of timing, so the marks of
+// block only after work that an event orders before it, never by chance of timing, so the events of
 // equal runs are equal. Context and libraries take memory outside the pool.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

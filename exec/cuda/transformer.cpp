@@ -5,8 +5,8 @@
 //   n2 = norm(y1)   u = n2 Wup + b      g = gelu(u)                  y = y1 + drop(g Wdown + b)
 //
 // Fused, the attention keeps the log-sum-exp of each row of scores in the place of p
-// (exec/cuda/attention). T = batch * tokens rows; attention is one batch of products a sample, over
-// its heads, on strided views of qkv. A weight is [out, in], so x W' is a product with the weight's
+// (exec/cuda/attention). T = batch * tokens rows; attention is one batch of gemms a sample, over
+// its heads, on strided views of qkv. A weight is [out, in], so x W' is a gemm with the weight's
 // strides exchanged, dx = dy W is plain, and dW = dy' x has dy's exchanged.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
@@ -48,9 +48,9 @@ struct Sizes {
 
 // All heads of one sample, on views of qkv (row stride 3h) and of the context (row stride h). What
 // a softmax reads, or its gradient, is not rounded.
-struct HeadsProducts {
-  Product scores, mix, d_probabilities, d_value, d_query, d_key;
-  explicit HeadsProducts(const Sizes& z) {
+struct HeadsGemms {
+  Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
+  explicit HeadsGemms(const Sizes& z) {
     const std::int64_t s = z.s, d = z.d, q = 3 * z.h, ss = z.s * z.s;
     scores = {.m = s, .n = s, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = s};  // q k'
     mix = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = z.h};                  // p v
@@ -60,7 +60,7 @@ struct HeadsProducts {
         .m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = z.h, .c_row = q};     // p' dc
     d_query = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = q};               // ds k
     d_key = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = q, .c_row = q};  // ds' q
-    const auto steps = [&z](Product& p, std::int64_t a, std::int64_t b, std::int64_t c) {
+    const auto steps = [&z](Gemm& p, std::int64_t a, std::int64_t b, std::int64_t c) {
       p.batch = z.heads;
       p.a_step = a;
       p.b_step = b;
@@ -69,7 +69,7 @@ struct HeadsProducts {
     steps(scores, d, d, ss);
     steps(mix, ss, d, d);
     steps(d_probabilities, d, d, ss);
-    for (Product* p : {&d_value, &d_query, &d_key}) steps(*p, ss, d, d);
+    for (Gemm* p : {&d_value, &d_query, &d_key}) steps(*p, ss, d, d);
     scores.fp32_result = d_probabilities.fp32_result = true;
   }
 };
@@ -93,17 +93,17 @@ void attend(const TransformerShape& shape, const LayerCall& call, const Sizes& z
                               call.saved[context].data, call.saved[probabilities].floats()},
                              on.fused_scratch, on.stream);
   }
-  const HeadsProducts products(z);
+  const HeadsGemms gemms(z);
   const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
   E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
   for (std::int64_t b = 0; b < z.batch; ++b) {
     const E* q = elements<E>(call.saved[qkv]) + b * z.s * 3 * z.h;
     E* p = elements<E>(call.saved[probabilities]) + b * z.matrices();
-    on.multiply(products.scores, {q, q + z.h, on.scores});
+    on.multiply(gemms.scores, {q, q + z.h, on.scores});
     causal_softmax<E>(score_scale(z), on.scores, {z.heads, z.s, b * z.matrices()}, mask, p, masked,
                       on.stream);
-    on.multiply(products.mix, {masked != nullptr ? masked : p, q + 2 * z.h,
-                               elements<E>(call.saved[context]) + b * z.s * z.h});
+    on.multiply(gemms.mix, {masked != nullptr ? masked : p, q + 2 * z.h,
+                            elements<E>(call.saved[context]) + b * z.s * z.h});
   }
 }
 
@@ -120,7 +120,7 @@ void attend_gradient(const TransformerShape& shape, const LayerCall& call, const
          d_context, attention_mask(shape, call, on), call.carried[qkv_gradient].data, row_sums},
         on.fused_scratch, on.stream);
   }
-  const HeadsProducts products(z);
+  const HeadsGemms gemms(z);
   const StepMask mask = on.mask(call, shape.attention_dropout, DropoutSite::attention);
   E* scratch = static_cast<E*>(
       on.masked);  // the masked probabilities, and when they are used up the scores' gradient
@@ -135,12 +135,12 @@ void attend_gradient(const TransformerShape& shape, const LayerCall& call, const
                  on.stream);
       mixed = scratch;
     }
-    on.multiply(products.d_value, {mixed, dc, dq + 2 * z.h});
-    on.multiply(products.d_probabilities, {dc, q + 2 * z.h, on.scores});
+    on.multiply(gemms.d_value, {mixed, dc, dq + 2 * z.h});
+    on.multiply(gemms.d_probabilities, {dc, q + 2 * z.h, on.scores});
     softmax_gradient<E>(score_scale(z), p, on.scores, {z.heads, z.s, b * z.matrices()}, mask,
                         scratch, on.stream);
-    on.multiply(products.d_query, {scratch, q + z.h, dq});
-    on.multiply(products.d_key, {scratch, q, dq + z.h});
+    on.multiply(gemms.d_query, {scratch, q + z.h, dq});
+    on.multiply(gemms.d_key, {scratch, q, dq + z.h});
   }
 }
 
@@ -157,7 +157,7 @@ void up_and_activate(const TransformerShape& shape, const LayerCall& call, const
                      const Workbench& on) {
   const void *x = call.saved[normed2].data, *w = call.weights[up_w].data;
   void *bias = call.weights[up_b].data, *u = call.saved[up].data, *g = call.saved[activated].data;
-  const Product fused = z.up().forward(Epilogue::bias_gelu);
+  const Gemm fused = z.up().forward(Epilogue::bias_gelu);
   if (on.matmul->ready(fused)) {
     on.multiply(fused, {x, w, g, bias, u});
     return;
@@ -167,11 +167,11 @@ void up_and_activate(const TransformerShape& shape, const LayerCall& call, const
               static_cast<E*>(g), on.stream);
 }
 
-// u's gradient from that of the product down, before its dropout.
+// u's gradient from that of the gemm down, before its dropout.
 template <class E>
 void activate_and_up_gradient(const TransformerShape& shape, const LayerCall& call, const Sizes& z,
                               const E* d_down, const Workbench& on) {
-  const Product fused = z.down().input(Epilogue::gelu_gradient);
+  const Gemm fused = z.down().input(Epilogue::gelu_gradient);
   const void* w = call.weights[down_w].data;
   void *u = call.saved[up].data, *du = call.carried[up_gradient].data;
   if (on.matmul->ready(fused)) {
@@ -191,8 +191,8 @@ const E* dropped(const StepMask& mask, const E* x, std::int64_t n, E* place, cud
   return place;
 }
 
-// Whether residual adds can be left to the products: without dropout in between.
-bool adds_in_products(const TransformerShape& shape, const Sizes& z, const Matmul& matmul) {
+// Whether residual adds can be left to the gemms: without dropout in between.
+bool adds_in_gemms(const TransformerShape& shape, const Sizes& z, const Matmul& matmul) {
   return shape.residual_dropout == 0 && matmul.ready(z.out().forward_onto()) &&
          matmul.ready(z.down().forward_onto());
 }
@@ -204,7 +204,7 @@ void add_attention(const TransformerShape& shape, const LayerCall& call, const S
   const void *c = call.saved[Saved::context].data, *w = call.weights[out_w].data;
   void *bias = call.weights[out_b].data, *sum = call.saved[mlp_input].data;
   const E* x = elements<E>(call.input);
-  if (adds_in_products(shape, z, *on.matmul)) {
+  if (adds_in_gemms(shape, z, *on.matmul)) {
     on.multiply(z.out().forward_onto(), {c, w, sum, bias, nullptr, x});
     layer_norm<E>(static_cast<const E*>(sum), norm, z.residual(), on.stream);
     return;
@@ -221,7 +221,7 @@ void add_mlp(const TransformerShape& shape, const LayerCall& call, const Sizes& 
   const void *x = call.saved[activated].data, *w = call.weights[down_w].data;
   void *bias = call.weights[down_b].data, *y = call.output.data;
   const E* before = elements<E>(call.saved[mlp_input]);
-  if (adds_in_products(shape, z, *on.matmul)) {
+  if (adds_in_gemms(shape, z, *on.matmul)) {
     on.multiply(z.down().forward_onto(), {x, w, y, bias, nullptr, before});
     return;
   }
@@ -251,14 +251,14 @@ void run_forward(const TransformerShape& shape, const LayerCall& call, const Wor
 
 // What both norms of a block have in common: `b`, their output's gradient, and where the rest lies.
 template <class E>
-NormGradient<E> norm_gradient(const Tensor& x, const Tensor& statistics, const Tensor& gain,
+NormGradient<E> norm_gradient(const Tensor& x, const Tensor& statistics, const Tensor& weight,
                               const E* b, float* gradients, const Sizes& z, const Workbench& on) {
   return {.x = elements<E>(x),
           .statistics = statistics.floats(),
-          .gain = elements<E>(gain),
+          .weight = elements<E>(weight),
           .dy = b,
-          .gain_gradient = gradients,
-          .shift_gradient = gradients + z.h,
+          .weight_gradient = gradients,
+          .bias_gradient = gradients + z.h,
           .partials = on.partials};
 }
 
@@ -317,10 +317,10 @@ template <class E>
 void linear_gradient(const Linear& linear, const E* dy, const Tensor& x, const LayerCall& call,
                      Weight weight, Weight bias, const Workbench& on, VectorGradients& vectors) {
   float *dw = call.gradients[weight].floats(), *db = call.gradients[bias].floats();
-  const Product fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
+  const Gemm fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
   if (!on.matmul->ready(fused)) {
     on.multiply(linear.weight(call.accumulate, Epilogue::none), {dy, x.data, dw});
-    column_sum<E>(dy, {linear.rows, linear.out}, call.accumulate ? Into::add : Into::overwrite,
+    column_sum<E>(dy, {linear.rows, linear.out}, call.accumulate ? Beta::one : Beta::zero,
                   on.partials, db, on.stream);
   } else if (!call.accumulate) {
     on.multiply(fused, {dy, x.data, dw, db});
@@ -352,7 +352,7 @@ void run_backward_weight(const TransformerShape& shape, const LayerCall& call,
     vectors.add(norms, call.gradients[which], z.h);
     norms += z.h;
   }
-  accumulate(vectors.additions, call.accumulate ? Into::add : Into::overwrite, on.stream);
+  accumulate(vectors.additions, call.accumulate ? Beta::one : Beta::zero, on.stream);
 }
 
 }  // namespace
@@ -389,10 +389,9 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
   if (shape.attention == AttentionKind::fused) {
     return {.partials = widest * partials_of(z.rows), .row_sums = sums};
   }
-  const HeadsProducts p(z);
-  for (const Product& product :
-       {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
-    matmul.prepare(product);
+  const HeadsGemms p(z);
+  for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+    matmul.prepare(gemm);
   }
   return {.partials = widest * partials_of(z.rows),
           .row_sums = sums,

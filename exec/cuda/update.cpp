@@ -1,3 +1,4 @@
+// The optimizer of a parameter as kernels on the rank's stream.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/update.hpp"
 

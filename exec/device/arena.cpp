@@ -1,3 +1,4 @@
+// Blocks by size, freed and taken again in launch order; live bytes and their peak.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/device/arena.hpp"
 
@@ -20,16 +21,17 @@ Tensor Arena::allocate(std::int64_t bytes) {
   return tensor;
 }
 
-Tensor Arena::allocate_for(std::int64_t bytes, LaunchQueue& queue) {
+Tensor Arena::allocate_for(std::int64_t bytes, Stream& stream) {
   const std::int64_t size = aligned_bytes(bytes);
-  const Tensor tensor{take(free_[size], size, &queue), size};
+  const Tensor tensor{take(free_[size], size, &stream), size};
   count(size);
   return tensor;
 }
 
-std::byte* Arena::take(std::vector<Free>& blocks, std::int64_t bytes, LaunchQueue* queue) {
-  const auto ready = std::find_if(blocks.rbegin(), blocks.rend(), [queue](const Free& block) {
-    return block.last_use.of == nullptr || block.last_use.of == queue;
+std::byte* Arena::take(std::vector<Free>& blocks, std::int64_t bytes, Stream* stream) {
+  // Of the blocks that need no waiting (long free, or last used on this stream) the one freed last.
+  const auto ready = std::find_if(blocks.rbegin(), blocks.rend(), [stream](const Free& block) {
+    return block.last_use.of == nullptr || block.last_use.of == stream;
   });
   auto chosen = ready == blocks.rend() ? blocks.end() : std::prev(ready.base());
   if (chosen == blocks.end()) {
@@ -38,8 +40,9 @@ std::byte* Arena::take(std::vector<Free>& blocks, std::int64_t bytes, LaunchQueu
       taken_.push_back({data, bytes});
       return data;
     }
+    // Every free block is in another stream's use: wait on the device, for the one freed first.
     chosen = blocks.begin();  // freed first
-    queue->wait_for(chosen->last_use);
+    stream->wait_for(chosen->last_use);
   }
   std::byte* data = chosen->data;
   blocks.erase(chosen);
@@ -47,11 +50,13 @@ std::byte* Arena::take(std::vector<Free>& blocks, std::int64_t bytes, LaunchQueu
 }
 
 void Arena::release(Tensor& tensor) noexcept {
+  // The discard is launched before the event that ends the action, so whoever takes the block next
+  // comes behind it.
   if (tensor && action_.of != nullptr) action_.of->discard(tensor);
   release_after(tensor, action_);
 }
 
-void Arena::release_after(Tensor& tensor, const Mark& last_use) noexcept {
+void Arena::release_after(Tensor& tensor, const Event& last_use) noexcept {
   if (!tensor) return;
   free_[tensor.bytes].push_back({tensor.data, last_use});
   count(-tensor.bytes);
@@ -67,6 +72,7 @@ void Arena::end_step() noexcept {
 }
 
 void Arena::hand_over(const Tensor& tensor, Arena& to) {
+  // Two accounts, each atomic: a reader between them sees the bytes in neither.
   count(-tensor.bytes);
   to.count(tensor.bytes);
 }
@@ -74,6 +80,7 @@ void Arena::hand_over(const Tensor& tensor, Arena& to) {
 void Arena::count(std::int64_t bytes) {
   const std::int64_t now = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   std::int64_t peak = peak_.load(std::memory_order_relaxed);
+  // Relaxed: the counts order nothing. On failure `peak` is what another thread has put there.
   while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
   }
 }

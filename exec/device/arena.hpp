@@ -4,8 +4,8 @@
 // the bytes then change accounts, the block does not move.
 //
 // Where launches return before their work is done (exec/device/stream), blocks change hands
-// in launch order: a freed block carries a mark behind its last use, and who takes it begins after
-// that mark, unless its own queue's order says so already.
+// in launch order: a freed block carries an event behind its last use, and who takes it begins
+// after that event, unless its own stream's order says so already.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -49,10 +49,11 @@ class Arena {
 
   // For asynchronous backends. What is released from now on is last used by the action that `end`
   // will stand behind.
-  void begin_action(const Mark& end) { action_ = end; }
-  // A tensor that another queue writes first, and one that another queue, `last_use`'s, reads last.
-  [[nodiscard]] Tensor allocate_for(std::int64_t bytes, LaunchQueue& queue);
-  void release_after(Tensor& tensor, const Mark& last_use) noexcept;
+  void begin_action(const Event& end) { action_ = end; }
+  // A tensor that another stream writes first, and one that another stream, `last_use`'s, reads
+  // last.
+  [[nodiscard]] Tensor allocate_for(std::int64_t bytes, Stream& stream);
+  void release_after(Tensor& tensor, const Event& last_use) noexcept;
   // All that was launched in a step has ended: no freed block need be waited for. The steps to come
   // take no new blocks where they can wait for one.
   void end_step() noexcept;
@@ -62,21 +63,20 @@ class Arena {
   // Blocks taken from the source so far; constant in a steady state. Read it while the rank's
   // thread rests.
   [[nodiscard]] std::int64_t blocks() const { return static_cast<std::int64_t>(taken_.size()); }
-  void forget_peak() { peak_.store(live_.load()); }
 
  private:
-  // In the first step, a block that another queue still uses is waited for only if two of its size
+  // In the first step, a block that another stream still uses is waited for only if two of its size
   // are free; until then a new one is taken, so that computing goes on while a message is copied.
   static constexpr std::size_t kInTransit = 2;
   struct Free {
     std::byte* data = nullptr;
-    Mark last_use;  // of no queue: long ago
+    Event last_use;  // of no stream: long ago
   };
-  [[nodiscard]] std::byte* take(std::vector<Free>& blocks, std::int64_t bytes, LaunchQueue* queue);
+  [[nodiscard]] std::byte* take(std::vector<Free>& blocks, std::int64_t bytes, Stream* stream);
   void count(std::int64_t bytes);
 
   BlockSource& source_;
-  Mark action_;
+  Event action_;
   bool settled_ = false;  // a step has ended
   std::atomic<std::int64_t> live_{0};
   std::atomic<std::int64_t> peak_{0};

@@ -1,7 +1,7 @@
 // A backend is one device as the interpreter sees it: memory, the kernels of each layer's F, I and
 // W, the optimizer's update, and order. The contract is asynchronous, as GPUs need: a launch may
 // return before its work is done; `finish` returns when all that was launched is. A backend that
-// completes each launch before it returns (cpu) finishes at once; one that does not has a queue
+// completes each launch before it returns (cpu) finishes at once; one that does not has a stream
 // (exec/device/stream), by which a whole step is launched without waiting. What must be kept
 // between the kernels of a layer is plan/model/layer_tensors' business; a backend gets the tensors.
 // SPDX-License-Identifier: Apache-2.0
@@ -26,7 +26,7 @@
 namespace weir {
 
 // Which random numbers a layer draws in this pass.
-struct DropoutPlace {
+struct DropoutCounter {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint32_t microbatch = 0;
@@ -38,7 +38,7 @@ struct LayerCall {
   const Layer* layer = nullptr;
   std::int64_t batch = 1;       // samples
   std::int64_t seq_length = 1;  // tokens a sample
-  DropoutPlace dropout;
+  DropoutCounter dropout;
   std::span<const Tensor> weights;    // in the order of LayerTensors::parameters
   std::span<const Tensor> gradients;  // fp32, same order; W adds to them
   bool accumulate = true;  // false: W overwrites the gradients (first micro-batch of a step)
@@ -85,7 +85,7 @@ using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
 class Backend : public BlockSource {
  public:
   // Null: every launch is complete when it returns.
-  [[nodiscard]] virtual LaunchQueue* queue() { return nullptr; }
+  [[nodiscard]] virtual Stream* stream() { return nullptr; }
 
   // Null: kernels are not recorded. The same for all backends that were asked for them in one
   // process.
@@ -101,7 +101,7 @@ class Backend : public BlockSource {
 
   // Before a step's first launch, when all that was launched before is finished. Whatever depends
   // on the step may be taken from here on from what this has put in place, so that a launch
-  // recorded in one step (StepRecorder) is right in every other: where steps are repeated, it
+  // recorded in one step (GraphCapture) is right in every other: where steps are repeated, it
   // learns the step's number here and nowhere else.
   virtual void begin_step(std::uint32_t) {}
 

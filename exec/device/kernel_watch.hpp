@@ -1,4 +1,4 @@
-// Who sees every kernel that a device runs: CUPTI on NVIDIA's. The marks of a queue
+// Who sees every kernel that a device runs: CUPTI on NVIDIA's. The events of a stream
 // (exec/device/stream) say when an action began and ended; this says what ran in between.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -18,8 +18,8 @@ class KernelWatch {
   // call. Throws MissingComponent where this machine does not let kernels be recorded.
   virtual void begin_step(std::int32_t step) = 0;
 
-  // What the calling thread launches between the two is of the action of this name: the queues call
-  // them.
+  // What the calling thread launches between the two is of the action of this name: the streams
+  // call them.
   virtual void begin_action(std::string_view name) = 0;
   virtual void end_action() = 0;
 

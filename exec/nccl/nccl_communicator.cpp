@@ -1,3 +1,4 @@
+// A communicator that does not block: every call is followed by waiting until NCCL has taken it.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_communicator.hpp"
 

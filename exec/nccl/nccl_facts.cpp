@@ -1,3 +1,4 @@
+// Asks NCCL its version.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_facts.hpp"
 

@@ -1,3 +1,5 @@
+// A communicator for each edge of a rank, one for its replicas, one for tied weights; unique ids
+// travel over the processes' messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_transport.hpp"
 
@@ -15,17 +17,19 @@ constexpr int kIdTag = 4;
 constexpr int kBlocks =
     32;  // of all communicators of a process: a quarter of the multiprocessors of an H100
 
-cudaStream_t stream_of(const LaunchQueue& queue) {
-  return dynamic_cast<const CudaQueue&>(queue).stream();
+cudaStream_t handle_of(const Stream& stream) {
+  return dynamic_cast<const CudaStream&>(stream).handle();
 }
 
 NcclPart part(int peer, const Tensor& tensor) { return {peer, tensor.data, tensor.bytes}; }
 
 }  // namespace
 
-NcclTransport::NcclTransport(const LaunchedTransportRequest& request, Processes& processes)
-    : request_(request), processes_(processes), gradients_(request.backend->queue()->make_lane()) {
-  CUDA_CHECK(cudaSetDevice(request_.backend->queue()->device()));
+NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& processes)
+    : request_(request),
+      processes_(processes),
+      gradients_(request.backend->stream()->make_side_stream()) {
+  CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
   connect_replicas();
   connect_sharing();
@@ -64,23 +68,24 @@ int NcclTransport::process_of(std::int32_t rank, int replica) const {
 void NcclTransport::connect_edges() {
   const auto& edges = request_.program.edges;
   std::vector<ncclUniqueId> ids(edges.size());
-  std::vector<Processes::Ticket> letters;
+  std::vector<Processes::Ticket> tickets;
   std::vector<std::pair<std::int32_t, std::int32_t>> ends;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     ends.emplace_back(edges[i].from.value, edges[i].to.value);
-    const auto letter = std::span(&ids[i], 1);
+    const auto message = std::span(&ids[i], 1);
     if (edges[i].from == request_.rank) {
       NCCL_CHECK(ncclGetUniqueId(&ids[i]));
       const int to = process_of(edges[i].to.value, request_.replica);
-      letters.push_back(processes_.start_send(to, kIdTag, std::as_bytes(letter)));
+      tickets.push_back(processes_.start_send(to, kIdTag, std::as_bytes(message)));
     } else if (edges[i].to == request_.rank) {
       const int from = process_of(edges[i].from.value, request_.replica);
-      letters.push_back(processes_.start_receive(from, kIdTag, std::as_writable_bytes(letter)));
+      tickets.push_back(processes_.start_receive(from, kIdTag, std::as_writable_bytes(message)));
     }
   }
-  for (const Processes::Ticket letter : letters) processes_.wait(letter);
+  for (const Processes::Ticket message : tickets) processes_.wait(message);
   const std::vector<int> rounds = connection_rounds(ends);
   const int last = rounds.empty() ? -1 : *std::max_element(rounds.begin(), rounds.end());
+  // Making a communicator waits for its other member: in rounds, or two processes wait in a circle.
   for (int round = 0; round <= last; ++round) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
       const bool own = edges[i].from == request_.rank || edges[i].to == request_.rank;
@@ -91,10 +96,11 @@ void NcclTransport::connect_edges() {
 
 void NcclTransport::make_end(std::int32_t index, const ncclUniqueId& id) {
   const bool out = request_.program.edges[static_cast<std::size_t>(index)].from == request_.rank;
+  // Of the two members the sender is 0.
   const int own = out ? 0 : 1;
   End& end = edges_[index];
   end.peer = 1 - own;
-  end.queue = request_.backend->queue()->make_lane();
+  end.stream = request_.backend->stream()->make_side_stream();
   end.communicator = std::make_unique<NcclCommunicator>(id, 2, own, blocks_each(), wait());
   // NCCL connects two members at their first message, which must not happen in the midst of a step.
   Tensor probe = request_.arena->allocate(1);
@@ -103,24 +109,24 @@ void NcclTransport::make_end(std::int32_t index, const ncclUniqueId& id) {
   } else {
     receive(index, probe);
   }
-  await_stream(stream_of(*end.queue), wait());
+  await_stream(handle_of(*end.stream), wait());
   request_.arena->release(probe);
 }
 
 std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& members) {
   const auto own = std::find(members.begin(), members.end(), processes_.index()) - members.begin();
   ncclUniqueId id;
-  const auto letter = std::span(&id, 1);
+  const auto message = std::span(&id, 1);
   if (own == 0) {
     NCCL_CHECK(ncclGetUniqueId(&id));
-    std::vector<Processes::Ticket> letters;
+    std::vector<Processes::Ticket> tickets;
     for (std::size_t m = 1; m < members.size(); ++m) {
-      letters.push_back(processes_.start_send(members[m], kIdTag, std::as_bytes(letter)));
+      tickets.push_back(processes_.start_send(members[m], kIdTag, std::as_bytes(message)));
     }
-    for (const Processes::Ticket sent : letters) processes_.wait(sent);
+    for (const Processes::Ticket sent : tickets) processes_.wait(sent);
   } else {
     processes_.wait(
-        processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(letter)));
+        processes_.start_receive(members.front(), kIdTag, std::as_writable_bytes(message)));
   }
   return std::make_unique<NcclCommunicator>(id, static_cast<int>(members.size()),
                                             static_cast<int>(own), blocks_each(), wait());
@@ -135,7 +141,7 @@ void NcclTransport::connect_replicas() {
   replicas_ = join(members);
   Tensor probe = request_.arena->allocate(1);
   sum_over_replicas({&probe, 1});  // connects
-  await_stream(stream_of(*gradients_), wait());
+  await_stream(handle_of(*gradients_), wait());
   request_.arena->release(probe);
 }
 
@@ -155,8 +161,8 @@ void NcclTransport::connect_sharing() {
     sends.push_back(part(sharer(rank), probe));
     receives.push_back({sharer(rank), heard.data + sharer(rank) * probe.bytes, probe.bytes});
   }
-  sharing_->exchange(sends, receives, stream_of(*gradients_));
-  await_stream(stream_of(*gradients_), wait());
+  sharing_->exchange(sends, receives, handle_of(*gradients_));
+  await_stream(handle_of(*gradients_), wait());
   request_.arena->release(probe);
   request_.arena->release(heard);
 }
@@ -168,12 +174,12 @@ int NcclTransport::sharer(std::int32_t rank) const {
 
 void NcclTransport::send(std::int32_t edge, const Tensor& message) {
   const End& end = edges_.at(edge);
-  end.communicator->send(part(end.peer, message), stream_of(*end.queue));
+  end.communicator->send(part(end.peer, message), handle_of(*end.stream));
 }
 
 void NcclTransport::receive(std::int32_t edge, const Tensor& into) {
   const End& end = edges_.at(edge);
-  end.communicator->receive(part(end.peer, into), stream_of(*end.queue));
+  end.communicator->receive(part(end.peer, into), handle_of(*end.stream));
 }
 
 void NcclTransport::sum_over_replicas(std::span<const Tensor> gradients) {
@@ -183,7 +189,7 @@ void NcclTransport::sum_over_replicas(std::span<const Tensor> gradients) {
     arrays.push_back(
         {gradient.floats(), gradient.bytes / static_cast<std::int64_t>(sizeof(float))});
   }
-  replicas_->sum(arrays, stream_of(*gradients_));
+  replicas_->sum(arrays, handle_of(*gradients_));
 }
 
 void NcclTransport::exchange(std::span<const GradientTransfer> sends,
@@ -192,7 +198,7 @@ void NcclTransport::exchange(std::span<const GradientTransfer> sends,
   for (const GradientTransfer& to : sends) out.push_back(part(sharer(to.rank), to.gradient));
   for (const GradientTransfer& from : receives)
     in.push_back(part(sharer(from.rank), from.gradient));
-  sharing_->exchange(out, in, stream_of(*gradients_));
+  sharing_->exchange(out, in, handle_of(*gradients_));
 }
 
 std::vector<NcclCommunicator*> NcclTransport::all() const {
@@ -205,6 +211,7 @@ std::vector<NcclCommunicator*> NcclTransport::all() const {
 }
 
 void NcclTransport::check() {
+  // Asks for errors that came since the last call; throws the first.
   for (const NcclCommunicator* communicator : all()) communicator->check();
 }
 

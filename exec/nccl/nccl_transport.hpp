@@ -2,7 +2,7 @@
 // a rank's replicas, one for the ranks of a replica that share weights. All are connected before
 // the first step, edges in rounds in which every process has one edge at most.
 //
-// The receiver launches a receive into each free slot, and a send waits on its queue until its
+// The receiver launches a receive into each free slot, and a send waits on its stream until its
 // receive is there: slots bound the messages without a word between the ends. Strictly first in,
 // first out: what the plan's proof allows is what can run. What waits on a device holds some of its
 // multiprocessors: all communicators of a process together at most 32, so all of them find room at
@@ -20,17 +20,15 @@
 
 namespace weir {
 
-class NcclTransport : public LaunchedTransport {
+class NcclTransport : public StreamTransport {
  public:
   // Collective. `request.backend` is the cuda backend. Throws RunFailed.
-  NcclTransport(const LaunchedTransportRequest& request, Processes& processes);
+  NcclTransport(const StreamTransportRequest& request, Processes& processes);
 
-  [[nodiscard]] LaunchQueue& edge_queue(std::int32_t edge) override {
-    return *edges_.at(edge).queue;
-  }
+  [[nodiscard]] Stream& edge_stream(std::int32_t edge) override { return *edges_.at(edge).stream; }
   void send(std::int32_t edge, const Tensor& message) override;
   void receive(std::int32_t edge, const Tensor& into) override;
-  [[nodiscard]] LaunchQueue& gradient_queue() override { return *gradients_; }
+  [[nodiscard]] Stream& gradient_stream() override { return *gradients_; }
   void sum_over_replicas(std::span<const Tensor> gradients) override;
   void exchange(std::span<const GradientTransfer> sends,
                 std::span<const GradientTransfer> receives) override;
@@ -39,7 +37,7 @@ class NcclTransport : public LaunchedTransport {
 
  private:
   struct End {  // of an edge, on this rank
-    std::unique_ptr<LaunchQueue> queue;
+    std::unique_ptr<Stream> stream;
     std::unique_ptr<NcclCommunicator> communicator;
     int peer = 0;  // in it
   };
@@ -57,10 +55,10 @@ class NcclTransport : public LaunchedTransport {
   [[nodiscard]] bool shares() const;      // weights with other ranks
   [[nodiscard]] std::vector<NcclCommunicator*> all() const;
 
-  LaunchedTransportRequest request_;
+  StreamTransportRequest request_;
   Processes& processes_;
   std::map<std::int32_t, End> edges_;
-  std::unique_ptr<LaunchQueue> gradients_;
+  std::unique_ptr<Stream> gradients_;
   std::unique_ptr<NcclCommunicator> replicas_,
       sharing_;  // null where there is nothing to sum, nothing to share
 };

@@ -1,3 +1,4 @@
+// Ping-pong between the leader and each other process.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/clock_offsets.hpp"
 
@@ -21,6 +22,7 @@ std::vector<RoundTrip> ask(Processes& processes, int process, Transport::Now now
   for (RoundTrip& trip : trips) {
     const Processes::Ticket answer =
         processes.start_receive(process, kTag, bytes_of(trip.there_ns));
+    // The receive stands before the clock is read, so that its start is not in the round trip.
     trip.sent_ns = now();
     processes.wait(processes.start_send(process, kTag, {}));
     processes.wait(answer);
@@ -71,7 +73,8 @@ std::vector<ClockSample> sample_clocks(Processes& processes, Transport::Now now)
   for (int process = 1; process < processes.count(); ++process) {
     ClockSample& sample = samples[static_cast<std::size_t>(process)];
     sample = shortest(ask(processes, process, now));
-    const bool shared = processes.place(process).clock == processes.place(0).clock;
+    // One kernel, one clock: an offset within the uncertainty is the trip's, not the clocks'.
+    const bool shared = processes.location(process).clock == processes.location(0).clock;
     if (shared && std::abs(sample.offset_ns) <= sample.uncertainty_ns)
       sample = {sample.at_ns, 0, 0};
   }

@@ -1,3 +1,4 @@
+// A greedy edge colouring.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/edge_rounds.hpp"
 

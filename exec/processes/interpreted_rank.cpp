@@ -1,3 +1,4 @@
+// A rank of this process whose actions are run one after the other.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/interpreted_rank.hpp"
 
@@ -5,30 +6,31 @@
 
 namespace weir {
 
-WalkingRank::WalkingRank(const std::vector<Mail>& mail, std::unique_ptr<ProcessTransport> transport,
-                         ProcessGradients::Setup setup, Processes& processes,
-                         const MakeWork& make_work)
+InterpretedRank::InterpretedRank(const std::vector<MessageRoute>& routes,
+                                 std::unique_ptr<ProcessTransport> transport,
+                                 ProcessGradients::Setup setup, Processes& processes,
+                                 const MakeHandler& make_handler)
     : program_(setup.program),
-      mail_(mail),
+      routes_(routes),
       rank_(setup.rank),
       now_(setup.now),
       transport_(std::move(transport)),
       gradients_(std::move(setup), processes),
-      work_(make_work(gradients_)) {}
+      handler_(make_handler(gradients_)) {}
 
-void WalkingRank::begin_step(std::uint32_t step, StepClock& clock) {
+void InterpretedRank::begin_step(std::uint32_t step, StepClock& clock) {
   clock_ = &clock;
-  work_->begin_step(step);
+  handler_->begin_step(step);
   transport_->begin_step(clock);
 }
 
-ProcessRank::Step WalkingRank::run_step(std::uint32_t step) {
-  StepContext context{program_, mail_, *transport_, gradients_, now_, *clock_};
-  interpret(context, rank_, *work_, step);
+ProcessRank::Step InterpretedRank::run_step(std::uint32_t step) {
+  StepContext context{program_, routes_, *transport_, gradients_, now_, *clock_};
+  interpret(context, rank_, *handler_, step);
   return {now_(), {}};
 }
 
-void WalkingRank::end_step() {
+void InterpretedRank::end_step() {
   transport_->end_step();
   gradients_.end_step();
 }

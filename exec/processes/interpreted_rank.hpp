@@ -14,12 +14,13 @@
 
 namespace weir {
 
-class WalkingRank : public ProcessRank {
+class InterpretedRank : public ProcessRank {
  public:
-  // `make_work` makes what the rank does with its actions; all else as for ProcessGradients.
-  using MakeWork = std::function<std::unique_ptr<RankWork>(GradientExchange&)>;
-  WalkingRank(const std::vector<Mail>& mail, std::unique_ptr<ProcessTransport> transport,
-              ProcessGradients::Setup setup, Processes& processes, const MakeWork& make_work);
+  // `make_handler` makes what the rank does with its actions; all else as for ProcessGradients.
+  using MakeHandler = std::function<std::unique_ptr<ActionHandler>(GradientExchange&)>;
+  InterpretedRank(const std::vector<MessageRoute>& routes,
+                  std::unique_ptr<ProcessTransport> transport, ProcessGradients::Setup setup,
+                  Processes& processes, const MakeHandler& make_handler);
 
   void begin_step(std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] Step run_step(std::uint32_t step) override;
@@ -28,12 +29,12 @@ class WalkingRank : public ProcessRank {
 
  private:
   const Program& program_;
-  const std::vector<Mail>& mail_;
+  const std::vector<MessageRoute>& routes_;
   Rank rank_;
   Transport::Now now_;
   std::unique_ptr<ProcessTransport> transport_;
   ProcessGradients gradients_;
-  std::unique_ptr<RankWork> work_;
+  std::unique_ptr<ActionHandler> handler_;
   StepClock* clock_ = nullptr;
 };
 

@@ -1,3 +1,5 @@
+// Sums over replicas as a reduce-scatter and an all-gather of messages, then the gradients of tied
+// weights.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/process_gradients.hpp"
 
@@ -18,6 +20,7 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
       processes_(processes),
       last_gradient_(last_gradients(setup_.program)),
       peers_(gradient_peers(setup_.program, setup_.copies, setup_.rank)) {
+  // A tag of its own for every parameter of every stage, the same in all processes.
   int next = kFirstTag;
   for (const auto& stage : setup_.copies) {
     first_tag_.push_back(next);
@@ -51,28 +54,29 @@ int ProcessGradients::process_of(std::int32_t rank, int replica) const {
   return replica * setup_.program.shape.ranks + rank;
 }
 
-int ProcessGradients::tag(const Place& place) const {
-  return first_tag_[at(place.first)] + place.second;
+int ProcessGradients::tag(const GradientKey& key) const {
+  return first_tag_[at(key.first)] + key.second;
 }
 
 std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica) const {
   const auto elements = static_cast<std::int64_t>(gradient.size());
   const std::int64_t share = (elements + setup_.replicas - 1) / setup_.replicas;
+  // Whole cache lines: the last slices may be shorter, or empty.
   const std::int64_t size = (share + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
   const std::int64_t first = std::min(elements, size * replica);
   const std::int64_t last = std::min(elements, first + size);
   return gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
 }
 
-Parameter& ProcessGradients::parameter(const Place& place) const {
-  return setup_.stages[at(place.first)]->parameters()[at(place.second)];
+Parameter& ProcessGradients::parameter(const GradientKey& key) const {
+  return setup_.stages[at(key.first)]->parameters()[at(key.second)];
 }
 
-std::span<float> ProcessGradients::on_host(const Place& place) {
-  const Parameter& p = parameter(place);
+std::span<float> ProcessGradients::on_host(const GradientKey& key) {
+  const Parameter& p = parameter(key);
   const auto elements = static_cast<std::size_t>(p.description.elements());
   if (setup_.backend->in_host_memory()) return {p.gradient.floats(), elements};
-  const auto [copy, fresh] = host_.try_emplace(place);
+  const auto [copy, fresh] = host_.try_emplace(key);
   if (fresh) {
     copy->second.resize(elements);
     setup_.backend->to_host(copy->second.data(), p.gradient, p.description.elements() * 4);
@@ -97,11 +101,12 @@ void ProcessGradients::start_reductions(std::int32_t stage) {
 void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {
   if (setup_.replicas == 1) return;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
-    const Place place{stage, p};
-    const auto [started, fresh] = reductions_.try_emplace(place);
+    const GradientKey key{stage, p};
+    const auto [started, fresh] = reductions_.try_emplace(key);
+    // A layer whose reduction overlaps the backward has been started by `whole`.
     if (!fresh) continue;
     Reduction& reduction = started->second;
-    const std::span<float> gradient = on_host(place);
+    const std::span<float> gradient = on_host(key);
     const std::size_t own = slice(gradient, setup_.replica).size();
     reduction.partials.resize(own * static_cast<std::size_t>(setup_.replicas));
     for (int replica = 0; replica < setup_.replicas; ++replica) {
@@ -110,21 +115,22 @@ void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter,
       const std::span<float> theirs =
           std::span(reduction.partials).subspan(static_cast<std::size_t>(replica) * own, own);
       reduction.receives.push_back(
-          processes_.start_receive(peer, tag(place), std::as_writable_bytes(theirs)));
+          processes_.start_receive(peer, tag(key), std::as_writable_bytes(theirs)));
       reduction.sends.push_back(
-          processes_.start_send(peer, tag(place), std::as_bytes(slice(gradient, replica))));
+          processes_.start_send(peer, tag(key), std::as_bytes(slice(gradient, replica))));
     }
   }
 }
 
 // Sums this replica's slice in the order of replicas, whichever came first, and exchanges the sums.
-void ProcessGradients::finish_reduction(const Place& place, Reduction& reduction) {
+void ProcessGradients::finish_reduction(const GradientKey& key, Reduction& reduction) {
   for (const Processes::Ticket receive : reduction.receives) processes_.wait(receive);
-  const std::span<float> gradient = on_host(place);
+  const std::span<float> gradient = on_host(key);
   const std::span<float> own = slice(gradient, setup_.replica);
   std::copy(own.begin(), own.end(),
             reduction.partials.begin() +
                 static_cast<std::ptrdiff_t>(static_cast<std::size_t>(setup_.replica) * own.size()));
+  // Replica 0's partial first, then 1's, 2's...: this one's own may stand anywhere in that order.
   std::copy_n(reduction.partials.begin(), own.size(), own.begin());
   for (int replica = 1; replica < setup_.replicas; ++replica) {
     const float* partial =
@@ -137,42 +143,42 @@ void ProcessGradients::finish_reduction(const Place& place, Reduction& reduction
   for (int replica = 0; replica < setup_.replicas; ++replica) {
     if (replica == setup_.replica) continue;
     const int peer = process_of(setup_.rank.value, replica);
-    receives.push_back(processes_.start_receive(peer, tag(place),
-                                                std::as_writable_bytes(slice(gradient, replica))));
-    sends_.push_back(processes_.start_send(peer, tag(place), std::as_bytes(own)));
+    receives.push_back(
+        processes_.start_receive(peer, tag(key), std::as_writable_bytes(slice(gradient, replica))));
+    sends_.push_back(processes_.start_send(peer, tag(key), std::as_bytes(own)));
   }
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
   if (!setup_.backend->in_host_memory()) {
-    setup_.backend->to_device(parameter(place).gradient, gradient.data(),
+    setup_.backend->to_device(parameter(key).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
 
 void ProcessGradients::exchange_copies() {
-  for (const auto& [place, rank] : peers_.outgoing) {
-    sends_.push_back(processes_.start_send(process_of(rank, setup_.replica), tag(place),
-                                           std::as_bytes(on_host(place))));
+  // All sends and receives are started before any is awaited, so no order of ranks can block.
+  for (const auto& [key, rank] : peers_.outgoing) {
+    sends_.push_back(processes_.start_send(process_of(rank, setup_.replica), tag(key),
+                                           std::as_bytes(on_host(key))));
   }
-  std::vector<std::pair<Place, Processes::Ticket>> receives;
-  for (const auto& [place, copy] : peers_.incoming) {
+  std::vector<std::pair<GradientKey, Processes::Ticket>> receives;
+  for (const auto& [key, copy] : peers_.incoming) {
     const std::int64_t elements = parameter(copy.own).description.elements();
-    Tensor& tensor = arrived_[place];
+    Tensor& tensor = arrived_[key];
     tensor = setup_.arena->allocate(elements * 4);
     float* memory = tensor.floats();
     if (!setup_.backend->in_host_memory()) {
-      host_[place].resize(static_cast<std::size_t>(elements));
-      memory = host_[place].data();
+      host_[key].resize(static_cast<std::size_t>(elements));
+      memory = host_[key].data();
     }
     const std::span<float> whole(memory, static_cast<std::size_t>(elements));
-    receives.emplace_back(
-        place, processes_.start_receive(process_of(copy.rank, setup_.replica), tag(place),
-                                        std::as_writable_bytes(whole)));
+    receives.emplace_back(key, processes_.start_receive(process_of(copy.rank, setup_.replica),
+                                                        tag(key), std::as_writable_bytes(whole)));
   }
-  for (const auto& [place, receive] : receives) {
+  for (const auto& [key, receive] : receives) {
     processes_.wait(receive);
     if (setup_.backend->in_host_memory()) continue;
-    const std::vector<float>& values = host_[place];
-    setup_.backend->to_device(arrived_[place], values.data(),
+    const std::vector<float>& values = host_[key];
+    setup_.backend->to_device(arrived_[key], values.data(),
                               static_cast<std::int64_t>(values.size()) * 4);
   }
 }
@@ -195,7 +201,7 @@ void ProcessGradients::meet() {
   }
   for (const std::int32_t stage : own_)
     start_reductions(stage);  // copies without micro-batches have not yet
-  for (auto& [place, reduction] : reductions_) finish_reduction(place, reduction);
+  for (auto& [key, reduction] : reductions_) finish_reduction(key, reduction);
   exchange_copies();
 }
 
@@ -208,6 +214,7 @@ void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& cl
     if (setup_.program.operations[at(reduce.before)].action.stage != own) continue;
     const OperationId last = last_gradient_[at(own.value)];
     clock.end_ns[at(reduce.before)] = setup_.now();
+    // A copy without micro-batches has no backward to begin from.
     clock.start_ns[at(reduce.before)] =
         last < 0 ? clock.end_ns[at(reduce.before)] : clock.end_ns[at(last)];
   }
@@ -216,9 +223,9 @@ void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& cl
 std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_index) {
   std::vector<Tensor> gradients;
   for (const GradientUse& use : setup_.copies[at(stage.value)][parameter_index]) {
-    const Place place{use.stage.value, use.parameter};
-    const auto arrived = arrived_.find(place);
-    gradients.push_back(arrived != arrived_.end() ? arrived->second : parameter(place).gradient);
+    const GradientKey key{use.stage.value, use.parameter};
+    const auto arrived = arrived_.find(key);
+    gradients.push_back(arrived != arrived_.end() ? arrived->second : parameter(key).gradient);
   }
   return gradients;
 }
@@ -226,7 +233,7 @@ std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_
 void ProcessGradients::end_step() {
   for (const Processes::Ticket send : sends_) processes_.wait(send);
   sends_.clear();
-  for (auto& [place, tensor] : arrived_) setup_.arena->release(tensor);
+  for (auto& [key, tensor] : arrived_) setup_.arena->release(tensor);
   arrived_.clear();
   reductions_.clear();
   host_.clear();

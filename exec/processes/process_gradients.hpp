@@ -44,7 +44,6 @@ class ProcessGradients : public GradientExchange {
   void stop() override {}  // those who wait for another process are stopped by Processes
 
  private:
-  using Place = GradientPlace;
   struct Reduction {  // of one parameter over the replicas
     std::vector<float>
         partials;  // this replica's slice of every other's gradient, in replica order
@@ -52,17 +51,17 @@ class ProcessGradients : public GradientExchange {
   };
 
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
-  [[nodiscard]] int tag(const Place& place) const;
+  [[nodiscard]] int tag(const GradientKey& key) const;
   [[nodiscard]] std::span<float> slice(std::span<float> gradient, int replica) const;
-  [[nodiscard]] Parameter& parameter(const Place& place) const;
+  [[nodiscard]] Parameter& parameter(const GradientKey& key) const;
   // The gradient where the host can work on it; brought there first where the device has memory of
   // its own.
-  [[nodiscard]] std::span<float> on_host(const Place& place);
+  [[nodiscard]] std::span<float> on_host(const GradientKey& key);
   void find_noted();
   void start_reductions(std::int32_t stage, int first_parameter,
                         int count);  // but of those under way
   void start_reductions(std::int32_t stage);
-  void finish_reduction(const Place& place, Reduction& reduction);
+  void finish_reduction(const GradientKey& key, Reduction& reduction);
   void exchange_copies();
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
@@ -73,10 +72,10 @@ class ProcessGradients : public GradientExchange {
   std::vector<std::int32_t> own_;           // stages of this rank
   std::vector<int> first_tag_;              // by stage
   GradientPeers peers_;
-  std::set<int> noted_;                       // processes that wait for each other, timed waits
-  std::map<Place, Reduction> reductions_;     // under way
-  std::map<Place, Tensor> arrived_;           // copies of this step
-  std::map<Place, std::vector<float>> host_;  // of gradients and copies in a device's memory
+  std::set<int> noted_;                          // processes that wait for each other, timed waits
+  std::map<GradientKey, Reduction> reductions_;  // under way
+  std::map<GradientKey, Tensor> arrived_;        // copies of this step
+  std::map<GradientKey, std::vector<float>> host_;  // of gradients and copies in a device's memory
   std::vector<Processes::Ticket> sends_;
   bool met_ = false;
 };

@@ -1,3 +1,4 @@
+// A process's times and losses as one array of numbers, and all of them joined to a result.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/process_record.hpp"
 
@@ -20,12 +21,14 @@ void join_messages(const Program& program, StepClock& clock) {
     const OperationId receives = program.lanes[at(edge.receive_lane)].first;
     for (OperationId send = sends.first; send < sends.last; ++send) {
       const OperationId receive = receives + (send - sends.first);
+      // A message begins when both of its ends have: the sender's launch, the receiver's slot.
       clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.start_ns[at(receive)]);
       if (send > sends.first) {  // on its way is one message after the other
         clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.end_ns[at(send) - 1]);
       }
       clock.start_ns[at(receive)] = clock.start_ns[at(send)];
       clock.end_ns[at(receive)] = std::max(clock.end_ns[at(receive)], clock.start_ns[at(send)]);
+      // Clamped: two clocks agree to their uncertainty only, and nothing may end before it began.
       clock.end_ns[at(send)] =
           std::clamp(clock.end_ns[at(send)], clock.start_ns[at(send)], clock.end_ns[at(receive)]);
     }
@@ -47,6 +50,7 @@ void join_reductions(const Program& program, StepClock& clock) {
     for (const Dependency& gradient : program.predecessors(static_cast<OperationId>(i))) {
       start = std::max(start, clock.end_ns[at(gradient.before)]);
     }
+    // Not after the first optimizer that waited for it began.
     clock.end_ns[i] = std::max(start, std::min(clock.end_ns[i], latest[i]));
   }
 }
@@ -142,6 +146,7 @@ RunResult merge(const Program& program, RecordShape shape,
     StepResult made;
     for (std::size_t p = 0; p < records.size(); ++p) {
       const ProcessStep seen = records[p].step(step);
+      // The step is from the last process at the barrier before it to the last at the one after it.
       start = std::max(start, lines[p].to_leader(seen.began_ns));
       end = std::max(end, lines[p].to_leader(seen.ended_ns));
       made.allocations += seen.allocations;

@@ -1,3 +1,4 @@
+// A run as one process sees it: open its device, connect, step, and give the leader what it knows.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/process_run.hpp"
 
@@ -37,14 +38,14 @@ class ProcessRun {
         options_(options),
         processes_(processes),
         program_(loaded.program),
-        mail_(address_mail(program_)),
+        routes_(route_messages(program_)),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
     clock_.start_ns.resize(program_.operations.size());
     clock_.end_ns.resize(program_.operations.size());
   }
 
   RunResult execute(const Backends& backends, const ProcessLinks& links) {
-    find_own_place();
+    find_own_rank();
     open_device(backends);
     connect(links);
     ProcessRecord record(program_, rank_, shape_);
@@ -71,7 +72,7 @@ class ProcessRun {
   }
 
  private:
-  void find_own_place() {
+  void find_own_rank() {
     const int ranks = program_.shape.ranks;
     const int replicas = loaded_.plan.dp;
     if (processes_.count() != ranks * replicas) {
@@ -91,11 +92,11 @@ class ProcessRun {
       throw UsageError("graphs repeat the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many);
-    const ProcessPlace& place = processes_.place(processes_.index());
+    const ProcessLocation& location = processes_.location(processes_.index());
     // A core is chosen among those the launcher left this process, a GPU among those of the host.
-    const int seat = options_.backend == BackendKind::cpu ? place.on_cores : place.on_host;
+    const int seat = options_.backend == BackendKind::cpu ? location.on_cores : location.on_host;
     device_ = std::make_unique<RankDevice>(make({.rank = seat,
-                                                 .ranks = place.host_processes,
+                                                 .ranks = location.host_processes,
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest}));
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
@@ -106,28 +107,28 @@ class ProcessRun {
 
   void connect(const ProcessLinks& links) {
     if (training_) message_bytes_ = message_bytes(loaded_);
-    if (const auto* launched = std::get_if<LaunchedTransportFactory>(&links)) {
-      connect_launched(*launched);
+    if (const auto* launched = std::get_if<StreamTransportFactory>(&links)) {
+      connect_streams(*launched);
     } else {
-      connect_walking(std::get<TransportFactory>(links));
+      connect_interpreted(std::get<TransportFactory>(links));
     }
   }
 
-  void connect_walking(const TransportFactory& open_transport) {
+  void connect_interpreted(const TransportFactory& open_transport) {
     Backend* backend = device_ ? &device_->backend() : nullptr;
     Arena* arena = device_ ? &device_->arena() : nullptr;
     auto transport = open_transport(
         {program_, message_bytes_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
-    own_rank_ = std::make_unique<WalkingRank>(
-        mail_, std::move(transport),
+    own_rank_ = std::make_unique<InterpretedRank>(
+        routes_, std::move(transport),
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{}, rank_,
                                 replica_, loaded_.plan.dp, backend, arena, now_ns},
-        processes_, [this](GradientExchange& gradients) { return make_work(gradients); });
+        processes_, [this](GradientExchange& gradients) { return make_handler(gradients); });
   }
 
-  void connect_launched(const LaunchedTransportFactory& open_transport) {
-    if (!device_ || device_->backend().queue() == nullptr) {
+  void connect_streams(const StreamTransportFactory& open_transport) {
+    if (!device_ || device_->backend().stream() == nullptr) {
       throw UsageError(
           fmt::format("transport nccl moves messages between GPUs; the {} backend has none",
                       to_string(options_.backend)));
@@ -137,16 +138,16 @@ class ProcessRun {
     const GradientCopies copies = gradient_copies(loaded_);
     auto transport = open_transport({program_, rank_, replica_, loaded_.plan.dp,
                                      sharing_ranks(program_, copies), &backend, &arena});
-    own_rank_ = std::make_unique<LaunchingRank>(
-        mail_, std::move(transport),
-        LaunchedGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp,
-                                 &arena, backend.queue()},
+    own_rank_ = std::make_unique<StreamRank>(
+        routes_, std::move(transport),
+        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp, &arena,
+                               backend.stream()},
         message_bytes_, backend,
-        [this](GradientExchange& gradients) { return make_work(gradients); },
+        [this](GradientExchange& gradients) { return make_handler(gradients); },
         [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
   }
 
-  [[nodiscard]] std::unique_ptr<RankWork> make_work(GradientExchange& gradients) {
+  [[nodiscard]] std::unique_ptr<ActionHandler> make_handler(GradientExchange& gradients) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
     return std::make_unique<Trainer>(*training_, device_->backend(), gradients, rank_);
   }
@@ -216,7 +217,7 @@ class ProcessRun {
       }
       result.peak_memory.push_back(peak);
       result.scratch.push_back(records[at(rank)].scratch());
-      add_device(result.devices, records[at(rank)].device_use(), processes_.place(rank).host);
+      add_device(result.devices, records[at(rank)].device_use(), processes_.location(rank).host);
     }
     result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
@@ -240,7 +241,7 @@ class ProcessRun {
     std::set<std::string> hosts;
     std::int64_t worst = 0;
     for (int process = 0; process < processes_.count(); ++process) {
-      hosts.insert(processes_.place(process).host);
+      hosts.insert(processes_.location(process).host);
       worst = std::max(worst, lines[at(process)].uncertainty_ns());
     }
     trace.info["processes"] = fmt::format("{} on {} host{}, {}", processes_.count(), hosts.size(),
@@ -255,7 +256,7 @@ class ProcessRun {
   const RunOptions& options_;
   Processes& processes_;
   const Program& program_;
-  std::vector<Mail> mail_;
+  std::vector<MessageRoute> routes_;
   std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
   Rank rank_;

@@ -25,7 +25,7 @@
 namespace weir {
 
 // Where a process sits.
-struct ProcessPlace {
+struct ProcessLocation {
   std::string host;
   std::uint64_t clock = 0;  // processes with the same number share a steady_clock
   int on_host = 0;          // its number among the processes of its host
@@ -38,7 +38,7 @@ class Processes {
   virtual ~Processes() = default;
   [[nodiscard]] virtual int index() const = 0;
   [[nodiscard]] virtual int count() const = 0;
-  [[nodiscard]] virtual const ProcessPlace& place(int process) const = 0;
+  [[nodiscard]] virtual const ProcessLocation& location(int process) const = 0;
   [[nodiscard]] virtual bool oversubscribed() const = 0;  // more processes than cores on some host
   [[nodiscard]] virtual std::string description() const = 0;  // "Open MPI v4.1.4"
 
@@ -80,6 +80,6 @@ using TransportFactory = std::function<std::unique_ptr<ProcessTransport>(const T
 
 // How messages go between the processes of a run: by a transport that waits, or by one that
 // launches.
-using ProcessLinks = std::variant<TransportFactory, LaunchedTransportFactory>;
+using ProcessLinks = std::variant<TransportFactory, StreamTransportFactory>;
 
 }  // namespace weir

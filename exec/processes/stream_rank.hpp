@@ -14,16 +14,15 @@
 
 namespace weir {
 
-class LaunchingRank : public ProcessRank {
+class StreamRank : public ProcessRank {
  public:
-  // `rank`: of this process; its work is made by `make_work`. `wait_until` as for OtherProcesses.
-  using MakeWork = std::function<std::unique_ptr<RankWork>(GradientExchange&)>;
-  LaunchingRank(const std::vector<Mail>& mail, std::unique_ptr<LaunchedTransport> transport,
-                const LaunchedGradients::Setup& setup,
-                const std::vector<std::int64_t>& message_bytes, Backend& backend,
-                const MakeWork& make_work,
-                std::function<void(const std::function<bool()>&)> wait_until,
-                StepLauncher::Now now);
+  // `rank`: of this process; its work is made by `make_handler`. `wait_until` as for
+  // OtherProcesses.
+  using MakeHandler = std::function<std::unique_ptr<ActionHandler>(GradientExchange&)>;
+  StreamRank(const std::vector<MessageRoute>& routes, std::unique_ptr<StreamTransport> transport,
+             const StreamGradients::Setup& setup, const std::vector<std::int64_t>& message_bytes,
+             Backend& backend, const MakeHandler& make_handler,
+             std::function<void(const std::function<bool()>&)> wait_until, StepLauncher::Now now);
 
   void begin_step(std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] Step run_step(std::uint32_t step) override;
@@ -31,9 +30,9 @@ class LaunchingRank : public ProcessRank {
   [[nodiscard]] std::int64_t blocks() const override { return 0; }
 
  private:
-  std::unique_ptr<LaunchedTransport> transport_;
-  LaunchedGradients gradients_;
-  std::unique_ptr<RankWork> work_;
+  std::unique_ptr<StreamTransport> transport_;
+  StreamGradients gradients_;
+  std::unique_ptr<ActionHandler> handler_;
   StepLauncher launcher_;
   StepClock* clock_ = nullptr;
 };

@@ -103,33 +103,33 @@ class LayerBench {
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {
-    if (backend_.queue() == nullptr) backend_.evict_caches();
+    if (backend_.stream() == nullptr) backend_.evict_caches();
     const Tensor given = filled(given_bytes);
     return timed([&] { work(given); });
   }
   template <class Work>
   double timed(Work&& work) {
-    if (backend_.queue() != nullptr) return timed_on_queue(*backend_.queue(), work);
+    if (backend_.stream() != nullptr) return timed_on_stream(*backend_.stream(), work);
     backend_.finish();
     const auto start = Clock::now();
     work();
     backend_.finish();
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
-  // By the device's clock, between marks. The host launches the pass while the device still empties
-  // its caches, so that no wait for a launch is in the time.
+  // By the device's clock, between events. The host launches the pass while the device still
+  // empties its caches, so that no wait for a launch is in the time.
   template <class Work>
-  double timed_on_queue(LaunchQueue& queue, Work&& work) {
+  double timed_on_stream(Stream& stream, Work&& work) {
     if (begin_.of == nullptr) {
-      begin_ = queue.make_mark();
-      end_ = queue.make_mark();
+      begin_ = stream.make_event();
+      end_ = stream.make_event();
     }
     backend_.evict_caches();
-    queue.record(begin_);
+    stream.record(begin_);
     work();
-    queue.record(end_);
+    stream.record(end_);
     backend_.finish();
-    return static_cast<double>(queue.ns_between(begin_, end_)) * 1e-9;
+    return static_cast<double>(stream.ns_between(begin_, end_)) * 1e-9;
   }
   [[nodiscard]] std::int32_t* tokens() const {
     return reinterpret_cast<std::int32_t*>(host_.get() + kLossBytes);
@@ -157,7 +157,7 @@ class LayerBench {
   HostMemory
       host_;  // the loss, then the tokens: as a run has them, or copies would wait for the host
   std::int64_t input_bytes_ = 0, output_bytes_ = 0, step_ = 0;
-  Mark begin_, end_;  // of a backend with a queue
+  Event begin_, end_;  // of a backend with a stream
 };
 
 struct Job {

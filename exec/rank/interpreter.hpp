@@ -1,6 +1,6 @@
 // Walks one rank's compute lane, one action after the other, each finished before the next begins,
-// and moves the messages that its actions need and make. What an action does is a `RankWork`: real
-// training on a backend, or timed waits.
+// and moves the messages that its actions need and make. What an action does is a `ActionHandler`:
+// real training on a backend, or timed waits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace weir {
 
-class RankWork {
+class ActionHandler {
  public:
-  virtual ~RankWork() = default;
+  virtual ~ActionHandler() = default;
   virtual void begin_step(std::uint32_t step) = 0;
   // Launches one compute action; `incoming` is the message it awaited, if any; returns the message
   // to send on, if any.
@@ -25,7 +25,7 @@ class RankWork {
 };
 
 // Which messages belong to an operation of the compute lane; -1: none.
-struct Mail {
+struct MessageRoute {
   std::int32_t receive_edge = -1, receive_index = -1;
   std::int32_t send_edge = -1, send_index = -1;
   OperationId local_producer =
@@ -33,13 +33,13 @@ struct Mail {
   bool feeds_local = false;  // the value goes to an operation of this rank
 };
 
-// Mail of every operation; index = OperationId.
-[[nodiscard]] std::vector<Mail> address_mail(const Program& program);
+// MessageRoute of every operation; index = OperationId.
+[[nodiscard]] std::vector<MessageRoute> route_messages(const Program& program);
 
 // What the ranks of a run share while they walk a step.
 struct StepContext {
   const Program& program;
-  const std::vector<Mail>& mail;
+  const std::vector<MessageRoute>& routes;
   Transport& transport;
   GradientExchange& gradients;
   Transport::Now now;
@@ -47,6 +47,6 @@ struct StepContext {
 };
 
 // Runs the compute lane of `rank` for one step and writes its starts and ends to the clock.
-void interpret(StepContext& context, Rank rank, RankWork& work, std::uint32_t step);
+void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uint32_t step);
 
 }  // namespace weir

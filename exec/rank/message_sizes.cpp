@@ -1,3 +1,4 @@
+// Bytes of each message, from the layer before its edge.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/message_sizes.hpp"
 

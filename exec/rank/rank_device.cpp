@@ -1,3 +1,4 @@
+// Prepares a rank's kernels and makes its stages.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/rank_device.hpp"
 

@@ -1,3 +1,4 @@
+// A stage's passes: what they take from the arena, keep and release, layer by layer.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/stage.hpp"
 
@@ -142,6 +143,7 @@ Tensor StageWorker::forward(Pass pass, Tensor input, Keep keep) {
 
 void StageWorker::rematerialise(Pass pass) {
   InFlight& flight = in_flight_.at(pass.microbatch);
+  // The loss was counted by F.
   pass.loss = nullptr;
   const Tensor none =
       run_forward(pass, std::exchange(flight.stage_input, {}), flight, Keep::everything, false);
@@ -163,6 +165,7 @@ void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Te
   call.workspace = arena_.allocate(t.workspace_i_bytes_per_sample * plan_.micro_batch_size);
   backend_.backward_input(call);
   arena_.release(call.workspace);
+  // What only I reads goes now, what W reads too stays until weight_pass.
   for (std::size_t i = 0; i < t.saved.size(); ++i) {
     if (t.saved[i].until == KeptUntil::I) arena_.release(state.saved[i]);
   }
@@ -201,6 +204,7 @@ Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone&
     input_pass(pass, l, flight.layers[l], output_gradient);
     weight_pass(pass, l, flight.layers[l], done);
   }
+  // The next micro-batch adds to the gradients that this one has overwritten or added to.
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
   return output_gradient;

@@ -1,3 +1,4 @@
+// Spans from starts and ends.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/step_trace.hpp"
 

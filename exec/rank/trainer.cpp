@@ -1,3 +1,4 @@
+// An action as a pass of a stage, an update, or a timed wait.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/trainer.hpp"
 

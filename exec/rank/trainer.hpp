@@ -13,7 +13,7 @@
 namespace weir {
 
 // Timed waits, no training.
-class Waiter : public RankWork {
+class Waiter : public ActionHandler {
  public:
   explicit Waiter(const std::vector<std::int64_t>& durations_ns) : durations_(durations_ns) {}
   void begin_step(std::uint32_t) override {}
@@ -42,7 +42,7 @@ struct Training {
   std::vector<double> losses;  // by micro-batch of this replica
 };
 
-class Trainer : public RankWork {
+class Trainer : public ActionHandler {
  public:
   Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank);
   void begin_step(std::uint32_t step) override;  // draws the step's tokens

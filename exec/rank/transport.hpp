@@ -1,7 +1,7 @@
 // How messages get from rank to rank: one FIFO per directed edge. A full edge holds a message back
 // without stopping the sender. Message i needs the slot of message i - slots, whose consumer must
 // have ended. Between threads of one process a message is handed over (thread_transport), between
-// processes it is sent (wire_transport, nccl/).
+// processes it is sent (processes/mpi, nccl).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -64,7 +64,7 @@ class ThreadRun {
       : loaded_(loaded),
         options_(options),
         program_(loaded.program),
-        mail_(address_mail(program_)) {
+        routes_(route_messages(program_)) {
     require_recordable_kernels(options);
     const auto ranks = at(program_.shape.ranks);
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
@@ -77,22 +77,22 @@ class ThreadRun {
     } else {
       open_devices(backends);
     }
-    if (options.graphs && !launched()) {
+    if (options.graphs && !has_streams()) {
       throw UsageError(fmt::format("graphs repeat launches on a GPU; the {} backend makes none",
                                    to_string(options.backend)));
     }
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
-    gradients_ = std::make_unique<GradientGate>(
+    gradients_ = std::make_unique<GradientBarrier>(
         program_, training_ ? training_->stages : none_,
         training_ ? gradient_copies(loaded) : GradientCopies{}, spin_);
     context_ = std::make_unique<StepContext>(
-        StepContext{program_, mail_, *transport_, *gradients_, now_ns, clock_});
+        StepContext{program_, routes_, *transport_, *gradients_, now_ns, clock_});
   }
 
   RunResult execute() {
-    if (launched()) {
+    if (has_streams()) {
       launch_steps();
     } else {
       thread_steps();
@@ -111,20 +111,20 @@ class ThreadRun {
 
  private:
   // Ranks whose backends only launch: one thread launches for all of them.
-  [[nodiscard]] bool launched() const {
-    return !devices_.empty() && devices_.front()->backend().queue() != nullptr;
+  [[nodiscard]] bool has_streams() const {
+    return !devices_.empty() && devices_.front()->backend().stream() != nullptr;
   }
 
   void launch_steps() {
     result_.oversubscribed = false;  // one thread, whatever K is
-    std::vector<std::unique_ptr<RankWork>> works;
-    std::vector<LaunchedRank> ranks;
+    std::vector<std::unique_ptr<ActionHandler>> handlers;
+    std::vector<LocalRank> ranks;
     for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
-      works.push_back(prepare(rank));
+      handlers.push_back(prepare(rank));
       ranks.push_back(
-          {&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), works.back().get()});
+          {&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), handlers.back().get()});
     }
-    StepLauncher launcher(program_, mail_, std::move(ranks), now_ns);
+    StepLauncher launcher(program_, routes_, std::move(ranks), now_ns);
     blocks_ = blocks_taken();
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
@@ -175,7 +175,7 @@ class ThreadRun {
     training_ = std::make_unique<Training>(loaded_, program_, *batches_);
   }
 
-  [[nodiscard]] std::unique_ptr<RankWork> prepare(std::int32_t rank) {
+  [[nodiscard]] std::unique_ptr<ActionHandler> prepare(std::int32_t rank) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
     devices_[at(rank)]->prepare(loaded_, Rank{rank}, training_->stages);
     return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_,
@@ -183,7 +183,7 @@ class ThreadRun {
   }
 
   void work(std::int32_t rank) {
-    std::unique_ptr<RankWork> own;
+    std::unique_ptr<ActionHandler> own;
     guarded([&] { own = prepare(rank); });
     barrier_->arrive_and_wait();
     while (true) {
@@ -207,6 +207,8 @@ class ThreadRun {
 
   void run_step(int step) {
     step_ = step;
+    // Three barriers a step: it begins, data is ready (the clock starts), it ends (the clock
+    // stops).
     transport_->begin_step(clock_);
     barrier_->arrive_and_wait();
     barrier_->arrive_and_wait();
@@ -245,6 +247,7 @@ class ThreadRun {
     } catch (const Transport::Stopped&) {
       return;
     } catch (...) {
+      // Several ranks may fail at once; the flag is set last, so who sees it finds the failure.
       const std::scoped_lock lock(failure_mutex_);
       if (!failure_) failure_ = std::current_exception();
       failed_.store(true);
@@ -256,7 +259,7 @@ class ThreadRun {
   const ResolvedPlan& loaded_;
   const RunOptions& options_;
   const Program& program_;
-  std::vector<Mail> mail_;
+  std::vector<MessageRoute> routes_;
   bool spin_ = false;
   StepClock clock_;
   std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; none for timed waits
@@ -264,7 +267,7 @@ class ThreadRun {
   std::unique_ptr<Training> training_;  // null for timed waits
   const Stages none_;
   std::unique_ptr<ThreadTransport> transport_;
-  std::unique_ptr<GradientGate> gradients_;
+  std::unique_ptr<GradientBarrier> gradients_;
   std::unique_ptr<StepContext> context_;
   std::unique_ptr<std::barrier<Stamp>> barrier_;
   std::int64_t arrived_ns_ = 0;  // at the latest barrier

@@ -1,3 +1,4 @@
+// The clock, data, checks and medians that both kinds of run use.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/run_parts.hpp"
 

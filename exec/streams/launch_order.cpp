@@ -1,3 +1,4 @@
+// Operations by the time at which they would begin if a compute action took 1, and B took 2.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/streams/launch_order.hpp"
 
@@ -74,10 +75,12 @@ std::vector<OperationId> launch_order(const Program& program) {
   std::vector<OperationId> order;
   order.reserve(program.operations.size());
   while (!ready.empty()) {
+    // The earliest; at one time by kind of lane, then rank, then id: the same in every process.
     const auto [time, kind, rank, id] = ready.top();
     ready.pop();
     order.push_back(id);
     for (const OperationId next : waits.successors[at(id)]) {
+      // Ready when the last of those it waits for has ended.
       start[at(next)] = std::max(start[at(next)], time + unit_time(program, id));
       if (--waits.open[at(next)] == 0) offer(next);
     }

@@ -7,7 +7,7 @@
 // stands directly behind its send, and behind a rank's last reduction only its optimizers. So the
 // parts could even be done one operation after the other, each end of a message and each member of
 // an exchange waiting for the others: of all that is not done the first in the order never waits
-// for a later one. How few queues a device really has does not matter.
+// for a later one. How few streams a device really has does not matter.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

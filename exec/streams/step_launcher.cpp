@@ -1,3 +1,5 @@
+// Launches a step: each operation behind the events of all it waits for, then one wait for the
+// end, and the times that the events kept.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/streams/step_launcher.hpp"
 
@@ -11,15 +13,16 @@ namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
-StepLauncher::StepLauncher(const Program& program, const std::vector<Mail>& mail,
-                           std::vector<LaunchedRank> ranks, Now now, OtherProcesses others)
+StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
+                           std::vector<LocalRank> ranks, Now now, OtherProcesses others)
     : program_(program),
-      mail_(mail),
+      routes_(routes),
       ranks_(std::move(ranks)),
       now_(now),
       others_(std::move(others)),
       begin_(program.operations.size()),
       end_(program.operations.size()) {
+  // Every process finds the same order and keeps its own part of it.
   for (const OperationId id : launch_order(program)) {
     if (!here(program.lane_of(id).rank)) continue;
     order_.push_back(id);
@@ -28,67 +31,70 @@ StepLauncher::StepLauncher(const Program& program, const std::vector<Mail>& mail
   for (const Operation& operation : program.operations)
     names_.push_back(to_string(operation.action));
   const auto first = std::find_if(ranks_.begin(), ranks_.end(),
-                                  [](const LaunchedRank& rank) { return rank.backend != nullptr; });
-  origin_ = first->backend->queue();
-  open_lanes();
-  make_marks();
+                                  [](const LocalRank& rank) { return rank.backend != nullptr; });
+  origin_ = first->backend->stream();
+  open_edge_streams();
+  make_events();
 }
 
 bool StepLauncher::here(Rank rank) const { return ranks_[at(rank.value)].backend != nullptr; }
 
-void StepLauncher::open_lanes() {
-  lanes_.resize(program_.edges.size());
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+void StepLauncher::open_edge_streams() {
+  edge_streams_.resize(program_.edges.size());
+  for (std::size_t i = 0; i < edge_streams_.size(); ++i) {
     const Edge& edge = program_.edges[i];
     if (here(edge.from) && here(edge.to)) {
-      LaunchQueue& from = *ranks_[at(edge.from.value)].backend->queue();
-      if (from.device() == ranks_[at(edge.to.value)].backend->queue()->device()) continue;
-      copying_.push_back(from.make_lane());
-      lanes_[i] = copying_.back().get();
+      Stream& from = *ranks_[at(edge.from.value)].backend->stream();
+      // One device: the message is handed over and the edge needs no stream.
+      if (from.device() == ranks_[at(edge.to.value)].backend->stream()->device()) continue;
+      copying_.push_back(from.make_side_stream());
+      edge_streams_[i] = copying_.back().get();
     } else if (here(edge.from) || here(edge.to)) {
-      lanes_[i] = &others_.transport->edge_queue(static_cast<std::int32_t>(i));
+      edge_streams_[i] = &others_.transport->edge_stream(static_cast<std::int32_t>(i));
     }
   }
 }
 
 // Where a lane's operations are launched; null where nothing is.
-LaunchQueue* StepLauncher::queue_of(const Lane& lane) const {
+Stream* StepLauncher::stream_of(const Lane& lane) const {
   if (!here(lane.rank)) return nullptr;
   switch (lane.kind) {
     case LaneKind::compute:
-      return ranks_[at(lane.rank.value)].backend->queue();
+      return ranks_[at(lane.rank.value)].backend->stream();
     case LaneKind::send:
-      return lanes_[at(lane.edge)];
+      return edge_streams_[at(lane.edge)];
     case LaneKind::receive:
-      return here(program_.edges[at(lane.edge)].from) ? nullptr : lanes_[at(lane.edge)];
+      return here(program_.edges[at(lane.edge)].from) ? nullptr : edge_streams_[at(lane.edge)];
     default:
-      return others_.transport == nullptr ? nullptr : &others_.transport->gradient_queue();
+      return others_.transport == nullptr ? nullptr : &others_.transport->gradient_stream();
   }
 }
 
-void StepLauncher::make_marks() {
-  fork_ = origin_->make_mark();
-  done_ = origin_->make_mark();
+// Events are made once and recorded anew in every step, so that a step allocates none.
+void StepLauncher::make_events() {
+  fork_ = origin_->make_event();
+  done_ = origin_->make_event();
   for (const Lane& lane : program_.lanes) {
-    LaunchQueue* queue = queue_of(lane);
-    if (queue == nullptr) continue;
+    Stream* stream = stream_of(lane);
+    if (stream == nullptr) continue;
     for (OperationId id = lane.first; id < lane.last; ++id) {
-      begin_[at(id)] = queue->make_mark();
-      end_[at(id)] = queue->make_mark();
+      begin_[at(id)] = stream->make_event();
+      end_[at(id)] = stream->make_event();
     }
-    if (queue != origin_) joins_.push_back(queue->make_mark());
+    if (stream != origin_) joins_.push_back(stream->make_event());
   }
-  for (const LaunchedRank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     if (rank.backend == nullptr) continue;
-    LaunchQueue& queue = *rank.backend->queue();
-    if (!clocks_.contains(queue.device()))
-      clocks_[queue.device()] = {rank.backend, queue.make_mark(), 0};
+    Stream& stream = *rank.backend->stream();
+    if (!clocks_.contains(stream.device()))
+      clocks_[stream.device()] = {rank.backend, stream.make_event(), 0};
   }
 }
 
 StepLauncher::~StepLauncher() {
+  // A message that no other process will answer would hold its stream, and `finish`, for ever.
   if (under_way_ && others_.transport != nullptr) others_.transport->abandon();
-  for (const LaunchedRank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     try {
       if (rank.backend != nullptr) rank.backend->finish();
     } catch (...) {  // the step's own error is on its way
@@ -97,8 +103,8 @@ StepLauncher::~StepLauncher() {
 }
 
 void StepLauncher::begin_step(std::uint32_t step) {
-  for (const LaunchedRank& rank : ranks_) {
-    if (rank.work != nullptr) rank.work->begin_step(step);
+  for (const LocalRank& rank : ranks_) {
+    if (rank.handler != nullptr) rank.handler->begin_step(step);
   }
   start_clocks();
 }
@@ -106,9 +112,9 @@ void StepLauncher::begin_step(std::uint32_t step) {
 LaunchedStep StepLauncher::run_step(StepClock& clock) {
   LaunchedStep window;
   window.start_ns = now_();
-  under_way_ = true;
-  if (recorder_) {
-    recorder_->replay();
+  under_way_ = true;  // from the first launch until the host has seen the end
+  if (capture_) {
+    capture_->replay();
   } else {
     launch_all();
   }
@@ -116,10 +122,10 @@ LaunchedStep StepLauncher::run_step(StepClock& clock) {
   finish_step();
   under_way_ = false;
   window.end_ns = now_();
-  for (const LaunchedRank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     if (rank.backend == nullptr) continue;
     rank.arena->end_step();
-    rank.work->end_step();
+    rank.handler->end_step();
   }
   adjust_clocks(window);
   read_times(window, clock);
@@ -127,19 +133,23 @@ LaunchedStep StepLauncher::run_step(StepClock& clock) {
 }
 
 void StepLauncher::repeat() {
-  auto recorder = origin_->make_recorder();
-  recorder->begin();
+  // Captured work is not run: only the replays are. `capture_` is set last, so that a capture that
+  // throws leaves the launcher as it was.
+  auto capture = origin_->make_capture();
+  capture->begin();
   launch_all();
-  recorder->end();
-  for (const LaunchedRank& rank : ranks_) rank.arena->end_step();
-  recorder_ = std::move(recorder);
+  capture->end();
+  for (const LocalRank& rank : ranks_) rank.arena->end_step();
+  capture_ = std::move(capture);
 }
 
 void StepLauncher::launch_all() {
+  // The other streams begin behind the origin's `fork_` and end before its end: a capture holds all
+  // of them, and one event tells the end of all.
   origin_->record(fork_);
-  for (const Mark& join : joins_) join.of->wait_for(fork_);
+  for (const Event& join : joins_) join.of->wait_for(fork_);
   for (const OperationId id : order_) launch(id);
-  for (const Mark& join : joins_) {
+  for (const Event& join : joins_) {
     join.of->record(join);
     origin_->wait_for(join);
   }
@@ -154,7 +164,7 @@ void StepLauncher::launch(OperationId id) {
     case LaneKind::send:
       return send(id);
     case LaneKind::receive:
-      if (LaunchQueue* queue = queue_of(lane)) receive(id, *queue);
+      if (Stream* stream = stream_of(lane)) receive(id, *stream);
       return;
     case LaneKind::reduce:
       if (others_.transport != nullptr) reduce(id);
@@ -162,28 +172,28 @@ void StepLauncher::launch(OperationId id) {
 }
 
 void StepLauncher::compute(OperationId id) {
-  const LaunchedRank& rank = ranks_[at(program_.lane_of(id).rank.value)];
-  LaunchQueue& queue = *rank.backend->queue();
-  const Mail& mail = mail_[at(id)];
+  const LocalRank& rank = ranks_[at(program_.lane_of(id).rank.value)];
+  Stream& stream = *rank.backend->stream();
+  const MessageRoute& route = routes_[at(id)];
   Tensor incoming;
-  if (mail.receive_edge >= 0) {
-    const Lane& sends = program_.lanes[at(program_.edges[at(mail.receive_edge)].send_lane)];
-    incoming = messages_.extract(sends.first + mail.receive_index).mapped();
-  } else if (mail.local_producer >= 0) {
-    incoming = messages_.extract(mail.local_producer).mapped();
+  if (route.receive_edge >= 0) {
+    const Lane& sends = program_.lanes[at(program_.edges[at(route.receive_edge)].send_lane)];
+    incoming = messages_.extract(sends.first + route.receive_index).mapped();
+  } else if (route.local_producer >= 0) {
+    incoming = messages_.extract(route.local_producer).mapped();
   }
   const Action& action = program_.operations[at(id)].action;
-  await_predecessors(queue, id);
-  rank.arena->begin_action(end_[at(id)]);
-  queue.begin_action(names_[at(id)]);
-  queue.record(begin_[at(id)]);
-  const Tensor outgoing = rank.work->act(id, action, incoming);
-  queue.record(end_[at(id)]);
-  queue.end_action();
-  if (mail.send_edge >= 0) {
-    const Lane& sends = program_.lanes[at(program_.edges[at(mail.send_edge)].send_lane)];
-    messages_[sends.first + mail.send_index] = outgoing;
-  } else if (mail.feeds_local) {
+  await_predecessors(stream, id);
+  rank.arena->begin_action(end_[at(id)]);  // what this action releases is in use until then
+  stream.begin_action(names_[at(id)]);
+  stream.record(begin_[at(id)]);
+  const Tensor outgoing = rank.handler->act(id, action, incoming);
+  stream.record(end_[at(id)]);
+  stream.end_action();
+  if (route.send_edge >= 0) {
+    const Lane& sends = program_.lanes[at(program_.edges[at(route.send_edge)].send_lane)];
+    messages_[sends.first + route.send_index] = outgoing;
+  } else if (route.feeds_local) {
     messages_[id] = outgoing;
   }
 }
@@ -191,55 +201,55 @@ void StepLauncher::compute(OperationId id) {
 void StepLauncher::send(OperationId id) {
   const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
   Tensor& message = messages_.at(id);
-  LaunchQueue* lane = lanes_[at(program_.lane_of(id).edge)];
-  if (lane == nullptr) {
+  Stream* stream = edge_streams_[at(program_.lane_of(id).edge)];
+  if (stream == nullptr) {  // ranks of one device: the block changes accounts, nothing moves
     ranks_[at(edge.from.value)].arena->hand_over(message, *ranks_[at(edge.to.value)].arena);
   } else if (!here(edge.to)) {
-    send_away(id, *lane);
+    send_away(id, *stream);
   } else {
-    copy(id, *lane, message);
+    copy(id, *stream, message);
   }
 }
 
-void StepLauncher::copy(OperationId id, LaunchQueue& lane, Tensor& message) {
+void StepLauncher::copy(OperationId id, Stream& stream, Tensor& message) {
   const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
-  const LaunchedRank& from = ranks_[at(edge.from.value)];
-  const LaunchedRank& to = ranks_[at(edge.to.value)];
-  await_predecessors(lane, id);
-  const Tensor received = to.arena->allocate_for(message.bytes, lane);
-  lane.begin_action(names_[at(id)]);
-  lane.record(begin_[at(id)]);
-  lane.copy(message, received, *to.backend->queue());
-  lane.discard(message);
-  lane.record(end_[at(id)]);
-  lane.end_action();
+  const LocalRank& from = ranks_[at(edge.from.value)];
+  const LocalRank& to = ranks_[at(edge.to.value)];
+  await_predecessors(stream, id);
+  const Tensor received = to.arena->allocate_for(message.bytes, stream);
+  stream.begin_action(names_[at(id)]);
+  stream.record(begin_[at(id)]);
+  stream.copy(message, received, *to.backend->stream());
+  stream.discard(message);
+  stream.record(end_[at(id)]);  // behind the copy: the sender's block is free then
+  stream.end_action();
   from.arena->release_after(message, end_[at(id)]);
   message = received;
 }
 
-void StepLauncher::send_away(OperationId id, LaunchQueue& lane) {
+void StepLauncher::send_away(OperationId id, Stream& stream) {
   Tensor message = messages_.extract(id).mapped();
-  await_predecessors(lane, id);
-  lane.begin_action(names_[at(id)]);
-  lane.record(begin_[at(id)]);
+  await_predecessors(stream, id);
+  stream.begin_action(names_[at(id)]);
+  stream.record(begin_[at(id)]);
   others_.transport->send(program_.lane_of(id).edge, message);
-  lane.discard(message);
-  lane.record(end_[at(id)]);
-  lane.end_action();
+  stream.discard(message);
+  stream.record(end_[at(id)]);
+  stream.end_action();
   ranks_[at(program_.lane_of(id).rank.value)].arena->release_after(message, end_[at(id)]);
 }
 
 // Its memory is the receive slot: the consumer that freed the slot has been waited for.
-void StepLauncher::receive(OperationId id, LaunchQueue& lane) {
+void StepLauncher::receive(OperationId id, Stream& stream) {
   const Lane& receives = program_.lane_of(id);
-  await_predecessors(lane, id);
+  await_predecessors(stream, id);
   const Tensor into =
-      ranks_[at(receives.rank.value)].arena->allocate_for((*others_.message_bytes)[at(id)], lane);
-  lane.begin_action(names_[at(id)]);
-  lane.record(begin_[at(id)]);
+      ranks_[at(receives.rank.value)].arena->allocate_for((*others_.message_bytes)[at(id)], stream);
+  stream.begin_action(names_[at(id)]);
+  stream.record(begin_[at(id)]);
   others_.transport->receive(receives.edge, into);
-  lane.record(end_[at(id)]);
-  lane.end_action();
+  stream.record(end_[at(id)]);
+  stream.end_action();
   const Lane& sends = program_.lanes[at(program_.edges[at(receives.edge)].send_lane)];
   messages_[sends.first + (id - receives.first)] = into;
 }
@@ -247,17 +257,17 @@ void StepLauncher::receive(OperationId id, LaunchQueue& lane) {
 // Sums a stage's gradients over the replicas; the last reduction of the step also exchanges those
 // of tied weights.
 void StepLauncher::reduce(OperationId id) {
-  LaunchQueue& queue = others_.transport->gradient_queue();
-  await_predecessors(queue, id);
-  queue.begin_action(names_[at(id)]);
-  queue.record(begin_[at(id)]);
+  Stream& stream = others_.transport->gradient_stream();
+  await_predecessors(stream, id);
+  stream.begin_action(names_[at(id)]);
+  stream.record(begin_[at(id)]);
   others_.gradients->launch_sum(program_.operations[at(id)].action.stage);
   if (id == last_reduction_ && others_.gradients->exchanges()) others_.gradients->launch_exchange();
-  queue.record(end_[at(id)]);
-  queue.end_action();
+  stream.record(end_[at(id)]);
+  stream.end_action();
 }
 
-void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) const {
+void StepLauncher::await_predecessors(Stream& waiting, OperationId id) const {
   std::set<OperationId> launched;
   add_launched_before(id, launched);
   const bool reduces = program_.operations[at(id)].action.kind == ActionKind::OPTIMIZER &&
@@ -265,14 +275,14 @@ void StepLauncher::await_predecessors(LaunchQueue& waiting, OperationId id) cons
   if (reduces && others_.transport != nullptr)
     launched.insert(last_reduction_);  // copies of other processes are there
   for (const OperationId before : launched) {
-    const Mark& end = end_[at(before)];
-    if (end.of != &waiting) waiting.wait_for(end);
+    const Event& end = end_[at(before)];
+    if (end.of != &waiting) waiting.wait_for(end);  // one stream is in order by itself
   }
 }
 
 // An operation of which nothing is launched (a receive, a reduction in place, a message handed
 // over) has ended when what it waits for has. What another process launches is awaited by its
-// transport, on the queue; but a message comes only into a slot that its last consumer, here, has
+// transport, on the stream; but a message comes only into a slot that its last consumer, here, has
 // left.
 void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
   for (const Dependency& dependency : program_.predecessors(id)) {
@@ -287,7 +297,7 @@ void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& la
 void StepLauncher::finish_step() {
   if (others_.wait_until) {
     others_.wait_until([this] {
-      others_.transport->check();
+      others_.transport->check();  // a broken connection would never reach the end
       return origin_->reached(done_);
     });
   }
@@ -295,28 +305,28 @@ void StepLauncher::finish_step() {
 }
 
 void StepLauncher::finish_devices() {
-  for (const LaunchedRank& rank : ranks_) {
+  for (const LocalRank& rank : ranks_) {
     if (rank.backend != nullptr) rank.backend->finish();
   }
 }
 
-// Every device is idle, so its base mark is reached between the two readings of the host's clock.
+// Every device is idle, so its base event is reached between the two readings of the host's clock.
 void StepLauncher::start_clocks() {
   finish_devices();
   for (auto& [device, clock] : clocks_) {
     const std::int64_t before = now_();
     clock.base.of->record(clock.base);
     clock.of->finish();
-    clock.at_ns = before + (now_() - before) / 2;
+    clock.at_ns = before + (now_() - before) / 2;  // the middle: off by half the gap at most
   }
 }
 
-std::int64_t StepLauncher::time_of(const Mark& mark) const {
-  const DeviceClock& clock = clocks_.at(mark.of->device());
-  return clock.at_ns + mark.of->ns_between(clock.base, mark);
+std::int64_t StepLauncher::time_of(const Event& event) const {
+  const DeviceClock& clock = clocks_.at(event.of->device());
+  return clock.at_ns + event.of->ns_between(clock.base, event);
 }
 
-// The host may have been interrupted while it read a base mark. All that a device did lies within
+// The host may have been interrupted while it read a base event. All that a device did lies within
 // the step, so its clock is moved until it does.
 void StepLauncher::adjust_clocks(const LaunchedStep& window) {
   for (auto& [device, clock] : clocks_) {
@@ -336,6 +346,7 @@ void StepLauncher::adjust_clocks(const LaunchedStep& window) {
 void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) const {
   for (const OperationId id : order_) {
     const Lane& lane = program_.lane_of(id);
+    // Clamped in launch order, in which all that an operation waits for comes before it.
     std::int64_t ready = window.start_ns;
     if (id > lane.first) ready = std::max(ready, clock.end_ns[at(id) - 1]);
     for (const Dependency& dependency : program_.predecessors(id)) {
@@ -345,6 +356,7 @@ void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) cons
     }
     std::int64_t start = ready, end = ready;
     if (lane.kind == LaneKind::receive && end_[at(id)].of == nullptr) {
+      // Nothing is launched for it: the message was on its way from its send's start.
       start = clock.start_ns[at(program_.predecessors(id).front().before)];
     } else if (end_[at(id)].of != nullptr) {
       start = std::clamp(time_of(begin_[at(id)]), ready, window.end_ns);

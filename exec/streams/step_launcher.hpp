@@ -1,17 +1,18 @@
 // One host thread launches a step for all ranks of this process and waits only at its end: actions
-// in launch order (exec/streams/launch_order), each on its rank's queue, between ranks nothing but
-// marks. Where the other ranks are other processes, it launches its own rank's part of that order,
+// in launch order (exec/streams/launch_order), each on its rank's stream, between ranks nothing but
+// events. Where the other ranks are other processes, it launches its own rank's part of that order,
 // which is the same in all of them, and what goes between them by their transport
 // (exec/streams/stream_transport).
 //
-//   rank 0   F0 ──mark──┐ F1 ──mark──┐                begin and end of every action are marks, and
-//   their times, rank 1     wait ──► F0    wait ──► F1             read after the step, are the
-//   trace
+//   rank 0   F0 ──event──┐ F1 ──event──┐
+//   rank 1               wait ──► F0   wait ──► F1
 //
-// Blocks: a message between ranks of one device is handed over with its producer's mark, and
+// The begin and the end of every action are events; read after the step, their times are the trace.
+//
+// Blocks: a message between ranks of one device is handed over with its producer's event, and
 // whoever owns a block next is ordered behind all who owned it before, since each of them handed it
-// on by such a mark. Between devices a message is copied by a queue of its edge's own, and both
-// blocks carry marks (exec/device/arena).
+// on by such an event. Between devices a message is copied by a stream of its edge's own, and both
+// blocks carry events (exec/device/arena).
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -35,16 +36,16 @@
 namespace weir {
 
 // What a rank launches with; all outlive the launcher.
-struct LaunchedRank {
-  Backend* backend = nullptr;  // with a queue
+struct LocalRank {
+  Backend* backend = nullptr;  // with a stream
   Arena* arena = nullptr;
-  RankWork* work = nullptr;
+  ActionHandler* handler = nullptr;
 };
 
 // What connects this process with those of the other ranks; all outlive the launcher.
 struct OtherProcesses {
-  LaunchedTransport* transport = nullptr;
-  LaunchedGradients* gradients = nullptr;
+  StreamTransport* transport = nullptr;
+  StreamGradients* gradients = nullptr;
   const std::vector<std::int64_t>* message_bytes = nullptr;  // by operation
   // Until it is true; throws Transport::Stopped when another process failed.
   std::function<void(const std::function<bool()>& reached)> wait_until;
@@ -61,8 +62,8 @@ class StepLauncher {
   using Now = std::int64_t (*)();
   // `ranks`: by rank; without a backend where `others` has them. Throws RunFailed when the program
   // can deadlock.
-  StepLauncher(const Program& program, const std::vector<Mail>& mail,
-               std::vector<LaunchedRank> ranks, Now now, OtherProcesses others = {});
+  StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
+               std::vector<LocalRank> ranks, Now now, OtherProcesses others = {});
   StepLauncher(const StepLauncher&) = delete;
   StepLauncher& operator=(const StepLauncher&) = delete;
   ~StepLauncher();  // waits for what is launched, or abandons what waits for another process
@@ -78,50 +79,50 @@ class StepLauncher {
 
  private:
   [[nodiscard]] bool here(Rank rank) const;
-  [[nodiscard]] LaunchQueue* queue_of(const Lane& lane) const;
-  void open_lanes();
-  void make_marks();
+  [[nodiscard]] Stream* stream_of(const Lane& lane) const;
+  void open_edge_streams();
+  void make_events();
   void launch_all();
   void launch(OperationId id);
   void compute(OperationId id);
   void send(OperationId id);
-  void copy(OperationId id, LaunchQueue& lane, Tensor& message);
-  void send_away(OperationId id, LaunchQueue& lane);
-  void receive(OperationId id, LaunchQueue& lane);
+  void copy(OperationId id, Stream& stream, Tensor& message);
+  void send_away(OperationId id, Stream& stream);
+  void receive(OperationId id, Stream& stream);
   void reduce(OperationId id);
-  void await_predecessors(LaunchQueue& waiting, OperationId id) const;
+  void await_predecessors(Stream& waiting, OperationId id) const;
   void add_launched_before(OperationId id, std::set<OperationId>& launched) const;
   void finish_step();
   void finish_devices();
   void start_clocks();
-  [[nodiscard]] std::int64_t time_of(const Mark& mark) const;
+  [[nodiscard]] std::int64_t time_of(const Event& event) const;
   void adjust_clocks(const LaunchedStep& window);
   void read_times(const LaunchedStep& window, StepClock& clock) const;
 
   const Program& program_;
-  const std::vector<Mail>& mail_;
-  std::vector<LaunchedRank> ranks_;
+  const std::vector<MessageRoute>& routes_;
+  std::vector<LocalRank> ranks_;
   Now now_;
   OtherProcesses others_;
-  LaunchQueue* origin_ = nullptr;   // of the first rank here: a step begins and ends on it
+  Stream* origin_ = nullptr;        // of the first rank here: a step begins and ends on it
   std::vector<OperationId> order_;  // of these ranks
   std::vector<std::string> names_;  // by operation
-  std::vector<std::unique_ptr<LaunchQueue>> copying_;  // queues of edges between devices
-  std::vector<LaunchQueue*> lanes_;  // by edge; null where a message is handed over, or goes by
-  std::vector<Mark> begin_, end_;    // by operation; of no queue where nothing is launched
-  OperationId last_reduction_ = -1;  // of this process's; its end is that of the exchange, too
-  Mark fork_, done_;                 // of the step, on the origin
-  std::vector<Mark> joins_;          // of every other queue
-  bool under_way_ = false;           // a step is launched whose end was not seen
+  std::vector<std::unique_ptr<Stream>> copying_;  // streams of edges between devices
+  std::vector<Stream*> edge_streams_;  // by edge; null where a message is handed over, or goes by
+  std::vector<Event> begin_, end_;     // by operation; of no stream where nothing is launched
+  OperationId last_reduction_ = -1;    // of this process's; its end is that of the exchange, too
+  Event fork_, done_;                  // of the step, on the origin
+  std::vector<Event> joins_;           // of every other stream
+  bool under_way_ = false;             // a step is launched whose end was not seen
   std::map<OperationId, Tensor>
       messages_;  // by send, or by producer where no send is, until the consumer takes it
   struct DeviceClock {
     Backend* of = nullptr;
-    Mark base;
+    Event base;
     std::int64_t at_ns = 0;  // of the base, by the run's clock
   };
   std::map<int, DeviceClock> clocks_;  // by device
-  std::unique_ptr<StepRecorder> recorder_;
+  std::unique_ptr<GraphCapture> capture_;
 };
 
 }  // namespace weir

@@ -1,6 +1,6 @@
 // The exchange of gradients between processes whose steps are launched: what
 // exec/processes/process_gradients does by messages through the host is here put on the transport's
-// queue, and optimizers are ordered behind it by marks. The step launcher calls it where the
+// stream, and optimizers are ordered behind it by events. The step launcher calls it where the
 // program has a REDUCE_GRAD.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace weir {
 
-class LaunchedGradients : public GradientExchange {
+class StreamGradients : public GradientExchange {
  public:
   struct Setup {
     const Program& program;
@@ -25,9 +25,9 @@ class LaunchedGradients : public GradientExchange {
     Rank rank;
     int replicas = 1;
     Arena* arena = nullptr;
-    LaunchQueue* queue = nullptr;  // of the kernels that make gradients
+    Stream* stream = nullptr;  // of the kernels that make gradients
   };
-  LaunchedGradients(Setup setup, LaunchedTransport& transport);
+  StreamGradients(Setup setup, StreamTransport& transport);
 
   // A stage's gradients are whole: launches the sum over the replicas of those that are not summed
   // yet.
@@ -40,7 +40,7 @@ class LaunchedGradients : public GradientExchange {
 
   // Launches the sum behind the kernels that make these gradients, while the layers below go on.
   void whole(Stage stage, int first_parameter, int count) override;
-  void ended(OperationId, std::uint32_t) override {}  // marks say so
+  void ended(OperationId, std::uint32_t) override {}  // events say so
   void await(OperationId, std::uint32_t, StepClock&) override {
   }  // the launcher has ordered the optimizer
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
@@ -49,15 +49,15 @@ class LaunchedGradients : public GradientExchange {
 
  private:
   void launch_sum(Stage stage, int first_parameter, int count);
-  [[nodiscard]] const Tensor& gradient(const GradientPlace& place) const;
+  [[nodiscard]] const Tensor& gradient(const GradientKey& key) const;
 
   Setup setup_;
-  LaunchedTransport& transport_;
+  StreamTransport& transport_;
   GradientPeers peers_;
-  std::map<GradientPlace, Mark>
-      made_;                        // behind the last gradient of a layer, by its first parameter
-  std::set<GradientPlace> summed_;  // in this step
-  std::map<GradientPlace, Tensor> arrived_;  // copies of this step
+  std::map<GradientKey, Event>
+      made_;                      // behind the last gradient of a layer, by its first parameter
+  std::set<GradientKey> summed_;  // in this step
+  std::map<GradientKey, Tensor> arrived_;  // copies of this step
 };
 
 }  // namespace weir

@@ -1,3 +1,4 @@
+// One counter a stage: for how many steps its gradients have been whole.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/threads/gradient_barrier.hpp"
 
@@ -11,8 +12,8 @@ namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
-GradientGate::GradientGate(const Program& program, const Stages& stages, GradientCopies copies,
-                           bool spin)
+GradientBarrier::GradientBarrier(const Program& program, const Stages& stages,
+                                 GradientCopies copies, bool spin)
     : program_(program),
       stages_(stages),
       copies_(std::move(copies)),
@@ -20,14 +21,15 @@ GradientGate::GradientGate(const Program& program, const Stages& stages, Gradien
       last_gradient_(last_gradients(program)),
       opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape.total_stages()))) {}
 
-void GradientGate::ended(OperationId id, std::uint32_t step) {
+void GradientBarrier::ended(OperationId id, std::uint32_t step) {
   const std::int32_t stage = program_.operations[at(id)].action.stage.value;
   if (last_gradient_[at(stage)] != id || stopped_.load()) return;
+  // Release: the gradients that this thread wrote are there for who reads the number with acquire.
   opened_[at(stage)].store(step + 1, std::memory_order_release);
   if (!spin_) opened_[at(stage)].notify_all();
 }
 
-void GradientGate::await_stage(std::int32_t stage, std::uint32_t step) {
+void GradientBarrier::await_stage(std::int32_t stage, std::uint32_t step) {
   auto& opened = opened_[at(stage)];
   for (;;) {
     const std::uint32_t seen = opened.load(std::memory_order_acquire);
@@ -41,21 +43,23 @@ void GradientGate::await_stage(std::int32_t stage, std::uint32_t step) {
   }
 }
 
-void GradientGate::await(OperationId optimizer, std::uint32_t step, StepClock& clock) {
+void GradientBarrier::await(OperationId optimizer, std::uint32_t step, StepClock& clock) {
   const Stage own = program_.operations[at(optimizer)].action.stage;
   for (const Dependency& reduce : program_.predecessors(optimizer)) {
     std::int64_t ready = 0;
     for (const Dependency& gradient : program_.predecessors(reduce.before)) {
       await_stage(program_.operations[at(gradient.before)].action.stage.value, step);
+      // Written before `opened_` was stored, by the thread that ended it.
       ready = std::max(ready, clock.end_ns[at(gradient.before)]);
     }
+    // Another copy's reduction is written by the rank that holds it: one writer an entry.
     if (program_.operations[at(reduce.before)].action.stage != own) continue;
     clock.start_ns[at(reduce.before)] = ready;
     clock.end_ns[at(reduce.before)] = ready;
   }
 }
 
-std::vector<Tensor> GradientGate::copies(Stage stage, std::size_t parameter) {
+std::vector<Tensor> GradientBarrier::copies(Stage stage, std::size_t parameter) {
   std::vector<Tensor> gradients;
   for (const GradientUse& use : copies_[at(stage.value)][parameter]) {
     gradients.push_back(stages_[at(use.stage.value)]->parameters()[at(use.parameter)].gradient);
@@ -63,7 +67,8 @@ std::vector<Tensor> GradientGate::copies(Stage stage, std::size_t parameter) {
   return gradients;
 }
 
-void GradientGate::stop() {
+void GradientBarrier::stop() {
+  // The flag first: whoever the numbers below wake must find it set.
   stopped_.store(true);
   for (std::int32_t stage = 0; stage < program_.shape.total_stages(); ++stage) {
     opened_[at(stage)].store(std::numeric_limits<std::uint32_t>::max());

@@ -14,10 +14,10 @@
 
 namespace weir {
 
-class GradientGate : public GradientExchange {
+class GradientBarrier : public GradientExchange {
  public:
   // `stages` and `copies` are empty for timed waits.
-  GradientGate(const Program& program, const Stages& stages, GradientCopies copies, bool spin);
+  GradientBarrier(const Program& program, const Stages& stages, GradientCopies copies, bool spin);
 
   void ended(OperationId id, std::uint32_t step) override;
   // REDUCE_GRAD: at the moment the last gradient was there.

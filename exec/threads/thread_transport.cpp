@@ -1,3 +1,4 @@
+// Messages handed over under their edge's lock.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/threads/thread_transport.hpp"
 
@@ -14,9 +15,9 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
                                  bool spin)
     : program_(program), arenas_(std::move(arenas)), now_(now), spin_(spin) {
-  for (const weir::Edge& edge : program.edges) {
+  for (const Edge& edge : program.edges) {
     const Lane& lane = program.lanes[at(edge.send_lane)];
-    auto made = std::make_unique<Edge>();
+    auto made = std::make_unique<Fifo>();
     made->messages.resize(at(lane.last - lane.first));
     made->produced.resize(made->messages.size());
     made->consumed.resize(made->messages.size());
@@ -35,7 +36,8 @@ void ThreadTransport::begin_step(StepClock& clock) {
 }
 
 void ThreadTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
-  Edge& e = *edges_[at(edge)];
+  Fifo& e = *edges_[at(edge)];
+  // The sender's and the receiver's thread both move messages on: the lock is what they share.
   const std::scoped_lock lock(e.mutex);
   e.messages[at(index)] = message;
   e.produced[at(index)] = 1;
@@ -43,18 +45,21 @@ void ThreadTransport::send(std::int32_t edge, std::int32_t index, Tensor message
 }
 
 void ThreadTransport::consumed(std::int32_t edge, std::int32_t index) {
-  Edge& e = *edges_[at(edge)];
+  Fifo& e = *edges_[at(edge)];
+  // As in `send`; the slot may be the one a held message waits for.
   const std::scoped_lock lock(e.mutex);
   e.consumed[at(index)] = 1;
   move_on(e, edge);
 }
 
-void ThreadTransport::move_on(Edge& e, std::int32_t edge) {
-  const weir::Edge& ends = program_.edges[at(edge)];
+void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
+  const Edge& ends = program_.edges[at(edge)];
   const OperationId send = program_.lanes[at(ends.send_lane)].first;
   const OperationId receive = program_.lanes[at(ends.receive_lane)].first;
   const auto count = static_cast<std::int32_t>(e.messages.size());
   const std::int32_t before = e.next;
+  // In order: message i needs the slot of message i - slots, and one that is held holds those
+  // behind.
   while (e.next < count && e.produced[at(e.next)] != 0 &&
          (program_.slots == 0 || e.next < program_.slots ||
           e.consumed[at(e.next - program_.slots)] != 0)) {
@@ -68,13 +73,15 @@ void ThreadTransport::move_on(Edge& e, std::int32_t edge) {
     ++e.next;
   }
   if (e.next == before || stopped_.load()) return;
+  // Release: who reads this number with acquire sees the messages below it without the lock.
   e.delivered.store(e.next, std::memory_order_release);
   if (!spin_) e.delivered.notify_all();
 }
 
 Tensor ThreadTransport::receive(std::int32_t edge, std::int32_t index) {
-  Edge& e = *edges_[at(edge)];
+  Fifo& e = *edges_[at(edge)];
   for (int round = 0;; ++round) {
+    // Before `stopped_`, which is set before the last store: a woken waiter finds one of the two.
     const std::int32_t delivered = e.delivered.load(std::memory_order_acquire);
     if (stopped_.load(std::memory_order_relaxed)) throw Stopped{};
     if (delivered > index) return std::exchange(e.messages[at(index)], {});
@@ -93,6 +100,7 @@ Tensor ThreadTransport::receive(std::int32_t edge, std::int32_t index) {
 void ThreadTransport::stop() {
   stopped_.store(true);
   for (auto& edge : edges_) {
+    // The lock keeps `move_on` from storing a smaller number after this one.
     const std::scoped_lock lock(edge->mutex);
     edge->delivered.store(std::numeric_limits<std::int32_t>::max());
     edge->delivered.notify_all();

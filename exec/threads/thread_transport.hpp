@@ -27,20 +27,20 @@ class ThreadTransport : public Transport {
   void stop() override;
 
  private:
-  struct Edge {
+  struct Fifo {
     std::mutex mutex;
     std::vector<Tensor> messages;
     std::vector<std::uint8_t> produced, consumed;
     std::int32_t next = 0;                   // first message not yet delivered
     std::atomic<std::int32_t> delivered{0};  // = next, for waiters
   };
-  void move_on(Edge& edge, std::int32_t index_of_edge);  // with the edge's mutex held
+  void move_on(Fifo& edge, std::int32_t index_of_edge);  // with the edge's mutex held
 
   const Program& program_;
   std::vector<Arena*> arenas_;
   Now now_;
   bool spin_;
-  std::vector<std::unique_ptr<Edge>> edges_;
+  std::vector<std::unique_ptr<Fifo>> edges_;
   StepClock* clock_ = nullptr;
   std::atomic<bool> stopped_{false};
 };

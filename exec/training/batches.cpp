@@ -1,3 +1,5 @@
+// Samples by counter: windows of a file, or synthetic tokens that follow a rule three times in
+// four.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/batches.hpp"
 
@@ -47,6 +49,7 @@ void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* toke
   std::int64_t last = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const PhiloxBlock block = draw(static_cast<std::uint32_t>(i));
+    // Three tokens in four follow from the one before, so that there is something to learn.
     const bool follows = i > 0 && block.word[0] % 4 != 0;
     last = follows ? (last * 5 + 7) % vocabulary_
                    : static_cast<std::int64_t>(block.word[1]) % vocabulary_;

@@ -1,3 +1,4 @@
+// Finds the uses of each weight by its tie.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/gradient_copies.hpp"
 

@@ -1,3 +1,4 @@
+// Which gradients cross between ranks, from the uses of each weight.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/gradient_peers.hpp"
 
@@ -13,12 +14,12 @@ GradientPeers gradient_peers(const Program& program, const GradientCopies& copie
     const bool here = shape.rank_of(Stage{stage}) == rank;
     for (std::size_t p = 0; p < copies[at(stage)].size(); ++p) {
       for (const GradientUse& use : copies[at(stage)][p]) {
-        const GradientPlace place{use.stage.value, use.parameter};
+        const GradientKey key{use.stage.value, use.parameter};
         const bool there = shape.rank_of(use.stage) == rank;
         if (here && !there) {
-          peers.incoming[place] = {shape.rank_of(use.stage).value, {stage, static_cast<int>(p)}};
+          peers.incoming[key] = {shape.rank_of(use.stage).value, {stage, static_cast<int>(p)}};
         }
-        if (!here && there) peers.outgoing.insert({place, shape.rank_of(Stage{stage}).value});
+        if (!here && there) peers.outgoing.insert({key, shape.rank_of(Stage{stage}).value});
       }
     }
   }

@@ -13,16 +13,16 @@
 
 namespace weir {
 
-using GradientPlace = std::pair<std::int32_t, int>;  // global stage, and its parameter
+using GradientKey = std::pair<std::int32_t, int>;  // global stage, and its parameter
 
 struct GradientPeers {
-  std::set<std::pair<GradientPlace, std::int32_t>>
+  std::set<std::pair<GradientKey, std::int32_t>>
       outgoing;  // a gradient of this rank, and the rank that needs it
   struct Copy {
     std::int32_t rank = 0;  // that holds it
-    GradientPlace own;      // a parameter of this rank that is summed with it, of the same shape
+    GradientKey own;        // a parameter of this rank that is summed with it, of the same shape
   };
-  std::map<GradientPlace, Copy> incoming;  // by its place on the other rank
+  std::map<GradientKey, Copy> incoming;  // by its place on the other rank
 };
 [[nodiscard]] GradientPeers gradient_peers(const Program& program, const GradientCopies& copies,
                                            Rank rank);

@@ -1,3 +1,4 @@
+// SHA-256 of the parameters in layer order.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/parameter_hash.hpp"
 

@@ -1,3 +1,4 @@
+// Initial weights by counter, so that every partition draws the same.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/parameters.hpp"
 

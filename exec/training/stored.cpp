@@ -1,3 +1,4 @@
+// fp32 values as they are stored: rounded to bf16, or as they are.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/stored.hpp"
 

@@ -1,3 +1,4 @@
+// Why a plan cannot be trained here, if it cannot.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/training/trainable.hpp"
 

@@ -1,5 +1,5 @@
 // Rate of the CUDA backend's matrix products on GPT-2 124M's shapes (8 sequences of 1024) in bf16,
-// over the rate of one large product on the same device. Random data; operands rotate among more
+// over the rate of one large gemm on the same device. Random data; operands rotate among more
 // sets than the second-level cache holds; medians of groups of products timed by events. A plain
 // program: where a GPU is, a benchmark library may not be. Exit code 5 where there is no device.
 // SPDX-License-Identifier: Apache-2.0
@@ -67,11 +67,11 @@ Memory random_operand(std::int64_t elements) {
 
 struct Case {
   std::string name;
-  Product product;
+  Gemm gemm;
   int times = 1;  // in a step's forward and backward of a micro-batch; 0: beside the sum
   [[nodiscard]] double flops() const {
-    return 2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) *
-           static_cast<double>(product.k);
+    return 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) *
+           static_cast<double>(gemm.k);
   }
 };
 
@@ -87,8 +87,8 @@ void add_linear(std::vector<Case>& cases, const std::string& name, const Linear&
 void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabulary) {
   const std::int64_t row = logits_row(vocabulary, bytes_of(Element::bf16));
   const Linear linear{kTokens, hidden, vocabulary};
-  Product forward = linear.forward(Epilogue::none), input = linear.input(Epilogue::none),
-          weight = linear.weight(true, Epilogue::none);
+  Gemm forward = linear.forward(Epilogue::none), input = linear.input(Epilogue::none),
+       weight = linear.weight(true, Epilogue::none);
   forward.c_row = input.a_row = weight.a_column = row;
   cases.insert(cases.end(), {{"head forward", forward},
                              {"head input gradient", input},
@@ -120,8 +120,8 @@ class Bench {
     CUDA_CHECK(cudaDeviceGetAttribute(&cache_, cudaDevAttrL2CacheSize, 0));
   }
 
-  // Seconds of one product; 0 where cuBLASLt has none with this epilogue.
-  double time(const Product& p) {
+  // Seconds of one gemm; 0 where cuBLASLt has none with this epilogue.
+  double time(const Gemm& p) {
     matmul_.try_prepare(p);
     if (!matmul_.ready(p)) return 0;
     const std::vector<Set> sets = make_sets(p);
@@ -153,7 +153,7 @@ class Bench {
   struct Set {
     Memory a, b, c, bias, aux;
   };
-  [[nodiscard]] std::vector<Set> make_sets(const Product& p) const {
+  [[nodiscard]] std::vector<Set> make_sets(const Gemm& p) const {
     const std::int64_t result_bytes = p.m * p.c_row * (p.fp32_result ? 4 : 2);
     const std::int64_t a = std::max(p.m * p.a_row, p.k * p.a_column),
                        b = std::max(p.k * p.b_row, p.n * p.b_column);
@@ -187,14 +187,14 @@ void run_all() {
                     .b_row = 1,
                     .b_column = kLarge,
                     .c_row = kLarge}};
-  const double large_rate = large.flops() / bench.time(large.product);
+  const double large_rate = large.flops() / bench.time(large.gemm);
   fmt::print("{:<28} {:>9} {:>9} {:>7}\n", "product", "us", "TFLOP/s", "share");
   fmt::print("{:<28} {:>9.1f} {:>9.1f}\n", "8192 x 8192 x 8192", large.flops() / large_rate * 1e6,
              large_rate / 1e12);
   double flops = 0, seconds = 0, worst = 1e9;
   std::string worst_name;
   for (const Case& c : gpt2_cases()) {
-    const double time = bench.time(c.product), share = c.flops() / time / large_rate;
+    const double time = bench.time(c.gemm), share = c.flops() / time / large_rate;
     if (time == 0) {
       fmt::print("{:<28} no algorithm\n", c.name);
       continue;

@@ -27,14 +27,14 @@ void forward(benchmark::State& state) {
   const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
   weir::cpu::use_one_thread();
   weir::cpu::Matmul matmul;
-  const weir::cpu::Product p{.m = rows,
-                             .n = out,
-                             .k = in,
-                             .a_row = in,
-                             .b_row = 1,
-                             .b_column = in,
-                             .c_row = out,
-                             .bias = true};
+  const weir::cpu::Gemm p{.m = rows,
+                          .n = out,
+                          .k = in,
+                          .a_row = in,
+                          .b_row = 1,
+                          .b_column = in,
+                          .c_row = out,
+                          .bias = true};
   matmul.prepare(p);
   const Block x = block(rows * in), w = block(out * in), b = block(out), y = block(rows * out);
   const Block scratch = block(matmul.scratch_bytes() / 4 + 16);
@@ -57,14 +57,14 @@ void weight_gradient(benchmark::State& state) {
   const std::int64_t rows = state.range(0), in = state.range(1), out = state.range(2);
   weir::cpu::use_one_thread();
   weir::cpu::Matmul matmul;
-  const weir::cpu::Product p{.m = out,
-                             .n = in,
-                             .k = rows,
-                             .a_row = 1,
-                             .a_column = out,
-                             .b_row = in,
-                             .c_row = in,
-                             .accumulate = true};
+  const weir::cpu::Gemm p{.m = out,
+                          .n = in,
+                          .k = rows,
+                          .a_row = 1,
+                          .a_column = out,
+                          .b_row = in,
+                          .c_row = in,
+                          .accumulate = true};
   matmul.prepare(p);
   const Block x = block(rows * in), dy = block(rows * out), dw = block(out * in);
   const Block scratch = block(matmul.scratch_bytes() / 4 + 16);

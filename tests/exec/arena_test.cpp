@@ -28,14 +28,14 @@ class AsyncArena : public testing::Test {
     lane_.finish();
   }
   std::shared_ptr<AsyncWorld> world_ = std::make_shared<AsyncWorld>(AsyncOptions{});
-  AsyncQueue compute_{world_, 0}, lane_{world_, 0};
-  Mark action_ = compute_.make_mark(), copied_ = lane_.make_mark();
+  AsyncStream compute_{world_, 0}, lane_{world_, 0};
+  Event action_ = compute_.make_event(), copied_ = lane_.make_event();
   CountingSource source_;
   Arena arena_{source_};
 };
 
-// What a queue freed itself, it writes again without waiting: its order is enough.
-TEST_F(AsyncArena, AQueueDoesNotWaitForItself) {
+// What a stream freed itself, it writes again without waiting: its order is enough.
+TEST_F(AsyncArena, AStreamDoesNotWaitForItself) {
   arena_.begin_action(action_);
   Tensor first = arena_.allocate(100);
   std::byte* const block = first.data;
@@ -50,7 +50,7 @@ TEST_F(AsyncArena, AQueueDoesNotWaitForItself) {
 // taken while there is one to wait for.
 TEST_F(AsyncArena, ABlockInTransitIsWaitedFor) {
   arena_.begin_action(action_);
-  const Mark later = lane_.make_mark();
+  const Event later = lane_.make_event();
   lane_.record(copied_);
   lane_.record(later);
   Tensor one = arena_.allocate(64), two = arena_.allocate(64);
@@ -75,8 +75,8 @@ TEST_F(AsyncArena, ABlockInTransitIsWaitedFor) {
   EXPECT_EQ(source_.taken, 3);
 }
 
-// A message is written by its edge's queue: after the action that used the block before.
-TEST_F(AsyncArena, AnotherQueueWaitsForTheAction) {
+// A message is written by its edge's stream: after the action that used the block before.
+TEST_F(AsyncArena, AnotherStreamWaitsForTheAction) {
   arena_.begin_action(action_);
   Tensor one = arena_.allocate(64);
   arena_.release(one);

@@ -1,5 +1,5 @@
-// The CPU backend behind a queue (tests/exec/async_stream): an asynchronous device to test the
-// launcher on. Fresh blocks hold NaN, and freed ones too from their place in the queue's order on.
+// The CPU backend behind a stream (tests/exec/async_stream): an asynchronous device to test the
+// launcher on. Fresh blocks hold NaN, and freed ones too from their place in the stream's order on.
 // What changes from step to step is read when the work runs, as kernels of a replayed graph must.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -20,9 +20,9 @@ class AsyncBackend : public Backend {
   AsyncBackend(const BackendRequest& request, const std::shared_ptr<AsyncWorld>& world)
       : cpu_(make_cpu_backend(request)),
         world_(world),
-        queue_(world, request.rank / world->options.ranks_a_device) {}
+        stream_(world, request.rank / world->options.ranks_a_device) {}
 
-  LaunchQueue* queue() override { return &queue_; }
+  Stream* stream() override { return &stream_; }
   KernelWatch* kernel_watch() override { return world_->watch; }
 
   void* allocate(std::int64_t bytes) override {
@@ -44,7 +44,7 @@ class AsyncBackend : public Backend {
   void backward_input(const LayerCall& call) override { launch(call, &Backend::backward_input); }
   void backward_weight(const LayerCall& call) override { launch(call, &Backend::backward_weight); }
   void update(const UpdateCall& call) override {
-    queue_.launch_work(
+    stream_.launch_work(
         [this, call, gradients = std::vector(call.gradients.begin(), call.gradients.end())] {
           UpdateCall then = call;
           then.gradients = gradients;
@@ -53,9 +53,9 @@ class AsyncBackend : public Backend {
         });
   }
   void begin_step(std::uint32_t step) override {
-    queue_.launch_work([this, step] { step_ = step; });
+    stream_.launch_work([this, step] { step_ = step; });
   }
-  void finish() override { queue_.finish(); }
+  void finish() override { stream_.finish(); }
 
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     now([&] { cpu_->to_device(to, from, bytes); });
@@ -67,16 +67,16 @@ class AsyncBackend : public Backend {
  private:
   template <class Work>
   void now(Work&& work) {
-    queue_.launch_work([&work] { work(); });
+    stream_.launch_work([&work] { work(); });
     finish();
   }
   void launch(const LayerCall& call, void (Backend::*pass)(const LayerCall&)) {
     const auto copy = [](std::span<const Tensor> tensors) {
       return std::vector(tensors.begin(), tensors.end());
     };
-    queue_.launch_work([this, call, pass, weights = copy(call.weights),
-                        gradients = copy(call.gradients), saved = copy(call.saved),
-                        carried = copy(call.carried)] {
+    stream_.launch_work([this, call, pass, weights = copy(call.weights),
+                         gradients = copy(call.gradients), saved = copy(call.saved),
+                         carried = copy(call.carried)] {
       LayerCall then = call;
       then.weights = weights;
       then.gradients = gradients;
@@ -89,8 +89,8 @@ class AsyncBackend : public Backend {
 
   std::unique_ptr<Backend> cpu_;
   std::shared_ptr<AsyncWorld> world_;
-  std::uint32_t step_ = 0;  // the device's: the queue's thread reads and writes it
-  AsyncQueue queue_;        // ends first
+  std::uint32_t step_ = 0;  // the device's: the stream's thread reads and writes it
+  AsyncStream stream_;      // ends first
 };
 
 // Backends of one run, under the name of the device they stand for.

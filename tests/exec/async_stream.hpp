@@ -1,10 +1,10 @@
-// A device of the tests that only launches: a queue that a thread of its own works through, with
+// A device of the tests that only launches: a stream that a thread of its own works through, with
 // seeded random pauses. Work starts when the host has launched a whole step and waits for its end,
-// as on a GPU that lags far behind; so what happens to be in order is in order by marks alone, and
+// as on a GPU that lags far behind; so what happens to be in order is in order by events alone, and
 // the thread sanitizer sees all that is not.
 //
-// The queues know, by counting launches, what every launch is ordered behind. By that they keep
-// CUDA's rules for capturing a graph (a queue joins by waiting for a recorded mark, and all are
+// The streams know, by counting launches, what every launch is ordered behind. By that they keep
+// CUDA's rules for capturing a graph (a stream joins by waiting for a recorded event, and all are
 // joined again at the end), and can tell whether a wait is one that nothing else implies.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -33,7 +33,7 @@
 
 namespace weir {
 
-// By queue: how many of its launches.
+// By stream: how many of its launches.
 using LaunchCounts = std::map<int, std::int64_t>;
 
 struct AsyncOptions {
@@ -44,8 +44,8 @@ struct AsyncOptions {
       -1;  // a fault: this wait of the run (from 0) is not done, and what it waits for comes late
 };
 
-// What the queues of one run share. The launching thread alone touches it, but for the two that say
-// otherwise.
+// What the streams of one run share. The launching thread alone touches it, but for the two that
+// say otherwise.
 struct AsyncWorld {
   explicit AsyncWorld(const AsyncOptions& chosen) : options(chosen), random(chosen.seed) {}
   AsyncOptions options;
@@ -53,13 +53,13 @@ struct AsyncWorld {
   std::vector<std::function<void()>> tape;  // what the recorded step launches, in order
   bool recording = false;
   LaunchCounts launched, launched_before_recording;
-  int queues = 0, waits = 0, replays = 0, copies = 0;
+  int streams = 0, waits = 0, replays = 0, copies = 0;
   bool fault_was_redundant = false;
   bool fault_had_work_behind = false;       // until the end of its action
-  bool fault_was_beside_the_first = false;  // neither the first queue's wait nor a wait for it
-  std::atomic<bool> held{false};            // a step is being launched; read by all queues
+  bool fault_was_beside_the_first = false;  // neither the first stream's wait nor a wait for it
+  std::atomic<bool> held{false};            // a step is being launched; read by all streams
   // Told of actions as a device's recorder is; `launched_work` is asked at each launch, and what it
-  // gives is told when the work has run, on the queue's thread.
+  // gives is told when the work has run, on the stream's thread.
   KernelWatch* watch = nullptr;
   using Ran = std::function<void(std::chrono::steady_clock::time_point,
                                  std::chrono::steady_clock::time_point)>;
@@ -74,33 +74,33 @@ inline void poison(const Tensor& dead) {  // NaN, or tokens that no model has
   std::memset(dead.data, 0xFF, static_cast<std::size_t>(dead.bytes));
 }
 
-class AsyncQueue : public LaunchQueue {
+class AsyncStream : public Stream {
  public:
-  AsyncQueue(std::shared_ptr<AsyncWorld> world, int device)
+  AsyncStream(std::shared_ptr<AsyncWorld> world, int device)
       : world_(std::move(world)),
-        number_(world_->queues++),
+        number_(world_->streams++),
         device_(device),
         thread_([this] { work(); }) {}
-  ~AsyncQueue() override {
+  ~AsyncStream() override {
     world_->held = false;
     put([this] { ended_ = true; });
     thread_.join();
   }
 
   [[nodiscard]] int device() const override { return device_; }
-  [[nodiscard]] Mark make_mark() override {
-    marks_.push_back(std::make_unique<Place>());
-    return {this, static_cast<std::int32_t>(marks_.size()) - 1};
+  [[nodiscard]] Event make_event() override {
+    events_.push_back(std::make_unique<Place>());
+    return {this, static_cast<std::int32_t>(events_.size()) - 1};
   }
-  void record(const Mark& own) override;
-  void wait_for(const Mark& mark) override;
-  [[nodiscard]] bool reached(const Mark& own) const override {
+  void record(const Event& own) override;
+  void wait_for(const Event& event) override;
+  [[nodiscard]] bool reached(const Event& own) const override {
     world_->held = false;  // who asks waits
     Place& place = place_of(own);
     const std::scoped_lock lock(place.mutex);
     return place.reached >= place.recorded;
   }
-  [[nodiscard]] std::int64_t ns_between(const Mark& from, const Mark& to) const override {
+  [[nodiscard]] std::int64_t ns_between(const Event& from, const Event& to) const override {
     return (place_of(to).time - place_of(from).time) / std::chrono::nanoseconds(1);
   }
   void begin_action(std::string_view name) override {
@@ -116,27 +116,27 @@ class AsyncQueue : public LaunchQueue {
   void discard(const Tensor& dead) noexcept override {
     launch([this, dead] { put([dead] { poison(dead); }); });
   }
-  [[nodiscard]] std::unique_ptr<LaunchQueue> make_lane() override {
-    return std::make_unique<AsyncQueue>(world_, device_);
+  [[nodiscard]] std::unique_ptr<Stream> make_side_stream() override {
+    return std::make_unique<AsyncStream>(world_, device_);
   }
-  void copy(const Tensor& from, const Tensor& to, const LaunchQueue& other) override {
+  void copy(const Tensor& from, const Tensor& to, const Stream& other) override {
     require(other.device() != device_, "a copy within one device");
     require(from.bytes == to.bytes, "a copy between blocks of two sizes");
     ++world_->copies;
     launch_work(
         [from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes)); });
   }
-  [[nodiscard]] std::unique_ptr<StepRecorder> make_recorder() override;
+  [[nodiscard]] std::unique_ptr<GraphCapture> make_capture() override;
 
   // Work that takes its time.
   void launch_work(std::function<void()> body);
-  // Returns when the queue is empty; throws what a piece of work threw.
+  // Returns when the stream is empty; throws what a piece of work threw.
   void finish();
 
  private:
-  friend class AsyncRecorder;
+  friend class AsyncCapture;
   struct Place {
-    AsyncQueue* of = nullptr;
+    AsyncStream* of = nullptr;
     std::int64_t recorded = 0,
                  first_put = 0;  // how often; the run of work before it. The launching thread's
     LaunchCounts behind;
@@ -145,8 +145,8 @@ class AsyncQueue : public LaunchQueue {
     std::int64_t reached = 0;
     std::chrono::steady_clock::time_point time;
   };
-  [[nodiscard]] static Place& place_of(const Mark& mark) {
-    return *static_cast<AsyncQueue&>(*mark.of).marks_.at(static_cast<std::size_t>(mark.index));
+  [[nodiscard]] static Place& place_of(const Event& event) {
+    return *static_cast<AsyncStream&>(*event.of).events_.at(static_cast<std::size_t>(event.index));
   }
 
   void count_launch();
@@ -155,14 +155,14 @@ class AsyncQueue : public LaunchQueue {
   void dawdle(std::int64_t first_put);
   void work();
 
-  std::shared_ptr<AsyncWorld> world_;  // the queues of a run end in no order
+  std::shared_ptr<AsyncWorld> world_;  // the streams of a run end in no order
   int number_, device_;
-  std::vector<std::unique_ptr<Place>> marks_;
+  std::vector<std::unique_ptr<Place>> events_;
   LaunchCounts behind_;  // what the next launch is ordered behind
   bool in_action_ = false, run_ended_ = true;
   bool left_out_ = false;  // a wait, and nothing was launched behind it yet
   std::int64_t run_first_ = 0,
-               number_put_ = 0;  // the last run of work without a mark in it; all that was put
+               number_put_ = 0;  // the last run of work without an event in it; all that was put
 
   std::mutex mutex_;
   std::condition_variable changed_, idle_;
@@ -174,9 +174,9 @@ class AsyncQueue : public LaunchQueue {
   std::thread thread_;
 };
 
-class AsyncRecorder : public StepRecorder {
+class AsyncCapture : public GraphCapture {
  public:
-  AsyncRecorder(AsyncQueue& origin, std::shared_ptr<AsyncWorld> world)
+  AsyncCapture(AsyncStream& origin, std::shared_ptr<AsyncWorld> world)
       : origin_(origin), world_(std::move(world)) {}
   void begin() override {
     world_->recording = true;
@@ -185,9 +185,10 @@ class AsyncRecorder : public StepRecorder {
   }
   void end() override {
     world_->recording = false;
-    for (const auto& [queue, count] : world_->launched) {
-      require(count == world_->launched_before_recording[queue] || origin_.behind_[queue] >= count,
-              "a queue of the recorded step is not joined at its end");
+    for (const auto& [stream, count] : world_->launched) {
+      require(
+          count == world_->launched_before_recording[stream] || origin_.behind_[stream] >= count,
+          "a queue of the recorded step is not joined at its end");
     }
   }
   void replay() override {
@@ -197,11 +198,11 @@ class AsyncRecorder : public StepRecorder {
   }
 
  private:
-  AsyncQueue& origin_;
+  AsyncStream& origin_;
   std::shared_ptr<AsyncWorld> world_;
 };
 
-inline void AsyncQueue::record(const Mark& own) {
+inline void AsyncStream::record(const Event& own) {
   require(own.of == this, "a mark of another queue is recorded");
   Place& place = place_of(own);
   count_launch();
@@ -219,8 +220,8 @@ inline void AsyncQueue::record(const Mark& own) {
   });
 }
 
-inline void AsyncQueue::wait_for(const Mark& mark) {
-  Place& place = place_of(mark);
+inline void AsyncStream::wait_for(const Event& event) {
+  Place& place = place_of(event);
   require(place.of != nullptr, "a wait for a mark that was never recorded");
   const int other = place.of->number_;
   if (world_->recording) {
@@ -235,7 +236,8 @@ inline void AsyncQueue::wait_for(const Mark& mark) {
     place.of->dawdle(place.first_put);
     return;
   }
-  for (const auto& [queue, count] : place.behind) behind_[queue] = std::max(behind_[queue], count);
+  for (const auto& [stream, count] : place.behind)
+    behind_[stream] = std::max(behind_[stream], count);
   launch([this, &place] {
     put([&place, count = place.recorded] {
       std::unique_lock lock(place.mutex);
@@ -244,11 +246,11 @@ inline void AsyncQueue::wait_for(const Mark& mark) {
   });
 }
 
-inline std::unique_ptr<StepRecorder> AsyncQueue::make_recorder() {
-  return std::make_unique<AsyncRecorder>(*this, world_);
+inline std::unique_ptr<GraphCapture> AsyncStream::make_capture() {
+  return std::make_unique<AsyncCapture>(*this, world_);
 }
 
-inline void AsyncQueue::launch_work(std::function<void()> body) {
+inline void AsyncStream::launch_work(std::function<void()> body) {
   if (left_out_) world_->fault_had_work_behind = true;
   if (run_ended_) run_first_ = number_put_;
   run_ended_ = left_out_ = false;
@@ -266,7 +268,7 @@ inline void AsyncQueue::launch_work(std::function<void()> body) {
   });
 }
 
-inline void AsyncQueue::count_launch() {
+inline void AsyncStream::count_launch() {
   if (world_->recording) {  // in the step once it is behind anything of it
     const bool joined = std::any_of(behind_.begin(), behind_.end(), [this](const auto& entry) {
       return entry.second > world_->launched_before_recording[entry.first];
@@ -277,7 +279,7 @@ inline void AsyncQueue::count_launch() {
   behind_[number_] = ++world_->launched[number_];
 }
 
-inline void AsyncQueue::launch(std::function<void()> now) {
+inline void AsyncStream::launch(std::function<void()> now) {
   if (world_->recording) {
     world_->tape.push_back(std::move(now));
   } else {
@@ -285,7 +287,7 @@ inline void AsyncQueue::launch(std::function<void()> now) {
   }
 }
 
-inline void AsyncQueue::put(std::function<void()> work) {
+inline void AsyncStream::put(std::function<void()> work) {
   ++number_put_;
   const std::scoped_lock lock(mutex_);
   queued_.push_back(std::move(work));
@@ -293,7 +295,7 @@ inline void AsyncQueue::put(std::function<void()> work) {
 }
 
 // This piece of work and what comes after it begin late.
-inline void AsyncQueue::dawdle(std::int64_t first_put) {
+inline void AsyncStream::dawdle(std::int64_t first_put) {
   const std::scoped_lock lock(mutex_);
   const std::int64_t place =
       std::clamp<std::int64_t>(first_put - taken_, 0, static_cast<std::int64_t>(queued_.size()));
@@ -302,14 +304,14 @@ inline void AsyncQueue::dawdle(std::int64_t first_put) {
   ++number_put_;
 }
 
-inline void AsyncQueue::finish() {
+inline void AsyncStream::finish() {
   world_->held = false;
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return queued_.empty() && !busy_; });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-inline void AsyncQueue::work() {
+inline void AsyncStream::work() {
   while (!ended_) {
     std::function<void()> next;
     {

@@ -1,5 +1,5 @@
 // The transport between launched processes on the asynchronous device of the tests: as with NCCL, a
-// send holds up its queue until the receive is there and the other way round, and sums and
+// send holds up its stream until the receive is there and the other way round, and sums and
 // exchanges until all take part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -36,25 +36,25 @@ struct AsyncMeetings {
   std::map<int, Sum> sums;  // by rank
 };
 
-class AsyncTransport : public LaunchedTransport {
+class AsyncTransport : public StreamTransport {
  public:
-  AsyncTransport(const LaunchedTransportRequest& request, std::shared_ptr<AsyncMeetings> meetings)
-      : request_(request), meetings_(std::move(meetings)), gradients_(make_queue()) {
+  AsyncTransport(const StreamTransportRequest& request, std::shared_ptr<AsyncMeetings> meetings)
+      : request_(request), meetings_(std::move(meetings)), gradients_(make_stream()) {
     for (std::size_t i = 0; i < request.program.edges.size(); ++i) {
       const Edge& edge = request.program.edges[i];
       if (edge.from == request.rank || edge.to == request.rank)
-        edges_[static_cast<std::int32_t>(i)] = make_queue();
+        edges_[static_cast<std::int32_t>(i)] = make_stream();
     }
   }
 
-  [[nodiscard]] LaunchQueue& edge_queue(std::int32_t edge) override { return *edges_.at(edge); }
+  [[nodiscard]] Stream& edge_stream(std::int32_t edge) override { return *edges_.at(edge); }
   void send(std::int32_t edge, const Tensor& message) override {
     edges_.at(edge)->launch_work([this, key = name(edge), message] { await(offer(key, message)); });
   }
   void receive(std::int32_t edge, const Tensor& into) override {
     edges_.at(edge)->launch_work([this, key = name(edge), into] { take(key, into); });
   }
-  [[nodiscard]] LaunchQueue& gradient_queue() override { return *gradients_; }
+  [[nodiscard]] Stream& gradient_stream() override { return *gradients_; }
   void sum_over_replicas(std::span<const Tensor> gradients) override {
     gradients_->launch_work(
         [this, parts = std::vector(gradients.begin(), gradients.end())] { sum(parts); });
@@ -78,9 +78,9 @@ class AsyncTransport : public LaunchedTransport {
   }
 
  private:
-  [[nodiscard]] std::unique_ptr<AsyncQueue> make_queue() const {
-    auto lane = request_.backend->queue()->make_lane();
-    return std::unique_ptr<AsyncQueue>(static_cast<AsyncQueue*>(lane.release()));
+  [[nodiscard]] std::unique_ptr<AsyncStream> make_stream() const {
+    auto lane = request_.backend->stream()->make_side_stream();
+    return std::unique_ptr<AsyncStream>(static_cast<AsyncStream*>(lane.release()));
   }
   [[nodiscard]] std::string name(std::int32_t edge) const {
     return std::to_string(request_.replica) + " edge " + std::to_string(edge);
@@ -89,7 +89,7 @@ class AsyncTransport : public LaunchedTransport {
     return std::to_string(request_.replica) + " rank " + std::to_string(from) + " to " +
            std::to_string(to);
   }
-  // On queues. Gives up when abandoned, which it looks for in case its waker came too early.
+  // On streams. Gives up when abandoned, which it looks for in case its waker came too early.
   template <class Ready>
   void wait(std::unique_lock<std::mutex>& lock, Ready&& ready) {
     while (!abandoned_ && !ready()) meetings_->changed.wait_for(lock, std::chrono::milliseconds(5));
@@ -140,11 +140,11 @@ class AsyncTransport : public LaunchedTransport {
       std::copy(total.begin(), total.end(), parts[tensor].floats());
   }
 
-  LaunchedTransportRequest request_;
+  StreamTransportRequest request_;
   std::shared_ptr<AsyncMeetings> meetings_;
   std::atomic<bool> abandoned_{false};
-  std::map<std::int32_t, std::unique_ptr<AsyncQueue>> edges_;
-  std::unique_ptr<AsyncQueue> gradients_;
+  std::map<std::int32_t, std::unique_ptr<AsyncStream>> edges_;
+  std::unique_ptr<AsyncStream> gradients_;
 };
 
 }  // namespace weir

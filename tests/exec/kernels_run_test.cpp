@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// Notes the passes that the queues run, by a clock that is a day ahead.
+// Notes the passes that the streams run, by a clock that is a day ahead.
 class PassWatch : public KernelWatch {
  public:
   void begin_step(std::int32_t step) override {
@@ -69,8 +69,8 @@ RunResult record(const ResolvedPlan& loaded, int ranks_a_device) {
   return run(loaded, run_options, asynchronous(world));
 }
 
-// A kernel per pass of a layer. Marks and passes are timed by one clock, one after the other on one
-// thread, so on one device a pass lies within its marks exactly and the two clocks cannot
+// A kernel per pass of a layer. Events and passes are timed by one clock, one after the other on
+// one thread, so on one device a pass lies within its events exactly and the two clocks cannot
 // contradict each other. The clocks of two devices agree as well as the host was left alone while
 // it read them, and the trace cuts off by how much they do not: there a pass lies within its action
 // but for the overhang that is stated.

@@ -162,9 +162,9 @@ TEST(MessageSizes, AreTheBoundarysOutput) {
   }
 }
 
-TEST(Launcher, SeveralProcessesAreToldFromOne) {
+TEST(StartedBy, SeveralProcessesAreToldFromOne) {
   const auto in = [](const std::map<std::string, std::string>& variables) {
-    const auto found = launched([&](const char* name) {
+    const auto found = started_by([&](const char* name) {
       const auto variable = variables.find(name);
       return variable == variables.end() ? nullptr : variable->second.c_str();
     });
@@ -179,9 +179,9 @@ TEST(Launcher, SeveralProcessesAreToldFromOne) {
             1);  // a batch script before its srun
 }
 
-TEST(Launcher, OneWithoutMpiIsNamed) {
+TEST(StartedBy, OneWithoutMpiIsNamed) {
   const auto in = [](const std::map<std::string, std::string>& variables) {
-    const auto found = launched_without_mpi([&](const char* name) {
+    const auto found = started_without_mpi([&](const char* name) {
       const auto variable = variables.find(name);
       return variable == variables.end() ? nullptr : variable->second.c_str();
     });

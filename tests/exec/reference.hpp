@@ -29,7 +29,7 @@ inline Matrix linear(const Matrix& x, const Matrix& w, const Matrix& bias, std::
   return y;
 }
 
-inline Matrix norm(const Matrix& x, const Matrix& gain, const Matrix& shift, std::size_t rows,
+inline Matrix norm(const Matrix& x, const Matrix& weight, const Matrix& bias, std::size_t rows,
                    std::size_t h, double epsilon) {
   Matrix y(x.size());
   for (std::size_t r = 0; r < rows; ++r) {
@@ -38,7 +38,7 @@ inline Matrix norm(const Matrix& x, const Matrix& gain, const Matrix& shift, std
     for (std::size_t i = 0; i < h; ++i)
       variance += std::pow(x[r * h + i] - mean, 2) / static_cast<double>(h);
     for (std::size_t i = 0; i < h; ++i) {
-      y[r * h + i] = (x[r * h + i] - mean) / std::sqrt(variance + epsilon) * gain[i] + shift[i];
+      y[r * h + i] = (x[r * h + i] - mean) / std::sqrt(variance + epsilon) * weight[i] + bias[i];
     }
   }
   return y;

@@ -1,5 +1,5 @@
-// One thread launches for all ranks, and marks alone make order: the same parameters as when every
-// rank waits, to the last bit, however the queues dawdle.
+// One thread launches for all ranks, and events alone make order: the same parameters as when every
+// rank waits, to the last bit, however the streams dawdle.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/streams/step_launcher.hpp"
 
@@ -73,8 +73,8 @@ TEST(StepLauncher, BidirectionalPlansToo) {
 
 // Every wait that no other wait implies is one that the parameters need: left out, with the action
 // behind it late, they come out wrong; after two steps, since the copy of a tied weight that is
-// wrong shows a step later. The first waits of a step (queues begin together) and the last (it ends
-// for all) order nothing here, because the host waits for every step.
+// wrong shows a step later. The first waits of a step (streams begin together) and the last (it
+// ends for all) order nothing here, because the host waits for every step.
 TEST(StepLauncher, EveryWaitCounts) {
   const TinyModel model;
   const struct {
@@ -84,13 +84,13 @@ TEST(StepLauncher, EveryWaitCounts) {
   } cases[] = {{"zb-h1", {2, 4}, 2, 3}, {"zb-h1", {2, 4}, 2, 1}, {"gpipe", {3}, 4, 1}};
   for (const auto& c : cases) {
     Plan plan = model.plan(c.boundaries, c.microbatches, c.schedule);
-    plan.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
+    plan.slots = 0;  // a slot is an account: the block that it stands for has an event of its own
     const ResolvedPlan loaded = model.load(plan);
     const std::string expected = train(loaded, cpu_only(), 2).parameters_sha256;
     const auto world =
         std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = c.ranks_a_device});
     static_cast<void>(train(loaded, asynchronous(world), 1));
-    const int joins = world->queues - 1;
+    const int joins = world->streams - 1;
     int needed = 0;
     for (int wait = joins; wait < world->waits - joins; ++wait) {
       const auto faulty = std::make_shared<AsyncWorld>(
@@ -129,9 +129,9 @@ TEST(StepLauncher, ARecordedStepRepeats) {
   }
 }
 
-// Measured times are the queues': actions of a rank one after the other, each after all that it
+// Measured times are the streams': actions of a rank one after the other, each after all that it
 // waited for, within the step; recorded steps have times of their own. The host's share is given.
-TEST(StepLauncher, TheTraceIsTheQueues) {
+TEST(StepLauncher, TheTraceIsTheStreams) {
   const TinyModel model;
   Plan plan = model.plan({1, 3}, 4, "zb-h1");
   const ResolvedPlan loaded = model.load(plan);

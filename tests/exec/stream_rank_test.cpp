@@ -45,14 +45,14 @@ ProcessesResult train_as_processes(const ResolvedPlan& loaded, int steps, unsign
   static_cast<ThreadsResult&>(result) = run_as_threads(
       loaded, options, [&](int p) { return make(p, result.devices[static_cast<std::size_t>(p)]); },
       [&](Processes&) -> ProcessLinks {
-        return LaunchedTransportFactory([&](const LaunchedTransportRequest& request) {
+        return StreamTransportFactory([&](const StreamTransportRequest& request) {
           return std::make_unique<AsyncTransport>(request, meetings);
         });
       });
   return result;
 }
 
-TEST(LaunchingRank, ParametersAreThoseOfRanksThatWait) {
+TEST(StreamRank, ParametersAreThoseOfRanksThatWait) {
   unsigned seed = 0;
   const int runs = for_each_launch_case(TinyModel(), 2, [&](const LaunchCase& c) {
     seed += 10;
@@ -67,7 +67,7 @@ TEST(LaunchingRank, ParametersAreThoseOfRanksThatWait) {
 }
 
 // Every gradient crosses between processes.
-TEST(LaunchingRank, BidirectionalPlansToo) {
+TEST(StreamRank, BidirectionalPlansToo) {
   const TinyModel model;
   for (const ResolvedPlan& loaded : bidirectional_plans(model)) {
     EXPECT_EQ(train_as_processes(loaded, 3, 7).leaders.parameters_sha256,
@@ -79,7 +79,7 @@ TEST(LaunchingRank, BidirectionalPlansToo) {
 // Two replicas of K = 2, tied table: the losses of one pipeline with twice the micro-batches, but
 // for the order of sums (fp32 carries 7 digits; after 3 steps they agree to 5); the same bits again
 // in a second run.
-TEST(LaunchingRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
+TEST(StreamRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   const TinyModel model;
   Plan plan = model.plan({3}, 3);
   plan.dp = 2;
@@ -99,7 +99,7 @@ TEST(LaunchingRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
 }
 
 // The leader's trace holds every operation of all processes, each after all that it waited for.
-TEST(LaunchingRank, TheTraceIsWholeAndCausal) {
+TEST(StreamRank, TheTraceIsWholeAndCausal) {
   const TinyModel model;
   Plan plan = model.plan({3}, 4, "zb-h1");
   plan.dp = 2;
@@ -126,7 +126,7 @@ void expect_every_wait_to_count(const ResolvedPlan& loaded, int fewest_needed) {
   const ProcessesResult whole = train_as_processes(loaded, 1, 1);
   for (int process = 0; process < 2; ++process) {
     const AsyncWorld& world = *whole.devices[static_cast<std::size_t>(process)];
-    const int joins = world.queues - 1;
+    const int joins = world.streams - 1;
     int needed = 0;
     for (int wait = joins; wait < world.waits - joins; ++wait) {
       const ProcessesResult found = train_as_processes(loaded, 2, 1, plain, process, wait);
@@ -147,10 +147,10 @@ void expect_every_wait_to_count(const ResolvedPlan& loaded, int fewest_needed) {
 // behind it late, spoils the parameters, here of either process. Not so where a receive takes the
 // block that a send has left: what arrives was made from what was sent, which only the other
 // process knows.
-TEST(LaunchingRank, EveryWaitCounts) {
+TEST(StreamRank, EveryWaitCounts) {
   const TinyModel model;
   Plan pipeline = model.plan({3}, 3, "zb-h1");
-  pipeline.slots = 0;  // a slot is an account: the block that it stands for has a mark of its own
+  pipeline.slots = 0;  // a slot is an account: the block that it stands for has an event of its own
   Plan replicas = model.plan({}, 1, "zb-h1");
   replicas.dp = 2;
   replicas.overlap_grad_reduce = true;
@@ -162,7 +162,7 @@ TEST(LaunchingRank, EveryWaitCounts) {
 
 // One process fails while it launches: the other waits for a message that never comes, and both
 // end, alike.
-TEST(LaunchingRank, AFailureEndsAll) {
+TEST(StreamRank, AFailureEndsAll) {
   class Failing : public AsyncBackend {
    public:
     using AsyncBackend::AsyncBackend;
@@ -185,8 +185,8 @@ TEST(LaunchingRank, AFailureEndsAll) {
   }
 }
 
-// A backend without a queue cannot launch.
-TEST(LaunchingRank, NeedsABackendThatLaunches) {
+// A backend without a stream cannot launch.
+TEST(StreamRank, NeedsABackendThatLaunches) {
   const TinyModel model;
   const MakeBackends make = [](int, const std::shared_ptr<AsyncWorld>&) -> Backends {
     return {{BackendKind::cuda, make_cpu_backend}};

@@ -24,8 +24,8 @@
 
 namespace weir {
 
-struct ThreadMail {
-  explicit ThreadMail(int processes) : count(processes) {}
+struct ThreadMessages {
+  explicit ThreadMessages(int processes) : count(processes) {}
   const int count;
   std::mutex mutex;
   std::map<std::tuple<int, int, int>, std::vector<std::vector<std::byte>>>
@@ -37,20 +37,21 @@ struct ThreadMail {
 
 class ThreadProcesses : public Processes {
  public:
-  ThreadProcesses(ThreadMail& mail, int index) : mail_(mail), index_(index) {
-    for (int p = 0; p < mail.count; ++p) places_.push_back({"here", 1, p, mail.count, p});
+  ThreadProcesses(ThreadMessages& messages, int index) : messages_(messages), index_(index) {
+    for (int p = 0; p < messages.count; ++p)
+      locations_.push_back({"here", 1, p, messages.count, p});
   }
   [[nodiscard]] int index() const override { return index_; }
-  [[nodiscard]] int count() const override { return mail_.count; }
-  [[nodiscard]] const ProcessPlace& place(int process) const override {
-    return places_[static_cast<std::size_t>(process)];
+  [[nodiscard]] int count() const override { return messages_.count; }
+  [[nodiscard]] const ProcessLocation& location(int process) const override {
+    return locations_[static_cast<std::size_t>(process)];
   }
   [[nodiscard]] bool oversubscribed() const override { return true; }
   [[nodiscard]] std::string description() const override { return "threads of a test"; }
 
   [[nodiscard]] Ticket start_send(int to, int tag, std::span<const std::byte> data) override {
-    const std::scoped_lock lock(mail_.mutex);
-    mail_.sent[{index_, to, tag}].emplace_back(data.begin(), data.end());
+    const std::scoped_lock lock(messages_.mutex);
+    messages_.sent[{index_, to, tag}].emplace_back(data.begin(), data.end());
     return -1;
   }
   [[nodiscard]] Ticket start_receive(int from, int tag, std::span<std::byte> data) override {
@@ -62,8 +63,8 @@ class ThreadProcesses : public Processes {
     if (ticket < 0) return;
     const Awaited& receive = awaited_[static_cast<std::size_t>(ticket)];
     wait_until([&] {
-      const std::scoped_lock lock(mail_.mutex);
-      const auto& messages = mail_.sent[receive.key];
+      const std::scoped_lock lock(messages_.mutex);
+      const auto& messages = messages_.sent[receive.key];
       if (messages.size() <= receive.number) return false;
       const std::vector<std::byte>& message = messages[receive.number];
       if (message.size() != receive.into.size())
@@ -75,8 +76,8 @@ class ThreadProcesses : public Processes {
   void wait_until(const std::function<bool()>& ready) override {
     for (;;) {
       {
-        const std::scoped_lock lock(mail_.mutex);
-        if (mail_.failure) throw Transport::Stopped{};
+        const std::scoped_lock lock(messages_.mutex);
+        if (messages_.failure) throw Transport::Stopped{};
       }
       if (ready()) return;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -85,22 +86,23 @@ class ThreadProcesses : public Processes {
   void barrier() override {
     std::int64_t before = 0;
     {
-      const std::scoped_lock lock(mail_.mutex);
-      before = mail_.barriers;
-      if (++mail_.at_barrier == mail_.count) {
-        mail_.at_barrier = 0;
-        ++mail_.barriers;
+      const std::scoped_lock lock(messages_.mutex);
+      before = messages_.barriers;
+      if (++messages_.at_barrier == messages_.count) {
+        messages_.at_barrier = 0;
+        ++messages_.barriers;
       }
     }
     wait_until([&] {
-      const std::scoped_lock lock(mail_.mutex);
-      return mail_.barriers > before;
+      const std::scoped_lock lock(messages_.mutex);
+      return messages_.barriers > before;
     });
   }
   [[nodiscard]] Ending conclude(const std::optional<Ending>& own) override {
-    const std::scoped_lock lock(mail_.mutex);
-    if (!mail_.failure) mail_.failure = own.value_or(Ending{6, "stopped for no known reason"});
-    return *mail_.failure;
+    const std::scoped_lock lock(messages_.mutex);
+    if (!messages_.failure)
+      messages_.failure = own.value_or(Ending{6, "stopped for no known reason"});
+    return *messages_.failure;
   }
 
  private:
@@ -109,9 +111,9 @@ class ThreadProcesses : public Processes {
     std::size_t number = 0;
     std::span<std::byte> into;
   };
-  ThreadMail& mail_;
+  ThreadMessages& messages_;
   int index_;
-  std::vector<ProcessPlace> places_;
+  std::vector<ProcessLocation> locations_;
   std::map<std::tuple<int, int, int>, std::size_t> taken_;
   std::vector<Awaited> awaited_;
 };
@@ -126,13 +128,13 @@ inline ThreadsResult run_as_threads(const ResolvedPlan& loaded, const RunOptions
                                     const std::function<Backends(int process)>& backends,
                                     const std::function<ProcessLinks(Processes&)>& links) {
   const int count = loaded.plan.pp * loaded.plan.dp;
-  ThreadMail mail(count);
+  ThreadMessages messages(count);
   ThreadsResult result;
   std::mutex mutex;
   std::vector<std::thread> threads;
   for (int p = 0; p < count; ++p) {
     threads.emplace_back([&, p] {
-      ThreadProcesses processes(mail, p);
+      ThreadProcesses processes(messages, p);
       const auto end = [&](const std::optional<Ending>& own) {
         const Ending ending = processes.conclude(own);
         const std::scoped_lock lock(mutex);

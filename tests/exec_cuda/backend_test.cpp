@@ -33,11 +33,11 @@ TEST(CudaBackend, SteadyStateTakesNoMemory) {
 // Where there is no device, the backend says so in one line; a format it does not compute in is a
 // contradiction.
 TEST(BackendOfCuda, SaysWhyNot) {
-  EXPECT_THROW(static_cast<void>(make_cuda_backend({.dtype = Dtype::fp16})), UsageError);
+  EXPECT_THROW(static_cast<void>(cuda_backends()({.dtype = Dtype::fp16})), UsageError);
   const CudaFacts facts = cuda_facts();
   if (facts.device) GTEST_SKIP() << "there is a device: " << facts.why;
   try {
-    static_cast<void>(make_cuda_backend({}));
+    static_cast<void>(cuda_backends()({}));
     FAIL() << "a backend without a device";
   } catch (const MissingComponent& missing) {
     EXPECT_EQ(std::string(missing.what()), "backend cuda: " + facts.why);

@@ -1,4 +1,4 @@
-// What cuBLASLt is told about a product, read back from its own descriptors: no device needed.
+// What cuBLASLt is told about a gemm, read back from its own descriptors: no device needed.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm_descriptor.hpp"
 
@@ -10,14 +10,14 @@ namespace weir::cuda {
 namespace {
 
 template <class T>
-T read(const ProductDescriptor& d, cublasLtMatmulDescAttributes_t attribute) {
+T read(const GemmDescriptor& d, cublasLtMatmulDescAttributes_t attribute) {
   T value{};
   CUBLAS_CHECK(
       cublasLtMatmulDescGetAttribute(d.operation.get(), attribute, &value, sizeof(value), nullptr));
   return value;
 }
 template <class T>
-T read(const ProductDescriptor& d, cublasLtMatmulPreferenceAttributes_t attribute) {
+T read(const GemmDescriptor& d, cublasLtMatmulPreferenceAttributes_t attribute) {
   T value{};
   CUBLAS_CHECK(cublasLtMatmulPreferenceGetAttribute(d.preference.get(), attribute, &value,
                                                     sizeof(value), nullptr));
@@ -49,8 +49,8 @@ Layout read(const CublasHandle<cublasLtMatrixLayout_t>& handle) {
 
 // 5 rows, 16 numbers to 24, bf16: A is the weight [24, 16] as it lies, 16 x 24 and transposed; B
 // the input; the result and the matrix beside it have columns of 24. fp32 in between.
-TEST(ProductDescriptors, GeluAndTheMatrixBesideIt) {
-  const ProductDescriptor d(Linear{5, 16, 24}.forward(Epilogue::bias_gelu), Dtype::bf16, 0);
+TEST(GemmDescriptors, GeluAndTheMatrixBesideIt) {
+  const GemmDescriptor d(Linear{5, 16, 24}.forward(Epilogue::bias_gelu), Dtype::bf16, 0);
   EXPECT_EQ(read<std::uint32_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE), CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
   EXPECT_EQ(read<std::int64_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD), 24);
   EXPECT_EQ(read<std::int32_t>(d, CUBLASLT_MATMUL_DESC_TRANSA), CUBLAS_OP_T);
@@ -62,23 +62,22 @@ TEST(ProductDescriptors, GeluAndTheMatrixBesideIt) {
   EXPECT_EQ(read(d.result), (Layout{CUDA_R_16BF, 24, 5, 24, 1, 0}));
 }
 
-TEST(ProductDescriptors, PointersAreThoseOfTheCall) {
+TEST(GemmDescriptors, PointersAreThoseOfTheCall) {
   float bias = 0, aux = 0;
-  const ProductDescriptor d(Linear{5, 16, 24}.forward(Epilogue::bias_gelu), Dtype::bf16, 0);
+  const GemmDescriptor d(Linear{5, 16, 24}.forward(Epilogue::bias_gelu), Dtype::bf16, 0);
   EXPECT_EQ(read<std::uintptr_t>(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER) % 64, 0U);
   EXPECT_EQ(read<std::uintptr_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) % 64, 0U);
   d.point(&bias, &aux);
   EXPECT_EQ(read<void*>(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER), &bias);
   EXPECT_EQ(read<void*>(d, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER), &aux);
-  const ProductDescriptor plain(Linear{5, 16, 24}.input(Epilogue::none), Dtype::bf16, 0);
+  const GemmDescriptor plain(Linear{5, 16, 24}.input(Epilogue::none), Dtype::bf16, 0);
   plain.point(&bias, &aux);
   EXPECT_EQ(read<void*>(plain, CUBLASLT_MATMUL_DESC_BIAS_POINTER), nullptr);
 }
 
 // The weight's gradient of a bf16 layer is fp32, and so is the bias' beside it.
-TEST(ProductDescriptors, WeightGradientsAreFp32) {
-  const ProductDescriptor d(Linear{5, 16, 24}.weight(true, Epilogue::row_sums_of_a), Dtype::bf16,
-                            0);
+TEST(GemmDescriptors, WeightGradientsAreFp32) {
+  const GemmDescriptor d(Linear{5, 16, 24}.weight(true, Epilogue::row_sums_of_a), Dtype::bf16, 0);
   EXPECT_EQ(read<std::uint32_t>(d, CUBLASLT_MATMUL_DESC_EPILOGUE), CUBLASLT_EPILOGUE_BGRADB);
   EXPECT_EQ(read<std::int32_t>(d, CUBLASLT_MATMUL_DESC_TRANSB), CUBLAS_OP_T);
   EXPECT_EQ(read(d.first), (Layout{CUDA_R_16BF, 16, 5, 16, 1, 0}));
@@ -86,18 +85,18 @@ TEST(ProductDescriptors, WeightGradientsAreFp32) {
   EXPECT_EQ(read(d.result), (Layout{CUDA_R_32F, 16, 24, 16, 1, 0}));
 }
 
-TEST(ProductDescriptors, ABatchHasSteps) {
-  const Product p{.m = 8,
-                  .n = 8,
-                  .k = 4,
-                  .a_row = 4,
-                  .b_row = 8,
-                  .c_row = 8,
-                  .batch = 3,
-                  .a_step = 32,
-                  .b_step = 40,
-                  .c_step = 64};
-  const ProductDescriptor d(p, Dtype::fp32, 0);
+TEST(GemmDescriptors, ABatchHasSteps) {
+  const Gemm p{.m = 8,
+               .n = 8,
+               .k = 4,
+               .a_row = 4,
+               .b_row = 8,
+               .c_row = 8,
+               .batch = 3,
+               .a_step = 32,
+               .b_step = 40,
+               .c_step = 64};
+  const GemmDescriptor d(p, Dtype::fp32, 0);
   EXPECT_EQ(read(d.first), (Layout{CUDA_R_32F, 8, 4, 8, 3, 40}));
   EXPECT_EQ(read(d.second), (Layout{CUDA_R_32F, 4, 8, 4, 3, 32}));
   EXPECT_EQ(read(d.result), (Layout{CUDA_R_32F, 8, 8, 8, 3, 64}));
@@ -105,9 +104,9 @@ TEST(ProductDescriptors, ABatchHasSteps) {
 
 // tf32 only where it is asked for; the smallest group's multiprocessors where there are groups;
 // split-K only where asked.
-TEST(ProductDescriptors, HowItIsChosen) {
-  const Product p = Linear{5, 16, 24}.input(Epilogue::none);
-  const ProductDescriptor tf32(p, Dtype::tf32, 16), fp32(p, Dtype::fp32, 0);
+TEST(GemmDescriptors, HowItIsChosen) {
+  const Gemm p = Linear{5, 16, 24}.input(Epilogue::none);
+  const GemmDescriptor tf32(p, Dtype::tf32, 16), fp32(p, Dtype::fp32, 0);
   EXPECT_EQ(read<std::int32_t>(tf32, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE),
             CUBLAS_COMPUTE_32F_FAST_TF32);
   EXPECT_EQ(read<std::int32_t>(fp32, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE), CUBLAS_COMPUTE_32F);
@@ -117,7 +116,7 @@ TEST(ProductDescriptors, HowItIsChosen) {
   EXPECT_EQ(read<std::int32_t>(fp32, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET), 64);
   EXPECT_EQ(read<std::uint32_t>(fp32, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK),
             CUBLASLT_REDUCTION_SCHEME_NONE);
-  const ProductDescriptor cut(p, Dtype::fp32, 0, SumOverK::cut);
+  const GemmDescriptor cut(p, Dtype::fp32, 0, SumOverK::cut);
   EXPECT_EQ(read<std::uint32_t>(cut, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK),
             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   EXPECT_EQ(read<std::uint64_t>(fp32, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES),
@@ -125,10 +124,10 @@ TEST(ProductDescriptors, HowItIsChosen) {
 }
 
 // Operands of 7 numbers a row in bf16 begin on 2 bytes, a result of 7 fp32 on 4.
-TEST(ProductDescriptors, AlignmentsAreTheShapes) {
-  Product p{.m = 5, .n = 7, .k = 16, .a_row = 16, .b_row = 7, .c_row = 7};
+TEST(GemmDescriptors, AlignmentsAreTheShapes) {
+  Gemm p{.m = 5, .n = 7, .k = 16, .a_row = 16, .b_row = 7, .c_row = 7};
   p.fp32_result = true;
-  const ProductDescriptor d(p, Dtype::bf16, 0);
+  const GemmDescriptor d(p, Dtype::bf16, 0);
   EXPECT_EQ(read<std::uint32_t>(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES), 2U);
   EXPECT_EQ(read<std::uint32_t>(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES), 16U);
   EXPECT_EQ(read<std::uint32_t>(d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES), 4U);

@@ -1,4 +1,4 @@
-// How row-major products are told to a library that stores columns, what may be fused to them, and
+// How row-major gemms are told to a library that stores columns, what may be fused to them, and
 // when it is: no device needed.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm.hpp"
@@ -17,7 +17,7 @@ namespace {
 // = b' a': b' is 3 x 7 and a' is 7 x 5, neither transposed again, each as far apart as a row of the
 // original.
 TEST(ColumnMajor, PlainOperandsSwapPlaces) {
-  const ColumnMajorProduct p =
+  const ColumnMajorGemm p =
       column_major({.m = 5, .n = 3, .k = 7, .a_row = 7, .b_row = 3, .c_row = 3});
   EXPECT_EQ(p.first, (ColumnMajor{3, 7, 3, false}));
   EXPECT_EQ(p.second, (ColumnMajor{7, 5, 7, false}));
@@ -27,14 +27,14 @@ TEST(ColumnMajor, PlainOperandsSwapPlaces) {
 // x W' with W stored as [out = 3, in = 7]: the operand b = W' has strides (1, 7). Column after
 // column its memory is 7 x 3, which is b itself; c' needs b', so it is transposed.
 TEST(ColumnMajor, AWeightIsTransposed) {
-  const ColumnMajorProduct p =
+  const ColumnMajorGemm p =
       column_major({.m = 5, .n = 3, .k = 7, .a_row = 7, .b_row = 1, .b_column = 7, .c_row = 3});
   EXPECT_EQ(p.first, (ColumnMajor{7, 3, 7, true}));
 }
 
 // dy' x with dy stored as [rows = 7, out = 5]: the operand a = dy' has strides (1, 5).
 TEST(ColumnMajor, AGradientOfAWeightTransposesTheOther) {
-  const ColumnMajorProduct p =
+  const ColumnMajorGemm p =
       column_major({.m = 5, .n = 3, .k = 7, .a_row = 1, .a_column = 5, .b_row = 3, .c_row = 3});
   EXPECT_EQ(p.second, (ColumnMajor{5, 7, 5, true}));
 }
@@ -48,9 +48,9 @@ TEST(ColumnMajor, RefusesAnOperandWithNeitherStrideOne) {
 // A layer of 7 numbers to 3 over 5 rows. y = x w' + b: the result's columns are rows of y, so a
 // bias of 3 matches its 3 rows, as cuBLASLt's bias does; so does the matrix beside GELU, [5, 3],
 // whose leading dimension is the result's, 3.
-TEST(LinearProducts, ForwardIsRowsByOutputs) {
-  const Product p = Linear{5, 7, 3}.forward(Epilogue::bias_gelu);
-  const ColumnMajorProduct c = column_major(p);
+TEST(LinearGemms, ForwardIsRowsByOutputs) {
+  const Gemm p = Linear{5, 7, 3}.forward(Epilogue::bias_gelu);
+  const ColumnMajorGemm c = column_major(p);
   EXPECT_EQ(c.first, (ColumnMajor{7, 3, 7, true}));
   EXPECT_EQ(c.second, (ColumnMajor{7, 5, 7, false}));
   EXPECT_EQ(c.result, (ColumnMajor{3, 5, 3, false}));
@@ -58,8 +58,8 @@ TEST(LinearProducts, ForwardIsRowsByOutputs) {
 }
 
 // dx[5, 7] = dy[5, 3] w[3, 7]: nothing is transposed.
-TEST(LinearProducts, InputGradientIsPlain) {
-  const ColumnMajorProduct c = column_major(Linear{5, 7, 3}.input(Epilogue::none));
+TEST(LinearGemms, InputGradientIsPlain) {
+  const ColumnMajorGemm c = column_major(Linear{5, 7, 3}.input(Epilogue::none));
   EXPECT_EQ(c.first, (ColumnMajor{7, 3, 7, false}));
   EXPECT_EQ(c.second, (ColumnMajor{3, 5, 3, false}));
   EXPECT_EQ(c.result, (ColumnMajor{7, 5, 7, false}));
@@ -68,9 +68,9 @@ TEST(LinearProducts, InputGradientIsPlain) {
 // dw[3, 7] = dy' x over 5 rows, in fp32. cuBLASLt's B is dy, as it lies 3 x 5 and so transposed;
 // its bias gradient "of B" has as many numbers as the result has columns, 3, and sums over k, the
 // rows: db.
-TEST(LinearProducts, WeightGradientsSumOverRows) {
-  const Product p = Linear{5, 7, 3}.weight(true, Epilogue::row_sums_of_a);
-  const ColumnMajorProduct c = column_major(p);
+TEST(LinearGemms, WeightGradientsSumOverRows) {
+  const Gemm p = Linear{5, 7, 3}.weight(true, Epilogue::row_sums_of_a);
+  const ColumnMajorGemm c = column_major(p);
   EXPECT_EQ(c.second, (ColumnMajor{3, 5, 3, true}));
   EXPECT_EQ(c.result, (ColumnMajor{7, 3, 7, false}));
   EXPECT_EQ(p.m, 3);
@@ -104,11 +104,11 @@ TEST(Alignment, LogitsAreWorthTheirPadding) {
   EXPECT_EQ(alignment_bytes({50257, 1024, 50264, false}, 0, Element::bf16), 16);
 }
 
-// The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a product
+// The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a gemm
 // that accumulates.
 TEST(Epilogues, GeluNeedsAMatrixOfEightsBesideIt) {
   for (const Epilogue epilogue : {Epilogue::bias_gelu, Epilogue::gelu_gradient}) {
-    Product p{.m = 5, .n = 24, .k = 16, .c_row = 24, .epilogue = epilogue};
+    Gemm p{.m = 5, .n = 24, .k = 16, .c_row = 24, .epilogue = epilogue};
     EXPECT_TRUE(may_carry(p));
     p.accumulate = true;
     EXPECT_FALSE(may_carry(p));

@@ -1,4 +1,4 @@
-// Streams, marks and graphs on a GPU: a step that is launched without waiting, and one that is
+// Streams, events and graphs on a GPU: a step that is launched without waiting, and one that is
 // repeated as a graph, train what ranks that wait would. Whether the launcher's waits are all there
 // is shown without a GPU (tests/exec/step_launcher_test).
 // SPDX-License-Identifier: Apache-2.0
@@ -64,38 +64,39 @@ TEST(CudaTrace, ActionsHaveDeviceTimes) {
   }
 }
 
-// A long chain of writes on one queue, and a read on another that only a mark orders behind it.
-TEST(CudaQueueMarks, OrderOneStreamBehindAnother) {
+// A long chain of writes on one stream, and a read on another that only an event orders behind it.
+TEST(CudaStreamEvents, OrderOneStreamBehindAnother) {
   WEIR_NEEDS_DEVICE();
-  CudaQueue writer(0, make_stream(), make_stream), reader(0, make_stream(), make_stream);
+  CudaStream writer(0, make_stream_handle(), make_stream_handle),
+      reader(0, make_stream_handle(), make_stream_handle);
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   const DeviceArray<unsigned char> source(kBytes), target(kBytes);
-  const Mark begun = writer.make_mark(), written = writer.make_mark();
+  const Event begun = writer.make_event(), written = writer.make_event();
   writer.record(begun);
   for (int value = 0; value < 50; ++value)
-    CUDA_CHECK(cudaMemsetAsync(source.get(), value, kBytes, writer.stream()));
+    CUDA_CHECK(cudaMemsetAsync(source.get(), value, kBytes, writer.handle()));
   writer.record(written);
   reader.wait_for(written);
   CUDA_CHECK(cudaMemcpyAsync(target.get(), source.get(), kBytes, cudaMemcpyDeviceToDevice,
-                             reader.stream()));
-  CUDA_CHECK(cudaStreamSynchronize(reader.stream()));
+                             reader.handle()));
+  CUDA_CHECK(cudaStreamSynchronize(reader.handle()));
   const std::vector<unsigned char> read = target.host();
   EXPECT_EQ(std::count(read.begin(), read.end(), 49), static_cast<std::ptrdiff_t>(kBytes));
   EXPECT_GT(writer.ns_between(begun, written), 0);
 }
 
 // "Not yet" is an answer: it is not left behind as the error of the next launch.
-TEST(CudaQueueMarks, AMarkThatIsNotReachedIsNoError) {
+TEST(CudaStreamEvents, AnEventThatIsNotReachedIsNoError) {
   WEIR_NEEDS_DEVICE();
-  CudaQueue queue(0, make_stream(), make_stream);
+  CudaStream stream(0, make_stream_handle(), make_stream_handle);
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   const DeviceArray<unsigned char> target(kBytes);
-  const Mark written = queue.make_mark();
+  const Event written = stream.make_event();
   for (int value = 0; value < 50; ++value)
-    CUDA_CHECK(cudaMemsetAsync(target.get(), value, kBytes, queue.stream()));
-  queue.record(written);
+    CUDA_CHECK(cudaMemsetAsync(target.get(), value, kBytes, stream.handle()));
+  stream.record(written);
   int waits = 0;
-  while (!queue.reached(written)) {
+  while (!stream.reached(written)) {
     ASSERT_EQ(cudaPeekAtLastError(), cudaSuccess);
     ++waits;
   }
@@ -103,28 +104,29 @@ TEST(CudaQueueMarks, AMarkThatIsNotReachedIsNoError) {
 }
 
 // A step of two streams, captured and repeated: each repetition reads what lies at its source then.
-TEST(CudaQueueMarks, ACapturedStepRepeats) {
+TEST(CudaStreamEvents, ACapturedStepRepeats) {
   WEIR_NEEDS_DEVICE();
-  CudaQueue origin(0, make_stream(), make_stream), other(0, make_stream(), make_stream);
+  CudaStream origin(0, make_stream_handle(), make_stream_handle),
+      other(0, make_stream_handle(), make_stream_handle);
   const DeviceArray<int> source(1), middle(1), target(1);
-  const Mark fork = origin.make_mark(), copied = other.make_mark();
-  const auto recorder = origin.make_recorder();
-  recorder->begin();
+  const Event fork = origin.make_event(), copied = other.make_event();
+  const auto capture = origin.make_capture();
+  capture->begin();
   CUDA_CHECK(
-      cudaMemcpyAsync(middle.get(), source.get(), 4, cudaMemcpyDeviceToDevice, origin.stream()));
+      cudaMemcpyAsync(middle.get(), source.get(), 4, cudaMemcpyDeviceToDevice, origin.handle()));
   origin.record(fork);
   other.wait_for(fork);
   CUDA_CHECK(
-      cudaMemcpyAsync(target.get(), middle.get(), 4, cudaMemcpyDeviceToDevice, other.stream()));
+      cudaMemcpyAsync(target.get(), middle.get(), 4, cudaMemcpyDeviceToDevice, other.handle()));
   other.record(copied);
   origin.wait_for(copied);
-  recorder->end();
+  capture->end();
   for (const int value : {7, 8, 9}) {
     CUDA_CHECK(cudaMemcpy(source.get(), &value, 4, cudaMemcpyHostToDevice));
     CUDA_CHECK(cudaStreamSynchronize(
         nullptr));  // a copy from pageable memory may return before it has arrived
-    recorder->replay();
-    CUDA_CHECK(cudaStreamSynchronize(origin.stream()));
+    capture->replay();
+    CUDA_CHECK(cudaStreamSynchronize(origin.handle()));
     EXPECT_EQ(target.host().front(), value);
     EXPECT_GE(origin.ns_between(fork, copied), 0);
   }

@@ -1,4 +1,4 @@
-// cuBLASLt's products against sums in double precision. fp32: 200 terms of size 1 err below 200 *
+// cuBLASLt's gemms against sums in double precision. fp32: 200 terms of size 1 err below 200 *
 // 6e-8. tf32 keeps 10 bits of each input, 2^-11 a factor, so a sum of 200 random terms errs by
 // about 2^-10 * sqrt(200) = 1.4e-2, and 5e-2 is asked. bf16: the inputs are what the device holds,
 // sums are fp32, and the result is rounded by 2^-9 of it.
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t m = 96, n = 40, k = 200;
 
-double product_at(const Product& p, const std::vector<float>& a, const std::vector<float>& b,
-                  std::int64_t i, std::int64_t row, std::int64_t column) {
+double gemm_at(const Gemm& p, const std::vector<float>& a, const std::vector<float>& b,
+               std::int64_t i, std::int64_t row, std::int64_t column) {
   double sum = 0;
   for (std::int64_t t = 0; t < p.k; ++t) {
     sum += double{a[size(i * p.a_step + row * p.a_row + t * p.a_column)]} *
@@ -25,7 +25,7 @@ double product_at(const Product& p, const std::vector<float>& a, const std::vect
   return sum;
 }
 
-std::vector<double> expected_of(const Product& p, const std::vector<float>& a,
+std::vector<double> expected_of(const Gemm& p, const std::vector<float>& a,
                                 const std::vector<float>& b, const std::vector<float>& bias,
                                 const std::vector<float>& before) {
   std::vector<double> c(before.begin(), before.end());
@@ -33,7 +33,7 @@ std::vector<double> expected_of(const Product& p, const std::vector<float>& a,
     for (std::int64_t row = 0; row < p.m; ++row) {
       for (std::int64_t column = 0; column < p.n; ++column) {
         double& out = c[size(i * p.c_step + row * p.c_row + column)];
-        out = product_at(p, a, b, i, row, column) +
+        out = gemm_at(p, a, b, i, row, column) +
               (p.epilogue == Epilogue::bias ? bias[size(column)] : 0.0F) +
               (p.accumulate ? out : 0.0);
       }
@@ -42,17 +42,17 @@ std::vector<double> expected_of(const Product& p, const std::vector<float>& a,
   return c;
 }
 
-std::vector<Product> layouts() {
-  Product batched{.m = m, .n = n, .k = k, .a_row = k, .b_row = n, .c_row = n, .batch = 3};
+std::vector<Gemm> layouts() {
+  Gemm batched{.m = m, .n = n, .k = k, .a_row = k, .b_row = n, .c_row = n, .batch = 3};
   batched.a_step = m * k;
   batched.b_step = k * n;
   batched.c_step = m * n;
-  Product padded{.m = m,
-                 .n = 37,
-                 .k = k,
-                 .a_row = k,
-                 .b_row = 40,
-                 .c_row = 40};  // rows longer than what is in them
+  Gemm padded{.m = m,
+              .n = 37,
+              .k = k,
+              .a_row = k,
+              .b_row = 40,
+              .c_row = 40};  // rows longer than what is in them
   return {
       Linear{m, k, n}.forward(Epilogue::bias),
       Linear{m, n, k}.input(Epilogue::none),
@@ -64,7 +64,7 @@ std::vector<Product> layouts() {
 
 // E: the operands' type; C: the result's.
 template <class E, class C>
-void check_layout(Matmul& matmul, const Product& p, double tolerance) {
+void check_layout(Matmul& matmul, const Gemm& p, double tolerance) {
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
   const auto a = random_held<E>(p.batch * 200 * 200, 31),
              b = random_held<E>(p.batch * 200 * 200, 32);
@@ -84,7 +84,7 @@ TEST(CudaMatmul, EveryLayoutOfThePasses) {
   WEIR_NEEDS_DEVICE();
   for (const Dtype dtype : {Dtype::fp32, Dtype::tf32}) {
     Matmul matmul(dtype, 0);
-    for (const Product& p : layouts())
+    for (const Gemm& p : layouts())
       check_layout<float, float>(matmul, p, dtype == Dtype::tf32 ? 5e-2 : 1e-4);
   }
 }
@@ -94,7 +94,7 @@ TEST(CudaMatmul, EveryLayoutInBf16) {
   WEIR_NEEDS_BF16();
   for (const SumOverK sum : {SumOverK::whole, SumOverK::cut}) {
     Matmul matmul(Dtype::bf16, 0, sum);
-    for (Product p : layouts()) {
+    for (Gemm p : layouts()) {
       p.fp32_result = false;
       check_layout<Bf16, Bf16>(matmul, p, 4e-3);
       p.epilogue = Epilogue::none;
@@ -110,7 +110,7 @@ TEST(CudaMatmul, LongSumsMayBeCut) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0, SumOverK::cut);
   const Linear linear{4096, 64, 64};
-  const Product p = linear.weight(true, Epilogue::none);
+  const Gemm p = linear.weight(true, Epilogue::none);
   matmul.prepare(p);
   const auto dy = random_held<Bf16>(4096 * 64, 71), x = random_held<Bf16>(4096 * 64, 72);
   const auto before = random_floats(64 * 64, 73);
@@ -135,10 +135,10 @@ TEST(CudaMatmul, GeluAndItsGradient) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
   const Linear linear{m, k, n};
-  const Product forward = linear.forward(Epilogue::bias_gelu);
-  const Product backward =
+  const Gemm forward = linear.forward(Epilogue::bias_gelu);
+  const Gemm backward =
       Linear{m, n, k}.input(Epilogue::gelu_gradient);  // dy[m, k] w[k, n] to a width of n
-  for (const Product& p : {forward, backward}) {
+  for (const Gemm& p : {forward, backward}) {
     matmul.try_prepare(p);
     if (!matmul.ready(p))
       GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
@@ -159,10 +159,10 @@ TEST(CudaMatmul, GeluAndItsGradient) {
   for (std::int64_t row = 0; row < m; ++row) {
     for (std::int64_t column = 0; column < n; ++column) {
       const std::size_t at = size(row * n + column);
-      u_expected.push_back(product_at(forward, x, w, 0, row, column) + bias[size(column)]);
+      u_expected.push_back(gemm_at(forward, x, w, 0, row, column) + bias[size(column)]);
       g_expected.push_back(gelu(u_expected.back()));
       const double slope = (gelu(u_found[at] + 1e-5) - gelu(u_found[at] - 1e-5)) / 2e-5;
-      du_expected.push_back(product_at(backward, x, w, 0, row, column) * slope);
+      du_expected.push_back(gemm_at(backward, x, w, 0, row, column) * slope);
     }
   }
   expect_close(u_found, u_expected, 4e-3);
@@ -176,7 +176,7 @@ TEST(CudaMatmul, BiasGradientBesideTheWeights) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
   const Linear linear{k, m, n};
-  const Product p = linear.weight(true, Epilogue::row_sums_of_a);
+  const Gemm p = linear.weight(true, Epilogue::row_sums_of_a);
   matmul.try_prepare(p);
   if (!matmul.ready(p))
     GTEST_SKIP() << "this cuBLASLt has no " << to_string(p.epilogue) << " here: ours follows";
@@ -207,7 +207,7 @@ TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
   const DeviceArray<Bf16> a(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 61))),
       b(to_elements<Bf16>(random_held<Bf16>(kSize * kSize, 62)));
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
-  for (Product p : {linear.input(Epilogue::none), linear.weight(false, Epilogue::none)}) {
+  for (Gemm p : {linear.input(Epilogue::none), linear.weight(false, Epilogue::none)}) {
     const DeviceFloats of_few(size(kSize * kSize)), of_all(size(kSize * kSize));
     p.fp32_result = true;
     few.prepare(p);
@@ -218,12 +218,12 @@ TEST(CudaMatmul, BitsAreTheSameOnMoreMultiprocessors) {
   }
 }
 
-// y = before + x w' + b in one product, `before` a matrix of its own that stays as it is; rounded
+// y = before + x w' + b in one gemm, `before` a matrix of its own that stays as it is; rounded
 // once.
 TEST(CudaMatmul, AddsToAnotherMatrix) {
   WEIR_NEEDS_BF16();
   Matmul matmul(Dtype::bf16, 0);
-  const Product p = Linear{m, k, n}.forward_onto();
+  const Gemm p = Linear{m, k, n}.forward_onto();
   matmul.prepare(p);
   const auto x = random_held<Bf16>(m * k, 61), w = random_held<Bf16>(n * k, 62),
              bias = random_held<Bf16>(n, 63);
@@ -237,19 +237,19 @@ TEST(CudaMatmul, AddsToAnotherMatrix) {
   EXPECT_EQ(host_floats(before_in), before);
 }
 
-// What a benchmark prints, one line a prepared product; and the choice is the same when it is made
+// What a benchmark prints, one line a prepared gemm; and the choice is the same when it is made
 // again.
 TEST(CudaMatmul, ChoicesAreMadeOnceAndRepeat) {
   WEIR_NEEDS_DEVICE();
   Matmul first(Dtype::tf32, 16), second(Dtype::tf32, 16);
   for (Matmul* matmul : {&first, &second}) {
-    for (const Product& p : layouts()) matmul->prepare(p);
+    for (const Gemm& p : layouts()) matmul->prepare(p);
     matmul->prepare(layouts().front());
   }
-  const std::vector<ProductChoice> a = first.choices(), b = second.choices();
+  const std::vector<GemmChoice> a = first.choices(), b = second.choices();
   ASSERT_EQ(a.size(), layouts().size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].product, b[i].product);
+    EXPECT_EQ(a[i].gemm, b[i].gemm);
     EXPECT_EQ(a[i].algorithm, b[i].algorithm);
     EXPECT_EQ(a[i].tile, b[i].tile);
     EXPECT_EQ(a[i].stages, b[i].stages);

@@ -44,14 +44,14 @@ NcclCommunicator alone() {
   });
 }
 
-void finish(const Stream& stream) { CUDA_CHECK(cudaStreamSynchronize(stream.get())); }
+void finish(const StreamHandle& stream) { CUDA_CHECK(cudaStreamSynchronize(stream.get())); }
 
 // Three messages of different lengths, each sent and received in one group, arrive in order and
 // whole.
 TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
   WEIR_NEEDS_DEVICE();
   NcclCommunicator communicator = alone();
-  const Stream stream = make_stream();
+  const StreamHandle stream = make_stream_handle();
   for (const std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 20, std::int64_t{4096}}) {
     std::vector<unsigned char> sent(static_cast<std::size_t>(bytes));
     std::iota(sent.begin(), sent.end(), static_cast<unsigned char>(bytes % 251));
@@ -70,13 +70,13 @@ TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
 TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
   WEIR_NEEDS_DEVICE();
   NcclCommunicator communicator = alone();
-  const Stream stream = make_stream();
+  const StreamHandle stream = make_stream_handle();
   const DeviceArray<int> from(1024), to(1024);
   const NcclPart out{0, reinterpret_cast<std::byte*>(from.get()), 4096},
       in{0, reinterpret_cast<std::byte*>(to.get()), 4096};
   communicator.exchange({&out, 1}, {&in, 1}, stream.get());  // connects
   finish(stream);
-  StepGraph graph(stream.get());
+  CudaGraphCapture graph(stream.get());
   graph.begin();
   communicator.exchange({&out, 1}, {&in, 1}, stream.get());
   graph.end();
@@ -92,7 +92,7 @@ TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
 TEST(CudaNccl, TheSumOfOneIsItself) {
   WEIR_NEEDS_DEVICE();
   NcclCommunicator communicator = alone();
-  const Stream stream = make_stream();
+  const StreamHandle stream = make_stream_handle();
   std::vector<float> values(1000);
   std::iota(values.begin(), values.end(), -3.5F);
   const DeviceArray<float> first(values), second(values);

@@ -15,7 +15,7 @@ constexpr double kEpsilon = 1e-5;
 
 struct Reference {
   std::int64_t width;
-  std::vector<double> mean, inverse;
+  std::vector<double> mean, rstd;
   Reference(const std::vector<float>& x, std::int64_t w) : width(w) {
     for (std::int64_t r = 0; r < kRows; ++r) {
       double sum = 0, squares = 0;
@@ -23,19 +23,19 @@ struct Reference {
       for (std::int64_t j = 0; j < w; ++j)
         squares += std::pow(x[size(r * w + j)] - sum / static_cast<double>(w), 2);
       mean.push_back(sum / static_cast<double>(w));
-      inverse.push_back(1 / std::sqrt(squares / static_cast<double>(w) + kEpsilon));
+      rstd.push_back(1 / std::sqrt(squares / static_cast<double>(w) + kEpsilon));
     }
   }
   [[nodiscard]] double normed(const std::vector<float>& x, std::int64_t row, std::int64_t j) const {
-    return (x[size(row * width + j)] - mean[size(row)]) * inverse[size(row)];
+    return (x[size(row * width + j)] - mean[size(row)]) * rstd[size(row)];
   }
   [[nodiscard]] std::vector<double> outputs(const std::vector<float>& x,
-                                            const std::vector<float>& gain,
-                                            const std::vector<float>& shift) const {
+                                            const std::vector<float>& weight,
+                                            const std::vector<float>& bias) const {
     std::vector<double> y;
     for (std::int64_t r = 0; r < kRows; ++r) {
       for (std::int64_t j = 0; j < width; ++j)
-        y.push_back(normed(x, r, j) * gain[size(j)] + shift[size(j)]);
+        y.push_back(normed(x, r, j) * weight[size(j)] + bias[size(j)]);
     }
     return y;
   }
@@ -49,20 +49,20 @@ TYPED_TEST(CudaKernelNorms, Forward) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   for (const std::int64_t width : {std::int64_t{333}, std::int64_t{336}, std::int64_t{8}}) {
-    const auto x = random_held<E>(kRows * width, 1), gain = random_held<E>(width, 3),
-               shift = random_held<E>(width, 4);
-    const DeviceArray<E> x_in(to_elements<E>(x)), gain_in(to_elements<E>(gain)),
-        shift_in(to_elements<E>(shift));
+    const auto x = random_held<E>(kRows * width, 1), weight = random_held<E>(width, 3),
+               bias = random_held<E>(width, 4);
+    const DeviceArray<E> x_in(to_elements<E>(x)), weight_in(to_elements<E>(weight)),
+        bias_in(to_elements<E>(bias));
     const DeviceArray<E> y(x.size());
     const DeviceFloats statistics(size(2 * kRows));
-    layer_norm<E>(x_in.get(), {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()},
+    layer_norm<E>(x_in.get(), {weight_in.get(), bias_in.get(), 1e-5F, y.get(), statistics.get()},
                   {kRows, width}, nullptr);
     const Reference reference(x, width);
-    expect_close(host_floats(y), reference.outputs(x, gain, shift), kSum<E>);
+    expect_close(host_floats(y), reference.outputs(x, weight, bias), kSum<E>);
     std::vector<double> expected;
     for (std::int64_t r = 0; r < kRows; ++r) {
       expected.push_back(reference.mean[size(r)]);
-      expected.push_back(reference.inverse[size(r)]);
+      expected.push_back(reference.rstd[size(r)]);
     }
     expect_close(statistics.host(), expected, kSum<float>);
     EXPECT_EQ(host_floats(x_in), x);
@@ -77,20 +77,20 @@ TYPED_TEST(CudaKernelNorms, ResidualAndDropoutFirst) {
   const DropoutMask mask = step.mask(0.3, DropoutSite::attention_output);
   for (const std::int64_t width : {std::int64_t{333}, std::int64_t{336}}) {
     const auto x = random_held<E>(kRows * width, 1), residual = random_held<E>(kRows * width, 2);
-    const auto gain = random_held<E>(width, 3), shift = random_held<E>(width, 4);
+    const auto weight = random_held<E>(width, 3), bias = random_held<E>(width, 4);
     const DeviceArray<E> sum(to_elements<E>(x)), residual_in(to_elements<E>(residual));
-    const DeviceArray<E> gain_in(to_elements<E>(gain)), shift_in(to_elements<E>(shift)),
+    const DeviceArray<E> weight_in(to_elements<E>(weight)), bias_in(to_elements<E>(bias)),
         y(x.size());
     const DeviceFloats statistics(size(2 * kRows));
     residual_layer_norm<E>(residual_in.get(), step.on_device(mask), sum.get(),
-                           {gain_in.get(), shift_in.get(), 1e-5F, y.get(), statistics.get()},
+                           {weight_in.get(), bias_in.get(), 1e-5F, y.get(), statistics.get()},
                            {kRows, width}, nullptr);
     std::vector<double> expected;
     for (std::size_t i = 0; i < x.size(); ++i)
       expected.push_back(double{residual[i]} + double{x[i]} * mask.factor(i));
     expect_close(host_floats(sum), expected, kElement<E>);
     const std::vector<float> found = host_floats(sum);
-    expect_close(host_floats(y), Reference(found, width).outputs(found, gain, shift), kSum<E>);
+    expect_close(host_floats(y), Reference(found, width).outputs(found, weight, bias), kSum<E>);
   }
 }
 
@@ -100,26 +100,26 @@ void check_gradient(std::int64_t width, bool in_place) {
   const StepOnDevice step(3);
   const DropoutMask mask = step.mask(0.2, DropoutSite::mlp_output);
   const auto x = random_held<E>(kRows * width, 1), dy = random_held<E>(kRows * width, 2);
-  const auto gain = random_held<E>(width, 3), residual = random_held<E>(kRows * width, 5);
+  const auto weight = random_held<E>(width, 3), residual = random_held<E>(kRows * width, 5);
   const Reference n(x, width);
   std::vector<float> statistics;
   for (std::int64_t r = 0; r < kRows; ++r) {
     statistics.push_back(static_cast<float>(n.mean[size(r)]));
-    statistics.push_back(static_cast<float>(n.inverse[size(r)]));
+    statistics.push_back(static_cast<float>(n.rstd[size(r)]));
   }
   const DeviceArray<E> x_in(to_elements<E>(x)), dy_in(to_elements<E>(dy)),
-      gain_in(to_elements<E>(gain));
+      weight_in(to_elements<E>(weight));
   const DeviceArray<E> residual_in(to_elements<E>(residual)), other(x.size()), dropped(x.size());
   const DeviceFloats statistics_in(statistics), dgain(size(width)), dshift(size(width)),
       partials(size(2 * width * partials_of(kRows)));
   E* dx = in_place ? residual_in.get() : other.get();
   layer_norm_gradient<E>({.x = x_in.get(),
                           .statistics = statistics_in.get(),
-                          .gain = gain_in.get(),
+                          .weight = weight_in.get(),
                           .dy = dy_in.get(),
                           .dx = dx,
-                          .gain_gradient = dgain.get(),
-                          .shift_gradient = dshift.get(),
+                          .weight_gradient = dgain.get(),
+                          .bias_gradient = dshift.get(),
                           .partials = partials.get(),
                           .residual = residual_in.get(),
                           .dropped = dropped.get(),
@@ -130,7 +130,7 @@ void check_gradient(std::int64_t width, bool in_place) {
   for (std::int64_t r = 0; r < kRows; ++r) {
     double sum = 0, product = 0;
     for (std::int64_t j = 0; j < width; ++j) {
-      const double d = double{dy[size(r * width + j)]} * gain[size(j)];
+      const double d = double{dy[size(r * width + j)]} * weight[size(j)];
       sum += d / static_cast<double>(width);
       product += d * n.normed(x, r, j) / static_cast<double>(width);
       dgain_expected[size(j)] += dy[size(r * width + j)] * n.normed(x, r, j);
@@ -138,8 +138,8 @@ void check_gradient(std::int64_t width, bool in_place) {
     }
     for (std::int64_t j = 0; j < width; ++j) {
       const std::size_t i = size(r * width + j);
-      const double d = double{dy[i]} * gain[size(j)];
-      dx_expected.push_back(n.inverse[size(r)] * (d - sum - n.normed(x, r, j) * product) +
+      const double d = double{dy[i]} * weight[size(j)];
+      dx_expected.push_back(n.rstd[size(r)] * (d - sum - n.normed(x, r, j) * product) +
                             residual[i]);
       dropped_expected.push_back(dx_expected.back() * mask.factor(i));
     }

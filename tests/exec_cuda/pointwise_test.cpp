@@ -96,9 +96,8 @@ TYPED_TEST(CudaKernelPointwise, ColumnSums) {
       const DeviceArray<E> in(to_elements<E>(x));
       const DeviceFloats partials(size(width * partials_of(rows))), added(before),
           written(size(width));
-      column_sum<E>(in.get(), {rows, width}, Into::add, partials.get(), added.get(), nullptr);
-      column_sum<E>(in.get(), {rows, width}, Into::overwrite, partials.get(), written.get(),
-                    nullptr);
+      column_sum<E>(in.get(), {rows, width}, Beta::one, partials.get(), added.get(), nullptr);
+      column_sum<E>(in.get(), {rows, width}, Beta::zero, partials.get(), written.get(), nullptr);
       std::vector<double> sums(size(width)), with_before(before.begin(), before.end());
       for (std::int64_t i = 0; i < rows * width; ++i) {
         sums[size(i % width)] += x[size(i)];
@@ -113,14 +112,14 @@ TYPED_TEST(CudaKernelPointwise, ColumnSums) {
 // One of more than a block's length, and a short one beside it.
 TEST(CudaKernelSums, VectorsAreAddedEachToItsOwn) {
   WEIR_NEEDS_DEVICE();
-  for (const Into into : {Into::add, Into::overwrite}) {
+  for (const Beta into : {Beta::one, Beta::zero}) {
     const auto x = random_floats(300, 18), y = random_floats(7, 19);
     const auto before_x = random_floats(300, 20), before_y = random_floats(7, 21);
     const DeviceFloats x_in(x), y_in(y), x_sum(before_x), y_sum(before_y);
     accumulate({{{x_in.get(), x_sum.get(), 300}, {y_in.get(), y_sum.get(), 7}}, 2}, into, nullptr);
     std::vector<float> x_expected = x, y_expected = y;
-    for (std::size_t j = 0; into == Into::add && j < 300; ++j) x_expected[j] = before_x[j] + x[j];
-    for (std::size_t j = 0; into == Into::add && j < 7; ++j) y_expected[j] = before_y[j] + y[j];
+    for (std::size_t j = 0; into == Beta::one && j < 300; ++j) x_expected[j] = before_x[j] + x[j];
+    for (std::size_t j = 0; into == Beta::one && j < 7; ++j) y_expected[j] = before_y[j] + y[j];
     EXPECT_EQ(x_sum.host(), x_expected);
     EXPECT_EQ(y_sum.host(), y_expected);
   }

@@ -38,7 +38,7 @@ ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps) {
         return {{BackendKind::cuda, cuda_backends()}};
       },
       [](Processes& processes) -> ProcessLinks {
-        return LaunchedTransportFactory([&processes](const LaunchedTransportRequest& request) {
+        return StreamTransportFactory([&processes](const StreamTransportRequest& request) {
           return std::make_unique<NcclTransport>(request, processes);
         });
       });

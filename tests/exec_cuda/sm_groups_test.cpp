@@ -82,14 +82,14 @@ TEST(CudaSmGroups, KernelsStayInTheirGroup) {
   const SmSplit& split = divided.groups->split();
   EXPECT_EQ(split.groups, kGroups);
   EXPECT_GE(split.left(), 0);
-  std::vector<Stream> streams;
+  std::vector<StreamHandle> streams;
   const std::vector<std::uint32_t> zeros(kMostMultiprocessors, 0);
   DeviceArray<std::uint32_t> first(zeros), second(zeros);
   for (int group = 0; group < kGroups; ++group)
-    streams.push_back(divided.groups->make_stream(group, 0));
+    streams.push_back(divided.groups->make_stream_handle(group, 0));
   note_multiprocessors(first.get(), kBlocks, streams[0].get());
   note_multiprocessors(second.get(), kBlocks, streams[1].get());
-  for (const Stream& stream : streams) CUDA_CHECK(cudaStreamSynchronize(stream.get()));
+  for (const StreamHandle& stream : streams) CUDA_CHECK(cudaStreamSynchronize(stream.get()));
   const std::vector<std::uint32_t> a = first.host(), b = second.host();
   const int more = cuda_facts().device->major == 9 ? 2 : 0;
   int in_first = 0, in_second = 0, in_both = 0;
@@ -117,7 +117,7 @@ TEST(CudaSmGroups, TooManyGroupsAreAnAnswer) {
   const Seat seat = sharing.seat(999, 1000);
   EXPECT_EQ(seat.groups, nullptr);
   EXPECT_TRUE(seat.label.starts_with("streams with priorities on ")) << seat.label;
-  EXPECT_TRUE(seat.make_stream(Seat::Use::compute));
+  EXPECT_TRUE(seat.make_stream_handle(Seat::Use::compute));
 }
 
 // Ranks of one run get different groups of one division, and the next run with as many ranks the
@@ -138,7 +138,7 @@ TEST(CudaMemoryPool, ItsPeakIsTheMostInUseAtOnce) {
   WEIR_NEEDS_DEVICE();
   constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
   MemoryPool pool(0);
-  const Stream stream = DeviceSharing().seat(0, 1).make_stream(Seat::Use::compute);
+  const StreamHandle stream = DeviceSharing().seat(0, 1).make_stream_handle(Seat::Use::compute);
   void* a = pool.allocate(kMebibyte, stream.get());
   EXPECT_EQ(pool.peak(), Bytes(kMebibyte));
   void* b = pool.allocate(kMebibyte, stream.get());

@@ -1,11 +1,11 @@
-// Opens the wire before the tests and leaves it after them; only the leader reports.
+// Starts MPI before the tests and leaves it after them; only the leader reports.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
-#include "exec/processes/mpi/byte_transport.hpp"
 #include "exec/processes/mpi/mpi_transport.hpp"
 #include "exec/processes/mpi/process_group.hpp"
 #include "tests/exec_processes/started.hpp"
@@ -21,7 +21,7 @@ Processes& processes() { return *opened; }
 
 RunResult run_here(const ResolvedPlan& loaded, const RunOptions& options) {
   return run_as_process(loaded, options, cpu_only(), *opened, [](const TransportRequest& request) {
-    return std::make_unique<WireTransport>(request, *opened);
+    return std::make_unique<MpiTransport>(request, *opened);
   });
 }
 
@@ -31,8 +31,8 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   weir::ProcessGroup::Options options;
   options.speak = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  weir::opened =
-      std::make_unique<weir::ProcessGroup>(std::make_unique<weir::MpiWire>(), std::move(options));
+  options.late = [] { std::_Exit(6); };
+  weir::opened = std::make_unique<weir::ProcessGroup>(std::move(options));
   if (weir::opened->index() != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());

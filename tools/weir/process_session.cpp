@@ -6,11 +6,11 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <thread>
 
 #include "exec/processes/started_by.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_MPI
-#include "exec/processes/mpi/byte_transport.hpp"
 #include "exec/processes/mpi/mpi_transport.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
@@ -22,7 +22,7 @@ TransportKind choose_transport(const SessionOptions& options) {
   const std::string& name = options.transport;
   if (name == "threads") return TransportKind::threads;
   // Each of the launcher's processes would run alone and write the same files.
-  if (const auto by = launched_without_mpi(std::getenv)) {
+  if (const auto by = started_without_mpi(std::getenv)) {
     throw UsageError(
         fmt::format("{} has started {} processes without MPI, by which they meet: start them by "
                     "mpirun -n {} or srun --mpi=pmix (--transport threads runs each alone)",
@@ -32,7 +32,7 @@ TransportKind choose_transport(const SessionOptions& options) {
   if (name == "nccl") return TransportKind::nccl;
   if (!name.empty())
     throw UsageError(fmt::format("--transport: {} is none of threads, mpi, nccl", name));
-  return launched(std::getenv) ? TransportKind::mpi : TransportKind::threads;
+  return started_by(std::getenv) ? TransportKind::mpi : TransportKind::threads;
 }
 
 #ifdef WEIR_HAS_MPI
@@ -49,19 +49,30 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   ProcessGroup::Options group_options;
   group_options.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
   group_options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
-  auto processes =
-      std::make_unique<ProcessGroup>(std::make_unique<MpiWire>(), std::move(group_options));
+  // A thread of the constructor's says this while the main thread hangs in MPI: only _Exit ends
+  // both. The leader's end makes the launcher end the others, which speak only where it is the one
+  // that has not come.
+  group_options.late = [patience = options.patience] {
+    if (const int rank = started_rank(std::getenv); rank > 0)
+      std::this_thread::sleep_for(patience + rank * Seconds(0.2));
+    fmt::print(stderr,
+               "weir: the processes did not all come within {:.1f} s (--patience): one has not "
+               "started, or stands still before MPI_Init\n",
+               patience.count());
+    std::_Exit(6);
+  };
+  auto processes = std::make_unique<ProcessGroup>(std::move(group_options));
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
   if (kind == TransportKind::nccl) {
     return {std::move(processes),
-            LaunchedTransportFactory([&group](const LaunchedTransportRequest& request) {
+            StreamTransportFactory([&group](const StreamTransportRequest& request) {
               return std::make_unique<NcclTransport>(request, group);
             })};
   }
 #endif
   return {std::move(processes), TransportFactory([&group](const TransportRequest& request) {
-            return std::make_unique<WireTransport>(request, group);
+            return std::make_unique<MpiTransport>(request, group);
           })};
 }
 

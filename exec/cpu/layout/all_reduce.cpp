@@ -1,3 +1,5 @@
+// An all-reduce in three phases, with a barrier between them: meet, each member sums its own part,
+// each copies the others' parts.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/all_reduce.hpp"
 
@@ -26,8 +28,10 @@ std::int64_t AllReduce::exchanged(int member) const {
 }
 
 void AllReduce::run(int member, float* block) {
+  // 1. Every member says where its block is. The barrier makes the others' values visible, too.
   blocks_[static_cast<std::size_t>(member)] = block;
   meeting_.arrive_and_wait();
+  // 2. Each sums its own part of all blocks, in the order of members: the same bits in every run.
   const std::int64_t end = begin_of(member + 1);
   float sum[kChunk];
   for (std::int64_t from = begin_of(member); from < end; from += kChunk) {
@@ -40,6 +44,7 @@ void AllReduce::run(int member, float* block) {
     std::copy_n(sum, n, block + from);
   }
   meeting_.arrive_and_wait();
+  // 3. Each takes the parts that the others have summed.
   for (int other = 0; other < members(); ++other) {
     if (other == member) continue;
     const std::int64_t from = begin_of(other);

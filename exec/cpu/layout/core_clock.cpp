@@ -1,3 +1,4 @@
+// A thread's own time and preemptions, as the kernel counts them.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/core_clock.hpp"
 

@@ -1,3 +1,4 @@
+// An einsum as a batch of matrix products: which dimensions are rows, columns, summed and repeated.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/local_einsum.hpp"
 
@@ -56,7 +57,7 @@ Merged merge(const Block& first, const Block& second, const Block& without) {
   return merged;
 }
 
-// One product for each index of the dimensions that all three blocks have.
+// One gemm for each index of the dimensions that all three blocks have.
 std::vector<LocalEinsum::Offsets> common_indices(const Block& a, const Block& b, const Block& c) {
   std::vector<LocalEinsum::Offsets> offsets{{}};
   for (std::size_t d = 0; d < c.dimensions.size(); ++d) {
@@ -94,20 +95,20 @@ LocalEinsum products_of(const layout::Program& program, const layout::Layout& la
     throw std::invalid_argument("its output's fastest dimension is in both inputs");
   }
   const Merged summed = merge(a, b, c);
-  Product& product = local.product;
-  product.m = rows.size;
-  product.n = columns.size;
-  product.k = summed.size;
-  product.a_row = rows.first_stride;
-  product.a_column = summed.first_stride;
-  product.b_row = summed.second_stride;
-  product.b_column = columns.first_stride;
-  product.c_row = rows.size > 1 ? rows.second_stride : columns.size;
+  Gemm& gemm = local.gemm;
+  gemm.m = rows.size;
+  gemm.n = columns.size;
+  gemm.k = summed.size;
+  gemm.a_row = rows.first_stride;
+  gemm.a_column = summed.first_stride;
+  gemm.b_row = summed.second_stride;
+  gemm.b_column = columns.first_stride;
+  gemm.c_row = rows.size > 1 ? rows.second_stride : columns.size;
   // The stride along a dimension of size one is free: one that makes the matrix dense.
-  if (product.m == 1) product.a_row = product.k * product.a_column;
-  if (product.k == 1) product.a_column = product.a_row == 1 ? product.m : 1;
-  if (product.k == 1) product.b_row = product.b_column == 1 ? product.n : 1;
-  if (product.n == 1) product.b_column = product.b_row == 1 ? product.k : 1;
+  if (gemm.m == 1) gemm.a_row = gemm.k * gemm.a_column;
+  if (gemm.k == 1) gemm.a_column = gemm.a_row == 1 ? gemm.m : 1;
+  if (gemm.k == 1) gemm.b_row = gemm.b_column == 1 ? gemm.n : 1;
+  if (gemm.n == 1) gemm.b_column = gemm.b_row == 1 ? gemm.k : 1;
   local.products = common_indices(a, b, c);
   return local;
 }

@@ -1,6 +1,6 @@
 // An einsum of two tensors on one processor's blocks, as matrix products. Its dimensions fall into
 // four groups: in one input and the output (rows, columns), in both inputs (summed), in all three
-// (one product for each of its indices). Blocks are row-major and stay as they are: strides do what
+// (one gemm for each of its indices). Blocks are row-major and stay as they are: strides do what
 // a transposition would.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,14 +14,14 @@
 namespace weir::cpu {
 
 struct LocalEinsum {
-  Product product;
-  int a = 0, b = 0;  // which tensors the product calls so
+  Gemm gemm;
+  int a = 0, b = 0;  // which tensors the gemm calls so
   struct Offsets {
     std::int64_t a = 0, b = 0, c = 0;
   };
   std::vector<Offsets> products;  // where each begins in its blocks
   [[nodiscard]] std::int64_t multiply_adds() const {
-    return product.m * product.n * product.k * static_cast<std::int64_t>(products.size());
+    return gemm.m * gemm.n * gemm.k * static_cast<std::int64_t>(products.size());
   }
 };
 

@@ -1,3 +1,5 @@
+// A layout run on a mesh of threads: local products, all-reduces, element-wise functions, timed and
+// counted.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/mesh_run.hpp"
 
@@ -124,7 +126,7 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
     }
     counts_[at(worker)].memory = processor.arena.live();
     processor.partial = processor.arena.allocate(4 * partial_elements);
-    for (const Step& step : steps_) processor.matmul.prepare(step.local.product);
+    for (const Step& step : steps_) processor.matmul.prepare(step.local.gemm);
     processor.scratch = processor.arena.allocate(processor.matmul.scratch_bytes());
     processor.matmul.use_scratch(processor.scratch.floats());
   });
@@ -192,6 +194,7 @@ void MeshRun::run(int worker) {
   MeshCounts counts;
   counts.memory = counts_[at(worker)].memory;
   processor.products = processor.elementwise = processor.all_reduces = Seconds(0);
+  // All begin together, so that nobody's time holds another's start.
   workers_.meet();
   processor.preemptions = -preemptions();
   processor.start = Clock::now();
@@ -209,8 +212,7 @@ void MeshRun::run(int worker) {
     const float* a = processor.blocks[at(step.local.a)].floats();
     const float* b = processor.blocks[at(step.local.b)].floats();
     for (const LocalEinsum::Offsets& offset : step.local.products) {
-      processor.matmul.run(step.local.product, a + offset.a, b + offset.b, nullptr,
-                           sums + offset.c);
+      processor.matmul.run(step.local.gemm, a + offset.a, b + offset.b, nullptr, sums + offset.c);
     }
     counts.multiply_adds += step.local.multiply_adds();
     lap(processor.products);

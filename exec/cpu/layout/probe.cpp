@@ -14,11 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Product square(std::int64_t edge) {
-  Product product;
-  product.m = product.n = product.k = edge;
-  product.a_row = product.b_row = product.c_row = edge;
-  return product;
+Gemm square(std::int64_t edge) {
+  Gemm gemm;
+  gemm.m = gemm.n = gemm.k = edge;
+  gemm.a_row = gemm.b_row = gemm.c_row = edge;
+  return gemm;
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Threads that wait for a round of work and meet within it.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/workers.hpp"
 
@@ -13,6 +14,7 @@ Workers::Workers(int count) : meeting_(count) {
 
 Workers::~Workers() {
   {
+    // Under the lock, or a worker between its look and its wait would sleep for ever.
     const std::lock_guard lock(mutex_);
     round_ = -1;
   }
@@ -21,6 +23,7 @@ Workers::~Workers() {
 }
 
 void Workers::run(const std::function<void(int)>& work) {
+  // The lock guards all of a round: work, number, how many are busy, the first failure.
   std::unique_lock lock(mutex_);
   work_ = &work;
   busy_ = count();
@@ -49,6 +52,7 @@ void Workers::serve(int worker) {
     } catch (...) {
       failure = std::current_exception();
     }
+    // The first failure counts; the last worker wakes `run`.
     const std::lock_guard lock(mutex_);
     if (failure && !failure_) failure_ = failure;
     if (--busy_ == 0) changed_.notify_all();

@@ -1,3 +1,4 @@
+// Row-major gemms in the words of a library that stores columns.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm.hpp"
 
@@ -23,7 +24,7 @@ std::string_view to_string(Epilogue epilogue) {
   return kNames[static_cast<std::size_t>(epilogue)];
 }
 
-ColumnMajorProduct column_major(const Product& p) {
+ColumnMajorGemm column_major(const Gemm& p) {
   return {transpose_of(p.k, p.n, p.b_row, p.b_column), transpose_of(p.m, p.k, p.a_row, p.a_column),
           ColumnMajor{p.n, p.m, p.c_row, false}};
 }
@@ -34,7 +35,7 @@ int alignment_bytes(const ColumnMajor& matrix, std::int64_t step, Element elemen
   return bytes;
 }
 
-bool may_carry(const Product& p) {
+bool may_carry(const Gemm& p) {
   switch (p.epilogue) {
     case Epilogue::bias_gelu:
     case Epilogue::gelu_gradient:

@@ -15,7 +15,7 @@ enum class Element : std::uint8_t { fp32, bf16 };
   return element == Element::fp32 ? 4 : 2;
 }
 
-// What is done to a product before it is stored, or beside it.
+// What is done to a gemm before it is stored, or beside it.
 enum class Epilogue : std::uint8_t {
   none,
   bias,           // c = a b + bias[n]
@@ -27,9 +27,9 @@ enum class Epilogue : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Epilogue epilogue);
 
 // c[m, n] (+)= a[m, k] b[k, n], row-major; strides in elements, one of each operand's two is 1, so
-// a transposed operand is one with its strides exchanged. A batch repeats the product at steps
+// a transposed operand is one with its strides exchanged. A batch repeats the gemm at steps
 // a_step, b_step, c_step. aux has c's layout.
-struct Product {
+struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_column = 1;
   std::int64_t b_row = 0, b_column = 1;
@@ -38,30 +38,30 @@ struct Product {
   Epilogue epilogue = Epilogue::none;
   bool accumulate = false;
   bool fp32_result = false;  // c is fp32 whatever the operands are
-  auto operator<=>(const Product&) const = default;
+  auto operator<=>(const Gemm&) const = default;
 };
 
-// What each matrix of a product looks like to cuBLASLt, which stores columns one after the other:
+// What each matrix of a gemm looks like to cuBLASLt, which stores columns one after the other:
 // c' = b' a'.
 struct ColumnMajor {
   std::int64_t rows = 0, columns = 0, leading = 0;
   bool transposed = false;
   auto operator<=>(const ColumnMajor&) const = default;
 };
-struct ColumnMajorProduct {
+struct ColumnMajorGemm {
   ColumnMajor first, second, result;  // result = first * second
 };
 // Throws std::logic_error when neither stride of an operand is 1.
-[[nodiscard]] ColumnMajorProduct column_major(const Product& product);
+[[nodiscard]] ColumnMajorGemm column_major(const Gemm& gemm);
 
 // The bytes, up to 16, on which every column of a matrix begins that itself begins on 16 bytes;
 // `step`: from one matrix of a batch to the next, 0 without a batch. What an algorithm may assume,
 // whatever addresses it will meet.
 [[nodiscard]] int alignment_bytes(const ColumnMajor& matrix, std::int64_t step, Element element);
 
-// Whether the product may carry its epilogue by cuBLASLt's rules (cublasLt.h): the matrix beside
+// Whether the gemm may carry its epilogue by cuBLASLt's rules (cublasLt.h): the matrix beside
 // GELU has a leading dimension divisible by 8 and not below the result's rows; bias gradients are
-// of one product, not of a batch.
-[[nodiscard]] bool may_carry(const Product& product);
+// of one gemm, not of a batch.
+[[nodiscard]] bool may_carry(const Gemm& gemm);
 
 }  // namespace weir::cuda

@@ -1,3 +1,4 @@
+// Gemms as descriptors of cuBLASLt.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm_descriptor.hpp"
 
@@ -46,8 +47,8 @@ bool has_bias(Epilogue e) {
 }
 bool has_aux(Epilogue e) { return e == Epilogue::bias_gelu || e == Epilogue::gelu_gradient; }
 
-CublasHandle<cublasLtMatmulDesc_t> make_operation(const Product& p,
-                                                  const ColumnMajorProduct& columns, Dtype dtype) {
+CublasHandle<cublasLtMatmulDesc_t> make_operation(const Gemm& p, const ColumnMajorGemm& columns,
+                                                  Dtype dtype) {
   const auto compute = dtype == Dtype::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
   CUBLAS_CHECK(cublasLtMatmulDescCreate(&made, compute, CUDA_R_32F));
@@ -73,15 +74,15 @@ CublasHandle<cublasLtMatrixLayout_t> make_layout(const ColumnMajor& matrix, Elem
   return owned;
 }
 
-CublasHandle<cublasLtMatmulPreference_t> make_preference(const Product& p,
-                                                         const ColumnMajorProduct& columns,
+CublasHandle<cublasLtMatmulPreference_t> make_preference(const Gemm& p,
+                                                         const ColumnMajorGemm& columns,
                                                          Element element, Element result,
                                                          SumOverK sum) {
   cublasLtMatmulPreference_t made = nullptr;
   CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&made));
   CublasHandle<cublasLtMatmulPreference_t> owned(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      static_cast<std::uint64_t>(kProductScratchBytes));
+      static_cast<std::uint64_t>(kGemmScratchBytes));
   const std::uint32_t reductions = sum == SumOverK::cut ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                                                         : CUBLASLT_REDUCTION_SCHEME_NONE;
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);  // none is always allowed
@@ -101,10 +102,9 @@ CublasHandle<cublasLtMatmulPreference_t> make_preference(const Product& p,
 
 }  // namespace
 
-ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multiprocessors,
-                                     SumOverK sum)
-    : product(p) {
-  const ColumnMajorProduct columns = column_major(p);
+GemmDescriptor::GemmDescriptor(const Gemm& p, Dtype dtype, int multiprocessors, SumOverK sum)
+    : gemm(p) {
+  const ColumnMajorGemm columns = column_major(p);
   const Element element = element_of(dtype), c = p.fp32_result ? Element::fp32 : element;
   operation = make_operation(p, columns, dtype);
   target(multiprocessors);
@@ -117,15 +117,14 @@ ProductDescriptor::ProductDescriptor(const Product& p, Dtype dtype, int multipro
   point(reinterpret_cast<void*>(kTensorAlignment), reinterpret_cast<void*>(kTensorAlignment));
 }
 
-void ProductDescriptor::target(int multiprocessors) const {
+void GemmDescriptor::target(int multiprocessors) const {
   set(operation.get(), CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
       static_cast<std::int32_t>(multiprocessors));
 }
 
-void ProductDescriptor::point(void* bias, void* aux) const {
-  if (has_bias(product.epilogue)) set(operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  if (has_aux(product.epilogue))
-    set(operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+void GemmDescriptor::point(void* bias, void* aux) const {
+  if (has_bias(gemm.epilogue)) set(operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (has_aux(gemm.epilogue)) set(operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
 }  // namespace weir::cuda

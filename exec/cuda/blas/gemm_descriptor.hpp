@@ -1,4 +1,4 @@
-// A product as cuBLASLt's descriptors say it. Making them needs no device.
+// A gemm as cuBLASLt's descriptors say it. Making them needs no device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,24 +30,24 @@ using CublasHandle = UniqueHandle<Handle, release>;
 
 // The scratch memory that an algorithm may ask for; the same on every device, since the choice may
 // depend on it.
-inline constexpr std::int64_t kProductScratchBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kGemmScratchBytes = std::int64_t{32} << 20;
 
 // Whether the sum over k may be cut (split-K): the parts' sums, fp32, lie in the scratch memory and
 // are added in one order. A gradient of a weight is a small result of a long sum: uncut, GPT-2's
 // 768 x 768 are 36 tiles of 128 x 128 for 132 multiprocessors.
 enum class SumOverK : std::uint8_t { whole, cut };
 
-struct ProductDescriptor {
+struct GemmDescriptor {
   // For so many multiprocessors; 0: what the device or its current context has.
-  ProductDescriptor(const Product& product, Dtype dtype, int multiprocessors,
-                    SumOverK sum = SumOverK::whole);
+  GemmDescriptor(const Gemm& gemm, Dtype dtype, int multiprocessors,
+                 SumOverK sum = SumOverK::whole);
 
   // How many multiprocessors it is for from now on.
   void target(int multiprocessors) const;
   // Where the bias and the matrix beside the result lie; ignored where the epilogue has none.
   void point(void* bias, void* aux) const;
 
-  Product product;
+  Gemm gemm;
   CublasHandle<cublasLtMatmulDesc_t> operation;
   CublasHandle<cublasLtMatrixLayout_t> first, second, result;
   CublasHandle<cublasLtMatmulPreference_t>

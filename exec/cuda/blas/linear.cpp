@@ -1,9 +1,10 @@
+// The gemms of a linear layer's passes.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/linear.hpp"
 
 namespace weir::cuda {
 
-Product Linear::forward(Epilogue epilogue) const {
+Gemm Linear::forward(Epilogue epilogue) const {
   return {.m = rows,
           .n = out,
           .k = in,
@@ -14,18 +15,18 @@ Product Linear::forward(Epilogue epilogue) const {
           .epilogue = epilogue};
 }
 
-Product Linear::forward_onto() const {
-  Product product = forward(Epilogue::bias);
-  product.accumulate = true;
-  return product;
+Gemm Linear::forward_onto() const {
+  Gemm gemm = forward(Epilogue::bias);
+  gemm.accumulate = true;
+  return gemm;
 }
 
-Product Linear::input(Epilogue epilogue) const {
+Gemm Linear::input(Epilogue epilogue) const {
   return {
       .m = rows, .n = in, .k = out, .a_row = out, .b_row = in, .c_row = in, .epilogue = epilogue};
 }
 
-Product Linear::weight(bool accumulate, Epilogue epilogue) const {
+Gemm Linear::weight(bool accumulate, Epilogue epilogue) const {
   return {.m = out,
           .n = in,
           .k = rows,

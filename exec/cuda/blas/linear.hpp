@@ -1,4 +1,4 @@
-// y[rows, out] = x[rows, in] w' + b with w stored [out, in]: the products of its passes, and what
+// y[rows, out] = x[rows, in] w' + b with w stored [out, in]: the gemms of its passes, and what
 // they carry.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -11,16 +11,16 @@ namespace weir::cuda {
 struct Linear {
   std::int64_t rows, in, out;
 
-  [[nodiscard]] Product forward(Epilogue epilogue) const;  // x w'
-  [[nodiscard]] Product forward_onto() const;              // x w' + b + what is added (Operands)
-  [[nodiscard]] Product input(Epilogue epilogue) const;    // dx = dy w
-  [[nodiscard]] Product weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
+  [[nodiscard]] Gemm forward(Epilogue epilogue) const;  // x w'
+  [[nodiscard]] Gemm forward_onto() const;              // x w' + b + what is added (Operands)
+  [[nodiscard]] Gemm input(Epilogue epilogue) const;    // dx = dy w
+  [[nodiscard]] Gemm weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
 };
 
 // Which epilogues a block asks cuBLASLt for; where it has no algorithm with them, and for all
-// others, a kernel of our own follows the product.
+// others, a kernel of our own follows the gemm.
 //
-// `gelu`: bias and GELU in the product up, its slope in the product that makes up's gradient;
+// `gelu`: bias and GELU in the gemm up, its slope in the gemm that makes up's gradient;
 // mlp.up is the matrix beside. Only for the tanh formula: cuBLAS's documentation of
 // CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch takes it for tanh
 // (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that. Only in

@@ -1,3 +1,4 @@
+// Gemms by cuBLASLt: the algorithm of each shape is chosen once.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/matmul.hpp"
 
@@ -40,9 +41,9 @@ struct Matmul::Library {
 };
 
 struct Matmul::Kernel {
-  ProductDescriptor descriptor;
+  GemmDescriptor descriptor;
   cublasLtMatmulAlgo_t algorithm{};
-  ProductChoice choice;
+  GemmChoice choice;
 
   // The best of the heuristic's; false where there is none.
   [[nodiscard]] bool choose(cublasLtHandle_t handle, SumOverK sum) {
@@ -60,7 +61,7 @@ struct Matmul::Kernel {
       if (candidate.state != CUBLAS_STATUS_SUCCESS || !sums_as_asked(candidate.algo, sum)) continue;
       algorithm = candidate.algo;
       choice = {
-          descriptor.product,
+          descriptor.gemm,
           config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID),
           static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID)),
           static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID)),
@@ -97,32 +98,31 @@ Matmul::Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share)
       library_(std::make_unique<Library>()) {}
 Matmul::~Matmul() = default;
 
-void Matmul::try_prepare(const Product& product) {
-  if (ready(product) || !may_carry(product)) return;
+void Matmul::try_prepare(const Gemm& gemm) {
+  if (ready(gemm) || !may_carry(gemm)) return;
   auto made = std::make_unique<Kernel>(
-      Kernel{ProductDescriptor(product, dtype_, multiprocessors_, sum_), {}, {}});
+      Kernel{GemmDescriptor(gemm, dtype_, multiprocessors_, sum_), {}, {}});
   if (!made->choose(library_->handle.get(), sum_)) return;
   if (share_ != multiprocessors_) made->spread(library_->handle.get(), multiprocessors_, share_);
-  kernels_[product] = std::move(made);
+  kernels_[gemm] = std::move(made);
 }
 
-void Matmul::prepare(const Product& product) {
-  try_prepare(product);
-  if (ready(product)) return;
+void Matmul::prepare(const Gemm& gemm) {
+  try_prepare(gemm);
+  if (ready(gemm)) return;
   throw RunFailed(fmt::format("cuBLASLt has no algorithm{} for a {} product of {} x {} x {} ({})",
                               sum_ == SumOverK::whole ? " without split-K" : "", to_string(dtype_),
-                              product.m, product.n, product.k, to_string(product.epilogue)));
+                              gemm.m, gemm.n, gemm.k, to_string(gemm.epilogue)));
 }
 
-void Matmul::run(const Product& product, const Operands& operands, void* scratch,
-                 cudaStream_t stream) {
-  const auto found = kernels_.find(product);
+void Matmul::run(const Gemm& gemm, const Operands& operands, void* scratch, cudaStream_t stream) {
+  const auto found = kernels_.find(gemm);
   if (found == kernels_.end()) throw std::logic_error("a matrix product was not prepared");
   const Kernel& kernel = *found->second;
-  const ProductDescriptor& d = kernel.descriptor;
+  const GemmDescriptor& d = kernel.descriptor;
   d.point(operands.bias, operands.aux);
   const float one = 1;
-  const float kept = product.accumulate ? 1.0F : 0.0F;
+  const float kept = gemm.accumulate ? 1.0F : 0.0F;
   const void* added = operands.added != nullptr ? operands.added : operands.c;
   CUBLAS_CHECK(cublasLtMatmul(library_->handle.get(), d.operation.get(), &one, operands.b,
                               d.first.get(), operands.a, d.second.get(), &kept, added,
@@ -130,9 +130,9 @@ void Matmul::run(const Product& product, const Operands& operands, void* scratch
                               scratch, static_cast<std::size_t>(kScratchBytes), stream));
 }
 
-std::vector<ProductChoice> Matmul::choices() const {
-  std::vector<ProductChoice> chosen;
-  for (const auto& [product, kernel] : kernels_) chosen.push_back(kernel->choice);
+std::vector<GemmChoice> Matmul::choices() const {
+  std::vector<GemmChoice> chosen;
+  for (const auto& [gemm, kernel] : kernels_) chosen.push_back(kernel->choice);
   return chosen;
 }
 

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt. A product's algorithm is chosen once per shape, and then fixed, so
-// that the same product has the same bits every time; without split-K unless that is asked for.
+// Matrix products by cuBLASLt. A gemm's algorithm is chosen once per shape, and then fixed, so
+// that the same gemm has the same bits every time; without split-K unless that is asked for.
 // Accumulation is fp32; fp32 operands are rounded to tf32 where asked.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace weir::cuda {
 
-// Device memory of one product. Elements are of the format it computes in; c of fp32_result and row
+// Device memory of one gemm. Elements are of the format it computes in; c of fp32_result and row
 // sums are fp32.
 struct Operands {
   const void *a, *b;
@@ -23,9 +23,9 @@ struct Operands {
   const void* added = nullptr;  // what accumulate adds to, laid out as c; null: c itself
 };
 
-// What was chosen for a product, in cuBLASLt's numbers.
-struct ProductChoice {
-  Product product;
+// What was chosen for a gemm, in cuBLASLt's numbers.
+struct GemmChoice {
+  Gemm gemm;
   int algorithm = 0, tile = 0, stages = 0;
   std::int64_t scratch_bytes = 0;
   float waves = 0;  // the algorithm's own estimate of how often it fills the device
@@ -33,7 +33,7 @@ struct ProductChoice {
 
 class Matmul {
  public:
-  static constexpr std::int64_t kScratchBytes = kProductScratchBytes;
+  static constexpr std::int64_t kScratchBytes = kGemmScratchBytes;
 
   // Algorithms are chosen for so many multiprocessors; 0: for what the device or its current
   // context has. dtype: fp32, tf32 or bf16.
@@ -50,16 +50,16 @@ class Matmul {
   [[nodiscard]] Element element() const { return element_of(dtype_); }
 
   // On the device that will run it. Throws RunFailed when cuBLASLt has no such algorithm.
-  void prepare(const Product& product);
-  // The same where the library may have none for this epilogue: then the product is not ready and
+  void prepare(const Gemm& gemm);
+  // The same where the library may have none for this epilogue: then the gemm is not ready and
   // nothing is thrown.
-  void try_prepare(const Product& product);
-  [[nodiscard]] bool ready(const Product& product) const { return kernels_.contains(product); }
+  void try_prepare(const Gemm& gemm);
+  [[nodiscard]] bool ready(const Gemm& gemm) const { return kernels_.contains(gemm); }
   // Precondition: ready; the matrices begin on 16 bytes or where a row or a step of theirs does.
-  void run(const Product& product, const Operands& operands, void* scratch, cudaStream_t stream);
+  void run(const Gemm& gemm, const Operands& operands, void* scratch, cudaStream_t stream);
 
-  // Of all prepared products, in their order.
-  [[nodiscard]] std::vector<ProductChoice> choices() const;
+  // Of all prepared gemms, in their order.
+  [[nodiscard]] std::vector<GemmChoice> choices() const;
 
  private:
   struct Kernel;
@@ -68,7 +68,7 @@ class Matmul {
   int multiprocessors_, share_;
   SumOverK sum_;
   std::unique_ptr<Library> library_;
-  std::map<Product, std::unique_ptr<Kernel>> kernels_;
+  std::map<Gemm, std::unique_ptr<Kernel>> kernels_;
 };
 
 }  // namespace weir::cuda

@@ -1,3 +1,4 @@
+// cuDNN's statuses in words.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cudnn/cudnn_check.hpp"
 

@@ -1,3 +1,4 @@
+// Graphs of cuDNN operations, from tensors and operations to one that is finalized.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cudnn/cudnn_graph.hpp"
 

@@ -1,3 +1,4 @@
+// Engines that take a graph, and the plan by which it runs.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cudnn/cudnn_plan.hpp"
 

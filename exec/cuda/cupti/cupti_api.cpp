@@ -1,3 +1,4 @@
+// CUPTI looked up while the program runs.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cupti/cupti_api.hpp"
 

@@ -1,3 +1,4 @@
+// Records kernels by CUPTI's activity buffers, with the action that launched each.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cupti/cupti_watch.hpp"
 
@@ -56,6 +57,7 @@ void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* bytes,
   *bytes = 0;
   *most_records = 0;  // as many as it holds
   Buffers& b = buffers();
+  // CUPTI calls on whichever thread it chooses, while ours may read what is filled.
   const std::scoped_lock lock(b.mutex);
   if (b.all.size() >= kMostBuffers) return;
   try {
@@ -72,6 +74,7 @@ void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* bytes,
 void CUPTIAPI complete_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
                               std::size_t valid) noexcept {
   Buffers& b = buffers();
+  // As above.
   const std::scoped_lock lock(b.mutex);
   b.filled.emplace_back(buffer, valid);
 }
@@ -80,6 +83,7 @@ void CUPTIAPI complete_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, st
 
 CuptiWatch::CuptiWatch(const CuptiApi& api) : api_(api) {
   Buffers& b = buffers();
+  // Two runs of one process may begin at once.
   const std::scoped_lock lock(b.mutex);
   if (std::exchange(b.taken, true))
     throw RunFailed("kernels are recorded for one run of a process at a time");

@@ -1,3 +1,4 @@
+// CUPTI where this build has its headers, a reason where it has not.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cupti/kernel_recording.hpp"
 

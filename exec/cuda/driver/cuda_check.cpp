@@ -1,3 +1,4 @@
+// CUDA's errors in words.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/driver/cuda_check.hpp"
 

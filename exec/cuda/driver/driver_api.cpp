@@ -1,3 +1,4 @@
+// Functions of the driver looked up by name and version.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/driver/driver_api.hpp"
 

@@ -11,14 +11,14 @@ namespace weir {
 inline void release_event(cudaEvent_t event) noexcept {
   CUDA_CHECK_NOEXCEPT(cudaEventDestroy(event));
 }
-using Event = UniqueHandle<cudaEvent_t, release_event>;
+using EventHandle = UniqueHandle<cudaEvent_t, release_event>;
 
 // `flags`: cudaEventDefault keeps time, cudaEventDisableTiming does not. For streams of the current
 // device.
-[[nodiscard]] inline Event make_event(unsigned int flags) {
+[[nodiscard]] inline EventHandle make_event_handle(unsigned int flags) {
   cudaEvent_t event = nullptr;
   CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
-  return Event(event);
+  return EventHandle(event);
 }
 
 }  // namespace weir

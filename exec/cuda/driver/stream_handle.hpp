@@ -10,13 +10,13 @@ namespace weir {
 inline void release_stream(cudaStream_t stream) noexcept {
   CUDA_CHECK_NOEXCEPT(cudaStreamDestroy(stream));
 }
-using Stream = UniqueHandle<cudaStream_t, release_stream>;
+using StreamHandle = UniqueHandle<cudaStream_t, release_stream>;
 
 // Does not wait for the default stream.
-[[nodiscard]] inline Stream make_stream() {
+[[nodiscard]] inline StreamHandle make_stream_handle() {
   cudaStream_t stream = nullptr;
   CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return Stream(stream);
+  return StreamHandle(stream);
 }
 
 }  // namespace weir

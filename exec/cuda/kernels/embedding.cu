@@ -1,3 +1,4 @@
+// Sums of token and position rows, and their gradients summed in order of rows.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/embedding.hpp"

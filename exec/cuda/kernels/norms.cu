@@ -40,51 +40,51 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
     load<L>(x + begin + j, value);
     for (int i = 0; i < L; ++i) squares += (value[i] - mean) * (value[i] - mean);
   }
-  const float inverse =
+  const float rstd =
       rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
   for (std::int64_t j = start; j < width; j += stride) {
-    float value[L], gain[L], shift[L];
+    float value[L], weight[L], bias[L];
     load<L>(x + begin + j, value);
-    load<L>(norm.gain + j, gain);
-    load<L>(norm.shift + j, shift);
-    for (int i = 0; i < L; ++i) value[i] = (value[i] - mean) * inverse * gain[i] + shift[i];
+    load<L>(norm.weight + j, weight);
+    load<L>(norm.bias + j, bias);
+    for (int i = 0; i < L; ++i) value[i] = (value[i] - mean) * rstd * weight[i] + bias[i];
     store<L>(norm.y + begin + j, value);
   }
   if (threadIdx.x == 0) {
     norm.statistics[2 * row] = mean;
-    norm.statistics[2 * row + 1] = inverse;
+    norm.statistics[2 * row + 1] = rstd;
   }
 }
 
-// n = (x - mean) / deviation, d = dy * gain: dx = (d - mean(d) - n * mean(d * n)) / deviation +
+// n = (x - mean) / deviation, d = dy * weight: dx = (d - mean(d) - n * mean(d * n)) / deviation +
 // residual.
 template <class E, int L>
 __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
-  const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+  const float mean = g.statistics[2 * row], rstd = g.statistics[2 * row + 1];
   float sum = 0, product = 0;
   for (std::int64_t j = start; j < width; j += stride) {
-    float x[L], gain[L], dy[L];
+    float x[L], weight[L], dy[L];
     load<L>(g.x + begin + j, x);
-    load<L>(g.gain + j, gain);
+    load<L>(g.weight + j, weight);
     load<L>(g.dy + begin + j, dy);
     for (int i = 0; i < L; ++i) {
-      const float d = dy[i] * gain[i];
+      const float d = dy[i] * weight[i];
       sum += d;
-      product += d * ((x[i] - mean) * inverse);
+      product += d * ((x[i] - mean) * rstd);
     }
   }
   sum = block_reduce(sum, Sum{}) / static_cast<float>(width);
   product = block_reduce(product, Sum{}) / static_cast<float>(width);
   const DropoutMask mask = at_this_step(g.mask);
   for (std::int64_t j = start; j < width; j += stride) {
-    float x[L], gain[L], dx[L];
+    float x[L], weight[L], dx[L];
     load<L>(g.x + begin + j, x);
-    load<L>(g.gain + j, gain);
+    load<L>(g.weight + j, weight);
     load<L>(g.dy + begin + j, dx);
     for (int i = 0; i < L; ++i) {
-      dx[i] = inverse * (dx[i] * gain[i] - sum - (x[i] - mean) * inverse * product);
+      dx[i] = rstd * (dx[i] * weight[i] - sum - (x[i] - mean) * rstd * product);
     }
     if (g.residual != nullptr) {
       float residual[L];
@@ -101,37 +101,37 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   }
 }
 
-// A thread: L columns; blockIdx.y: kRowsPerPartial rows. First all partial sums for the gain, then
-// those for the shift.
+// A thread: L columns; blockIdx.y: kRowsPerPartial rows. First all partial sums for the weight,
+// then those for the bias.
 template <class E, int L>
 __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
   const std::int64_t j = thread_index() * L;
   if (j >= size.width) return;
   const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
-  float gain[L] = {}, shift[L] = {};
+  float weight[L] = {}, bias[L] = {};
   for (std::int64_t row = first; row < last; ++row) {
-    const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+    const float mean = g.statistics[2 * row], rstd = g.statistics[2 * row + 1];
     float x[L], dy[L];
     load<L>(g.x + row * size.width + j, x);
     load<L>(g.dy + row * size.width + j, dy);
     for (int i = 0; i < L; ++i) {
-      gain[i] += dy[i] * ((x[i] - mean) * inverse);
-      shift[i] += dy[i];
+      weight[i] += dy[i] * ((x[i] - mean) * rstd);
+      bias[i] += dy[i];
     }
   }
-  store<L>(g.partials + blockIdx.y * size.width + j, gain);
-  store<L>(g.partials + (std::int64_t{gridDim.y} + blockIdx.y) * size.width + j, shift);
+  store<L>(g.partials + blockIdx.y * size.width + j, weight);
+  store<L>(g.partials + (std::int64_t{gridDim.y} + blockIdx.y) * size.width + j, bias);
 }
 
 // Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a
-// lane as vectors that lie kWarp vectors apart. The warps' sums for gain and shift are then added
+// lane as vectors that lie kWarp vectors apart. The warps' sums for weight and bias are then added
 // in ascending order.
 template <class E, int N>
 __global__ void __launch_bounds__(kThreads)
     layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   constexpr int L = kLanes<E>, kApart = L * kWarp;
-  __shared__ float gain_sums[N * kWarp];
+  __shared__ float weight_sums[N * kWarp];
   __shared__ float shift_sums[N * kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -139,27 +139,27 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
   const DropoutMask mask = at_this_step(g.mask);
-  float gain_sum[N] = {}, shift_sum[N] = {};
+  float weight_sum[N] = {}, bias_sum[N] = {};
   for (std::int64_t row = first + warp; row < last; row += kWarps) {
     const std::int64_t begin = row * width;
-    const float mean = g.statistics[2 * row], inverse = g.statistics[2 * row + 1];
+    const float mean = g.statistics[2 * row], rstd = g.statistics[2 * row + 1];
     float n[N], d[N], residual[N], sum = 0, product = 0;
 #pragma unroll
     for (int v = 0; v < N / L; ++v) {
       const int j = v * kApart + lane * L;
-      float x[L] = {}, dy[L] = {}, gain[L] = {}, added[L] = {};
+      float x[L] = {}, dy[L] = {}, weight[L] = {}, added[L] = {};
       if (j < width) {
         load<L>(g.x + begin + j, x);
         load<L>(g.dy + begin + j, dy);
-        load<L>(g.gain + j, gain);
+        load<L>(g.weight + j, weight);
         if (g.residual != nullptr) load<L>(g.residual + begin + j, added);
       }
       for (int i = 0; i < L; ++i) {
-        n[v * L + i] = (x[i] - mean) * inverse;
-        d[v * L + i] = dy[i] * gain[i];
+        n[v * L + i] = (x[i] - mean) * rstd;
+        d[v * L + i] = dy[i] * weight[i];
         residual[v * L + i] = added[i];
-        gain_sum[v * L + i] += dy[i] * n[v * L + i];
-        shift_sum[v * L + i] += dy[i];
+        weight_sum[v * L + i] += dy[i] * n[v * L + i];
+        bias_sum[v * L + i] += dy[i];
         sum += d[v * L + i];
         product += d[v * L + i] * n[v * L + i];
       }
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
       if (j >= width) continue;
       float dx[L];
       for (int i = 0; i < L; ++i) {
-        dx[i] = inverse * (d[v * L + i] - sum - n[v * L + i] * product) + residual[v * L + i];
+        dx[i] = rstd * (d[v * L + i] - sum - n[v * L + i] * product) + residual[v * L + i];
       }
       store<L>(g.dx + begin + j, dx);
       if (g.dropped != nullptr) {
@@ -188,14 +188,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int e = 0; e < N; ++e) {
         const int j = e / L * kApart + lane * L + e % L;
-        gain_sums[j] = w == 0 ? gain_sum[e] : gain_sums[j] + gain_sum[e];
-        shift_sums[j] = w == 0 ? shift_sum[e] : shift_sums[j] + shift_sum[e];
+        weight_sums[j] = w == 0 ? weight_sum[e] : weight_sums[j] + weight_sum[e];
+        shift_sums[j] = w == 0 ? bias_sum[e] : shift_sums[j] + bias_sum[e];
       }
     }
     __syncthreads();
   }
   for (int j = static_cast<int>(threadIdx.x); j < width; j += kThreads) {
-    g.partials[std::int64_t{blockIdx.x} * width + j] = gain_sums[j];
+    g.partials[std::int64_t{blockIdx.x} * width + j] = weight_sums[j];
     g.partials[(std::int64_t{gridDim.x} + blockIdx.x) * width + j] = shift_sums[j];
   }
 }
@@ -219,7 +219,7 @@ template <class E>
 void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                     cudaStream_t stream) {
   with_lanes<E>(
-      takes_vectors<E>(size.width, residual, x, norm.gain, norm.shift, norm.y), [&](auto lanes) {
+      takes_vectors<E>(size.width, residual, x, norm.weight, norm.bias, norm.y), [&](auto lanes) {
         constexpr int L = lanes;
         layer_norm_kernel<E, L>
             <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
@@ -252,7 +252,7 @@ template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
   const std::int64_t parts = partials_of(size.rows);
   const bool vectors =
-      takes_vectors<E>(size.width, g.x, g.gain, g.dy, g.dx, g.residual, g.dropped, g.partials);
+      takes_vectors<E>(size.width, g.x, g.weight, g.dy, g.dx, g.residual, g.dropped, g.partials);
   if (vectors && size.width <= kMostHeld * kWarp) {
     with_elements_held(size.width, [&](auto held) {
       constexpr int N = held;
@@ -270,8 +270,8 @@ void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t strea
     });
   }
   check_launch("layer_norm_gradient");
-  sum_partials(g.partials, {parts, size.width}, Into::overwrite,
-               {{g.gain_gradient, g.shift_gradient}, 2}, stream);
+  sum_partials(g.partials, {parts, size.width}, Beta::zero,
+               {{g.weight_gradient, g.bias_gradient}, 2}, stream);
 }
 template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void layer_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

@@ -1,4 +1,4 @@
-// Layer norms. Statistics and the gradients of gain and shift are fp32 whatever the elements are.
+// Layer norms. Statistics and the gradients of weight and bias are fp32 whatever the elements are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace weir::cuda {
 
-// y = (x - mean) / sqrt(variance + epsilon) * gain + shift; statistics: mean and 1/deviation of
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias; statistics: mean and 1/deviation of
 // each row.
 template <class E>
 struct Norm {
-  const E *gain, *shift;
+  const E *weight, *bias;
   float epsilon;
   E* y;
   float* statistics;
@@ -24,15 +24,15 @@ template <class E>
 void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
                          Rows size, cudaStream_t stream);
 
-// dx = the norm's gradient + residual; dropped = dx * mask. The gradients of gain and shift are
+// dx = the norm's gradient + residual; dropped = dx * mask. The gradients of weight and bias are
 // overwritten.
 template <class E>
 struct NormGradient {
   const E* x;
   const float* statistics;
-  const E *gain, *dy;
+  const E *weight, *dy;
   E* dx;
-  float *gain_gradient, *shift_gradient;
+  float *weight_gradient, *bias_gradient;
   float* partials;              // 2 * width * partials_of(rows)
   const E* residual = nullptr;  // may be null, or dx itself
   E* dropped = nullptr;         // may be null

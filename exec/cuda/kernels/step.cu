@@ -1,3 +1,4 @@
+// The numbers of a step, put where captured kernels read them.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 

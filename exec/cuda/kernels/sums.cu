@@ -27,7 +27,7 @@ __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
 }
 
 // Block: kWarp columns x kSlices; blockIdx.y: the vector.
-__global__ void sum_partials_kernel(const float* partials, Rows size, Into into,
+__global__ void sum_partials_kernel(const float* partials, Rows size, Beta beta,
                                     const __grid_constant__ Vectors y) {
   __shared__ float slices[kSlices][kWarp];
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
@@ -43,20 +43,20 @@ __global__ void sum_partials_kernel(const float* partials, Rows size, Into into,
   if (threadIdx.y != 0 || j >= size.width) return;
   for (int slice = 1; slice < kSlices; ++slice) sum += slices[slice][threadIdx.x];
   float* to = y.of[blockIdx.y] + j;
-  *to = into == Into::add ? *to + sum : sum;
+  *to = beta == Beta::one ? *to + sum : sum;
 }
 
-__global__ void accumulate_kernel(const __grid_constant__ Additions additions, Into into) {
+__global__ void accumulate_kernel(const __grid_constant__ Additions additions, Beta beta) {
   const Additions::One& one = additions.of[blockIdx.y];
   const std::int64_t j = thread_index();
   if (j >= one.n) return;
-  one.to[j] = into == Into::add ? one.to[j] + one.from[j] : one.from[j];
+  one.to[j] = beta == Beta::one ? one.to[j] + one.from[j] : one.from[j];
 }
 
 }  // namespace
 
 template <class E>
-void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cudaStream_t stream) {
+void column_sum(const E* x, Rows size, Beta beta, float* partials, float* y, cudaStream_t stream) {
   const auto parts = static_cast<unsigned>(partials_of(size.rows));
   with_lanes<E>(takes_vectors<E>(size.width, x, partials), [&](auto lanes) {
     constexpr int L = lanes;
@@ -64,25 +64,25 @@ void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cud
     column_partials_kernel<E, L><<<grid, kColumnThreads, 0, stream>>>(x, size, partials);
   });
   check_launch("column_sum");
-  sum_partials(partials, {parts, size.width}, into, {{y}, 1}, stream);
+  sum_partials(partials, {parts, size.width}, beta, {{y}, 1}, stream);
 }
-template void column_sum(const float*, Rows, Into, float*, float*, cudaStream_t);
-template void column_sum(const Bf16*, Rows, Into, float*, float*, cudaStream_t);
+template void column_sum(const float*, Rows, Beta, float*, float*, cudaStream_t);
+template void column_sum(const Bf16*, Rows, Beta, float*, float*, cudaStream_t);
 
-void sum_partials(const float* partials, Rows size, Into into, const Vectors& y,
+void sum_partials(const float* partials, Rows size, Beta beta, const Vectors& y,
                   cudaStream_t stream) {
   const dim3 grid(blocks_for(size.width, kWarp), static_cast<unsigned>(y.count));
-  sum_partials_kernel<<<grid, dim3(kWarp, kSlices), 0, stream>>>(partials, size, into, y);
+  sum_partials_kernel<<<grid, dim3(kWarp, kSlices), 0, stream>>>(partials, size, beta, y);
   check_launch("sum_partials");
 }
 
-void accumulate(const Additions& additions, Into into, cudaStream_t stream) {
+void accumulate(const Additions& additions, Beta beta, cudaStream_t stream) {
   std::int64_t longest = 0;
   for (int i = 0; i < additions.count; ++i) {
     if (additions.of[i].n > longest) longest = additions.of[i].n;
   }
   const dim3 grid(blocks_for(longest), static_cast<unsigned>(additions.count));
-  accumulate_kernel<<<grid, kThreads, 0, stream>>>(additions, into);
+  accumulate_kernel<<<grid, kThreads, 0, stream>>>(additions, beta);
   check_launch("accumulate");
 }
 

@@ -20,10 +20,10 @@ struct Vectors {
 
 // y[j] (+)= sum over rows of x[row, j]. partials: width * partials_of(rows).
 template <class E>
-void column_sum(const E* x, Rows size, Into into, float* partials, float* y, cudaStream_t stream);
+void column_sum(const E* x, Rows size, Beta beta, float* partials, float* y, cudaStream_t stream);
 
 // The second stage alone: y.of[v][j] (+)= sum over rows of partials[v, row, j].
-void sum_partials(const float* partials, Rows size, Into into, const Vectors& y,
+void sum_partials(const float* partials, Rows size, Beta beta, const Vectors& y,
                   cudaStream_t stream);
 
 // Vectors added to others, each of its own length.
@@ -39,6 +39,6 @@ struct Additions {
 };
 
 // to[j] (+)= from[j] of each.
-void accumulate(const Additions& additions, Into into, cudaStream_t stream);
+void accumulate(const Additions& additions, Beta beta, cudaStream_t stream);
 
 }  // namespace weir::cuda

@@ -20,7 +20,8 @@ namespace weir::cuda {
 
 using Bf16 = __nv_bfloat16;
 
-enum class Into : std::uint8_t { overwrite, add };
+// y = x + beta y, BLAS's beta: zero overwrites, one accumulates.
+enum class Beta : std::uint8_t { zero, one };
 
 struct Rows {
   std::int64_t rows = 0, width = 0;

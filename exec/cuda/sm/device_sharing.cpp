@@ -1,3 +1,4 @@
+// Which device, and which multiprocessors of it, each rank gets.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/sm/device_sharing.hpp"
 
@@ -34,15 +35,15 @@ int attribute_of(int device, cudaDeviceAttr attribute) {
 
 }  // namespace
 
-Stream Seat::make_stream(Use use) const {
+StreamHandle Seat::make_stream_handle(Use use) const {
   CUDA_CHECK(cudaSetDevice(place.device));
   int lowest = 0, highest = 0;  // numerically: the highest priority is the smallest number
   CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   const int priority = use == Use::communication ? highest : lowest;
-  if (groups) return groups->make_stream(place.group, priority);
+  if (groups) return groups->make_stream_handle(place.group, priority);
   cudaStream_t stream = nullptr;
   CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority));
-  return Stream(stream);
+  return StreamHandle(stream);
 }
 
 std::string sharing_label(int ranks, int devices, const std::optional<SmSplit>& split,
@@ -68,6 +69,7 @@ DeviceSharing::DeviceSharing() {
 }
 
 Seat DeviceSharing::seat(int rank, int ranks) {
+  // Backends may be made on several threads; the first divides the devices.
   const std::scoped_lock lock(mutex_);
   Seat seat;
   seat.devices = std::min(ranks, devices_that_reach_each_other());

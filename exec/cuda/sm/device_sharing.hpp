@@ -32,7 +32,7 @@ struct Seat {
   // Communication goes before compute where both could run: what it brings or takes away, somebody
   // else waits for.
   enum class Use { compute, communication };
-  [[nodiscard]] Stream make_stream(Use use) const;
+  [[nodiscard]] StreamHandle make_stream_handle(Use use) const;
 };
 
 class DeviceSharing {

@@ -1,3 +1,4 @@
+// Green contexts: disjoint groups of multiprocessors, and streams on them.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/sm/sm_groups.hpp"
 
@@ -50,12 +51,12 @@ SmGroups::~SmGroups() {
   }
 }
 
-Stream SmGroups::make_stream(int group, int priority) const {
+StreamHandle SmGroups::make_stream_handle(int group, int priority) const {
   CUstream stream = nullptr;
   DRIVER_CHECK(
       api_, api_.green_context_stream_create(&stream, contexts_.at(static_cast<std::size_t>(group)),
                                              CU_STREAM_NON_BLOCKING, priority));
-  return Stream(stream);
+  return StreamHandle(stream);
 }
 
 SmGroupsResult SmGroups::divide(int device, int groups) {

@@ -32,7 +32,7 @@ class SmGroups {
   // Does not wait for the default stream. Kernels on it run on the group's multiprocessors only.
   // Lower numbers go first; the driver clamps them to its range. This object outlives the stream.
   // Call with the device current.
-  [[nodiscard]] Stream make_stream(int group, int priority) const;
+  [[nodiscard]] StreamHandle make_stream_handle(int group, int priority) const;
 
  private:
   friend SmGroupsResult divide_device(int device, int groups);

@@ -1,3 +1,4 @@
+// The arithmetic of equal groups.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/sm/sm_split.hpp"
 

@@ -1,6 +1,9 @@
+// Bytes over MPI: non-blocking sends and receives, found done by asking.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/mpi/byte_transport.hpp"
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "exec/processes/mpi/mpi_check.hpp"
@@ -44,9 +47,38 @@ class Bytes {
   int count_ = 0;
 };
 
+// Calls `late` unless it has been destroyed within `limit`.
+class Watchdog {
+ public:
+  explicit Watchdog(const ByteTransport::Start& start)
+      : thread_([this, start] {
+          std::unique_lock lock(mutex_);
+          if (!changed_.wait_for(lock, start.patience, [this] { return done_; })) start.late();
+        }) {}
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog() {
+    {
+      const std::scoped_lock lock(mutex_);  // `done_` is the thread's, too
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses all the others
+};
+
 }  // namespace
 
-MpiWire::MpiWire() {
+ByteTransport::ByteTransport(const Start& start) {
+  // MPI_Init and MPI_Comm_dup return when all processes have called them: one that never does would
+  // hold the others for ever.
+  const Watchdog watchdog(start);
   int level = MPI_THREAD_SINGLE;
   WEIR_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_SERIALIZED) {
@@ -60,9 +92,9 @@ MpiWire::MpiWire() {
   for (MPI_Comm& comm : comms_) WEIR_MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
 }
 
-std::string MpiWire::description() const { return mpi_facts().version; }
+std::string ByteTransport::description() { return mpi_facts().version; }
 
-Wire::Request MpiWire::open() {
+ByteTransport::Request ByteTransport::open() {
   if (free_.empty()) {
     requests_.push_back(MPI_REQUEST_NULL);
     return static_cast<Request>(requests_.size()) - 1;
@@ -72,8 +104,8 @@ Wire::Request MpiWire::open() {
   return request;
 }
 
-Wire::Request MpiWire::start_send(int to, Channel channel, int tag,
-                                  std::span<const std::byte> data) {
+ByteTransport::Request ByteTransport::start_send(int to, Channel channel, int tag,
+                                                 std::span<const std::byte> data) {
   const Bytes bytes(data.size());
   const Request request = open();
   WEIR_MPI_CHECK(MPI_Isend(data.data(), bytes.count(), bytes.type(), to, tag, comm(channel),
@@ -81,8 +113,8 @@ Wire::Request MpiWire::start_send(int to, Channel channel, int tag,
   return request;
 }
 
-Wire::Request MpiWire::start_receive(int from, Channel channel, int tag,
-                                     std::span<std::byte> data) {
+ByteTransport::Request ByteTransport::start_receive(int from, Channel channel, int tag,
+                                                    std::span<std::byte> data) {
   const Bytes bytes(data.size());
   const Request request = open();
   WEIR_MPI_CHECK(MPI_Irecv(data.data(), bytes.count(), bytes.type(), from, tag, comm(channel),
@@ -90,14 +122,14 @@ Wire::Request MpiWire::start_receive(int from, Channel channel, int tag,
   return request;
 }
 
-bool MpiWire::done(Request request) {
+bool ByteTransport::done(Request request) {
   int done = 0;
   WEIR_MPI_CHECK(MPI_Test(&requests_[static_cast<std::size_t>(request)], &done, MPI_STATUS_IGNORE));
   if (done != 0) free_.push_back(request);
   return done != 0;
 }
 
-std::optional<Wire::Arrival> MpiWire::arrival(Channel channel) {
+std::optional<ByteTransport::Arrival> ByteTransport::arrival(Channel channel) {
   int there = 0;
   MPI_Status status;
   WEIR_MPI_CHECK(
@@ -108,7 +140,7 @@ std::optional<Wire::Arrival> MpiWire::arrival(Channel channel) {
   return Arrival{status.MPI_SOURCE, status.MPI_TAG, static_cast<std::size_t>(bytes)};
 }
 
-Wire::Request MpiWire::take(Channel, std::span<std::byte> data) {
+ByteTransport::Request ByteTransport::take(std::span<std::byte> data) {
   const Bytes bytes(data.size());
   const Request request = open();
   WEIR_MPI_CHECK(MPI_Imrecv(data.data(), bytes.count(), bytes.type(), &arrived_,
@@ -116,14 +148,8 @@ Wire::Request MpiWire::take(Channel, std::span<std::byte> data) {
   return request;
 }
 
-// MPI has no way to wait for several things without burning a core.
-void MpiWire::rest(std::chrono::nanoseconds limit) { std::this_thread::sleep_for(limit); }
+void ByteTransport::leave() { MPI_Finalize(); }
 
-void MpiWire::leave() { MPI_Finalize(); }
-
-void MpiWire::abandon(int exit_code, std::chrono::nanoseconds delay) {
-  std::this_thread::sleep_for(delay);
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
-}
+void ByteTransport::abandon(int exit_code) { MPI_Abort(MPI_COMM_WORLD, exit_code); }
 
 }  // namespace weir

@@ -1,39 +1,69 @@
-// Messages over MPI: a communicator for each channel.
+// The byte transport between the processes of a run: MPI, with a communicator for each channel.
+// Nothing here waits but the constructor; exec/processes/mpi/process_group makes processes of it
+// and exec/processes/mpi/mpi_transport the edges of a plan. One thread at a time may call it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <mpi.h>
 
 #include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
-
-#include "exec/processes/wire.hpp"
 
 namespace weir {
 
-class MpiWire : public Wire {
- public:
-  // Collective: starts MPI. Throws RunFailed where it cannot be used by several threads in turn.
-  MpiWire();
-  MpiWire(const MpiWire&) = delete;
-  MpiWire& operator=(const MpiWire&) = delete;
+// Messages of one sender, receiver, channel and tag arrive in order; channels keep those who use
+// them apart.
+enum class Channel : std::uint8_t { messages, barriers, control, edges, credits };
+inline constexpr int kChannels = 5;
 
-  [[nodiscard]] int index() const override { return index_; }
-  [[nodiscard]] int count() const override { return count_; }
-  [[nodiscard]] std::string description() const override;
+class ByteTransport {
+ public:
+  using Request = std::int32_t;  // a message under way
+  struct Arrival {  // a message that nobody has asked for yet; its content may still be on the way
+    int from = 0;
+    int tag = 0;
+    std::size_t bytes = 0;
+  };
+  struct Start {
+    std::chrono::nanoseconds patience = std::chrono::seconds(10);  // for all processes to come
+    // Called by a thread of the constructor's when they have not: ends the process, for MPI does
+    // not let itself be interrupted.
+    std::function<void()> late;
+  };
+
+  // Collective: starts MPI. Throws RunFailed where it cannot be used by several threads in turn.
+  explicit ByteTransport(const Start& start);
+  ByteTransport(const ByteTransport&) = delete;
+  ByteTransport& operator=(const ByteTransport&) = delete;
+
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] static std::string description();
+
+  // The memory stays untouched until the request is done. A receive has the size of its message; it
+  // is for channels on which nobody looks for arrivals.
   [[nodiscard]] Request start_send(int to, Channel channel, int tag,
-                                   std::span<const std::byte> data) override;
+                                   std::span<const std::byte> data);
   [[nodiscard]] Request start_receive(int from, Channel channel, int tag,
-                                      std::span<std::byte> data) override;
-  [[nodiscard]] bool done(Request request) override;
-  [[nodiscard]] std::optional<Arrival> arrival(Channel channel) override;
-  [[nodiscard]] Request take(Channel channel, std::span<std::byte> data) override;
-  void progress() override {}  // MPI moves messages when it is asked for them
-  [[nodiscard]] bool gone(int) const override { return false; }
-  [[nodiscard]] bool heard(int) override { return false; }
-  void rest(std::chrono::nanoseconds limit) override;
-  void leave() override;
-  void abandon(int exit_code, std::chrono::nanoseconds delay) override;
+                                      std::span<std::byte> data);
+  // True once; the request is then forgotten.
+  [[nodiscard]] bool done(Request request);
+  // The next message on the channel, which `take` must receive before the next look.
+  [[nodiscard]] std::optional<Arrival> arrival(Channel channel);
+  [[nodiscard]] Request take(std::span<std::byte> data);
+
+  // The two ends. All leave together, when all messages have arrived. Where a process is gone or
+  // does not stop, another abandons it: that ends all processes with this exit code and does not
+  // return.
+  static void leave();
+  static void abandon(int exit_code);
 
  private:
   [[nodiscard]] Request open();

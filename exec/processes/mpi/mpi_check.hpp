@@ -9,8 +9,8 @@
 
 namespace weir::mpi {
 
-// Throws RunFailed with the call and MPI's own words. Errors are returned, not fatal: MpiWire sets
-// the handler.
+// Throws RunFailed with the call and MPI's own words. Errors are returned, not fatal: ByteTransport
+// sets the handler.
 inline void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";

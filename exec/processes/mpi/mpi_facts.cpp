@@ -1,3 +1,4 @@
+// Asks MPI its version.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/mpi/mpi_facts.hpp"
 

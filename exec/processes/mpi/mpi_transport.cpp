@@ -1,3 +1,4 @@
+// The edges of a plan that end at this process, each a FIFO of messages over MPI.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/mpi/mpi_transport.hpp"
 
@@ -19,25 +20,25 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
-void* WireTransport::HostBlocks::allocate(std::int64_t bytes) {
+void* MpiTransport::HostBlocks::allocate(std::int64_t bytes) {
   return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kLine});
 }
-void WireTransport::HostBlocks::release(void* block, std::int64_t) noexcept {
+void MpiTransport::HostBlocks::release(void* block, std::int64_t) noexcept {
   ::operator delete (block, std::align_val_t{kLine});
 }
 
-WireTransport::WireTransport(const TransportRequest& request, ProcessGroup& processes)
+MpiTransport::MpiTransport(const TransportRequest& request, ProcessGroup& processes)
     : request_(request),
       processes_(processes),
-      postbox_(request.backend != nullptr && request.backend->in_host_memory()
-                   ? static_cast<BlockSource&>(*request.backend)
-                   : blocks_) {
+      message_arena_(request.backend != nullptr && request.backend->in_host_memory()
+                         ? static_cast<BlockSource&>(*request.backend)
+                         : blocks_) {
   for (std::size_t i = 0; i < request_.program.edges.size(); ++i) {
-    const weir::Edge& edge = request_.program.edges[i];
+    const Edge& edge = request_.program.edges[i];
     const bool out = edge.from == request_.rank;
     if (!out && edge.to != request_.rank) continue;
     const Lane& lane = request_.program.lanes[at(out ? edge.send_lane : edge.receive_lane)];
-    Edge made;
+    Fifo made;
     made.peer = request_.first_process + (out ? edge.to : edge.from).value;
     made.first = lane.first;
     made.count = lane.last - lane.first;
@@ -50,10 +51,10 @@ WireTransport::WireTransport(const TransportRequest& request, ProcessGroup& proc
   processes_.on_poll([this] { progress(); });
 }
 
-WireTransport::~WireTransport() { processes_.on_poll({}); }
+MpiTransport::~MpiTransport() { processes_.on_poll({}); }
 
-void WireTransport::begin_step(StepClock& clock) {
-  const std::scoped_lock lock(processes_.lock());
+void MpiTransport::begin_step(StepClock& clock) {
+  const std::scoped_lock lock(processes_.lock());  // `progress` runs on the progress thread, too
   clock_ = &clock;
   for (auto* edges : {&outgoing_, &incoming_}) {
     for (auto& [index, edge] : *edges) {
@@ -66,25 +67,28 @@ void WireTransport::begin_step(StepClock& clock) {
   }
 }
 
-void WireTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
+void MpiTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
   Tensor posted = message;
   if (staged()) {
     {
+      // For the allocation alone: the copy from the device takes long, and the progress thread
+      // needs the lock meanwhile.
       const std::scoped_lock lock(processes_.lock());
-      posted = postbox_.allocate(message.bytes);
+      posted = message_arena_.allocate(message.bytes);
     }
     request_.backend->to_host(posted.data, message, message.bytes);
     request_.arena->release(message);
   }
-  const std::scoped_lock lock(processes_.lock());
-  Edge& e = outgoing_.at(edge);
+  const std::scoped_lock lock(processes_.lock());  // a credit may come in just now
+  Fifo& e = outgoing_.at(edge);
   e.messages[at(index)] = posted;
   e.produced[at(index)] = 1;
   send_ready(edge, e);
 }
 
-// Message i needs the slot of message i - slots.
-void WireTransport::send_ready(std::int32_t edge, Edge& e) {
+// Message i needs the slot of message i - slots; 0 slots: any number. Messages of an edge leave in
+// order, so one without a slot holds up those behind it.
+void MpiTransport::send_ready(std::int32_t edge, Fifo& e) {
   const std::int32_t slots = request_.program.slots;
   while (e.next < e.count && e.produced[at(e.next)] != 0 &&
          (slots == 0 || e.next < slots || e.freed[at(e.next - slots)] != 0)) {
@@ -92,52 +96,52 @@ void WireTransport::send_ready(std::int32_t edge, Edge& e) {
     clock_->start_ns[at(e.first + e.next)] = request_.now();
     const std::span<const std::byte> bytes(message.data, static_cast<std::size_t>(message.bytes));
     e.under_way.push_back(
-        {processes_.wire().start_send(e.peer, Channel::edges, edge, bytes), e.next++});
+        {processes_.bytes().start_send(e.peer, Channel::edges, edge, bytes), e.next++});
   }
 }
 
-void WireTransport::progress() {
+// Credits first: they let messages go in the same round.
+void MpiTransport::progress() {
   take_credits();
   take_messages();
   finish_receives();
   finish_sends();
 }
 
-void WireTransport::take_credits() {
-  while (const auto there = processes_.wire().arrival(Channel::credits)) {
+void MpiTransport::take_credits() {
+  while (const auto there = processes_.bytes().arrival(Channel::credits)) {
     Credit& credit = credits_coming_.emplace_back(Credit{there->tag, 0, 0});
-    credit.request = processes_.wire().take(Channel::credits,
-                                            std::as_writable_bytes(std::span(&credit.index, 1)));
+    credit.request = processes_.bytes().take(std::as_writable_bytes(std::span(&credit.index, 1)));
   }
-  while (!credits_coming_.empty() && processes_.wire().done(credits_coming_.front().request)) {
+  // In order of arrival: one that is not done yet holds up those behind it for a moment only.
+  while (!credits_coming_.empty() && processes_.bytes().done(credits_coming_.front().request)) {
     const Credit credit = credits_coming_.front();
     credits_coming_.pop_front();
-    Edge& e = outgoing_.at(credit.edge);
+    Fifo& e = outgoing_.at(credit.edge);
     e.freed[at(credit.index)] = 1;
     send_ready(credit.edge, e);
   }
 }
 
-void WireTransport::take_messages() {
-  while (const auto there = processes_.wire().arrival(Channel::edges)) {
-    Edge& e = incoming_.at(there->tag);
+void MpiTransport::take_messages() {
+  while (const auto there = processes_.bytes().arrival(Channel::edges)) {
+    Fifo& e = incoming_.at(there->tag);
     assert(e.next < e.count && "no more messages than the program has");
     const auto bytes = static_cast<std::int64_t>(there->bytes);
     if (!request_.message_bytes.empty() && bytes != request_.message_bytes[at(e.first + e.next)]) {
       throw RunFailed(fmt::format("a message of {} bytes came where the plan has one of {}", bytes,
                                   request_.message_bytes[at(e.first + e.next)]));
     }
-    Tensor& tensor = e.messages[at(e.next)];
-    tensor = postbox_.allocate(bytes);
-    if (request_.arena != nullptr && !staged()) postbox_.hand_over(tensor, *request_.arena);
-    e.under_way.push_back(
-        {processes_.wire().take(Channel::edges, {tensor.data, there->bytes}), e.next++});
+    Tensor& tensor = e.messages[at(e.next)];  // the tag is the edge; its messages come in order
+    tensor = message_arena_.allocate(bytes);
+    if (request_.arena != nullptr && !staged()) message_arena_.hand_over(tensor, *request_.arena);
+    e.under_way.push_back({processes_.bytes().take({tensor.data, there->bytes}), e.next++});
   }
 }
 
-void WireTransport::finish_receives() {
+void MpiTransport::finish_receives() {
   for (auto& [index, e] : incoming_) {
-    while (!e.under_way.empty() && processes_.wire().done(e.under_way.front().request)) {
+    while (!e.under_way.empty() && processes_.bytes().done(e.under_way.front().request)) {
       const OperationId id = e.first + e.under_way.front().index;
       clock_->start_ns[at(id)] = 0;  // for the sender to say
       clock_->end_ns[at(id)] = request_.now();
@@ -147,53 +151,54 @@ void WireTransport::finish_receives() {
   }
 }
 
-void WireTransport::finish_sends() {
+void MpiTransport::finish_sends() {
   for (auto& [index, e] : outgoing_) {
-    while (!e.under_way.empty() && processes_.wire().done(e.under_way.front().request)) {
+    while (!e.under_way.empty() && processes_.bytes().done(e.under_way.front().request)) {
       const std::int32_t sent = e.under_way.front().index;
       clock_->end_ns[at(e.first + sent)] = request_.now();
-      post(e.messages[at(sent)]);
+      release_sent(e.messages[at(sent)]);
       e.under_way.pop_front();
       ++e.done;
     }
   }
-  while (!credits_under_way_.empty() && processes_.wire().done(credits_under_way_.front())) {
+  while (!credits_under_way_.empty() && processes_.bytes().done(credits_under_way_.front())) {
     credits_under_way_.pop_front();
   }
 }
 
-void WireTransport::post(Tensor& message) {
-  if (request_.arena != nullptr && !staged()) request_.arena->hand_over(message, postbox_);
-  postbox_.release(message);
+void MpiTransport::release_sent(Tensor& message) {
+  if (request_.arena != nullptr && !staged()) request_.arena->hand_over(message, message_arena_);
+  message_arena_.release(message);
 }
 
-Tensor WireTransport::receive(std::int32_t edge, std::int32_t index) {
+Tensor MpiTransport::receive(std::int32_t edge, std::int32_t index) {
   Tensor arrived;
-  processes_.wait_until([&] {
-    Edge& e = incoming_.at(edge);
+  processes_.wait_until([&] {  // called with the lock held
+    Fifo& e = incoming_.at(edge);
     if (e.done <= index) return false;
     arrived = std::exchange(e.messages[at(index)], {});
     return true;
   });
   if (!staged()) return arrived;
+  // Outside the lock, as in `send`: the copy to the device takes long.
   const Tensor there = request_.arena->allocate(arrived.bytes);
   request_.backend->to_device(there, arrived.data, arrived.bytes);
-  const std::scoped_lock lock(processes_.lock());
-  postbox_.release(arrived);
+  const std::scoped_lock lock(processes_.lock());  // the arena is the progress thread's, too
+  message_arena_.release(arrived);
   return there;
 }
 
 // The last slots are nobody's: every credit is awaited, and none is left over for the next step.
-void WireTransport::consumed(std::int32_t edge, std::int32_t index) {
-  Edge& e = incoming_.at(edge);
+void MpiTransport::consumed(std::int32_t edge, std::int32_t index) {
+  Fifo& e = incoming_.at(edge);
   if (request_.program.slots == 0 || index + request_.program.slots >= e.count) return;
-  const std::scoped_lock lock(processes_.lock());
+  const std::scoped_lock lock(processes_.lock());  // MPI is called by one thread at a time
   const std::span<const std::int32_t> credit(&e.credits[at(index)], 1);
   credits_under_way_.push_back(
-      processes_.wire().start_send(e.peer, Channel::credits, edge, std::as_bytes(credit)));
+      processes_.bytes().start_send(e.peer, Channel::credits, edge, std::as_bytes(credit)));
 }
 
-void WireTransport::end_step() {
+void MpiTransport::end_step() {
   processes_.wait_until([this] {
     return credits_under_way_.empty() &&
            std::all_of(outgoing_.begin(), outgoing_.end(),

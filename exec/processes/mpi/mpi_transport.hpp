@@ -1,4 +1,4 @@
-// Messages between processes over their wire: one tag per directed edge, so each edge is a FIFO.
+// Messages between processes over MPI: one tag per directed edge, so each edge is a FIFO.
 // The consumer of a message sends the freed slot back as a credit, and only a message with a slot
 // is sent: a full edge holds it here. Memory for a message is taken when its start arrives, so a
 // slot counts from the start of its send, as in the forecast.
@@ -13,27 +13,27 @@
 
 namespace weir {
 
-class WireTransport : public ProcessTransport {
+class MpiTransport : public ProcessTransport {
  public:
-  WireTransport(const TransportRequest& request, ProcessGroup& processes);
-  ~WireTransport() override;
-  WireTransport(const WireTransport&) = delete;
-  WireTransport& operator=(const WireTransport&) = delete;
+  MpiTransport(const TransportRequest& request, ProcessGroup& processes);
+  ~MpiTransport() override;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
 
   void begin_step(StepClock& clock) override;
   void send(std::int32_t edge, std::int32_t index, Tensor message) override;
   [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override;
   void consumed(std::int32_t edge, std::int32_t index) override;
   void end_step() override;
-  [[nodiscard]] std::int64_t blocks() const override { return postbox_.blocks(); }
+  [[nodiscard]] std::int64_t blocks() const override { return message_arena_.blocks(); }
   void stop() override {}  // Processes stops those who wait
 
  private:
   struct UnderWay {
-    Wire::Request request = 0;
+    ByteTransport::Request request = 0;
     std::int32_t index = 0;
   };
-  struct Edge {  // with an end here
+  struct Fifo {  // with an end here
     int peer = 0;
     OperationId first = 0;  // of its lane on this rank
     std::int32_t count = 0;
@@ -47,7 +47,7 @@ class WireTransport : public ProcessTransport {
   struct Credit {  // coming back
     std::int32_t edge = 0;
     std::int32_t index = 0;
-    Wire::Request request = 0;
+    ByteTransport::Request request = 0;
   };
   class HostBlocks : public BlockSource {
    public:
@@ -55,7 +55,7 @@ class WireTransport : public ProcessTransport {
     void release(void* block, std::int64_t bytes) noexcept override;
   };
 
-  void send_ready(std::int32_t edge, Edge& e);  // with the lock held, as all below
+  void send_ready(std::int32_t edge, Fifo& e);  // with the lock held, as all below
   void progress();
   void take_credits();
   void take_messages();
@@ -64,15 +64,15 @@ class WireTransport : public ProcessTransport {
   [[nodiscard]] bool staged() const {
     return request_.backend != nullptr && !request_.backend->in_host_memory();
   }
-  void post(Tensor& message);  // its bytes leave the rank's account
+  void release_sent(Tensor& message);  // its bytes leave the rank's account
 
   TransportRequest request_;
   ProcessGroup& processes_;
   StepClock* clock_ = nullptr;
   HostBlocks blocks_;
-  Arena postbox_;  // memory of messages: blocks go to and fro between it and the rank's arena
-  std::map<std::int32_t, Edge> outgoing_, incoming_;  // by edge
-  std::deque<Wire::Request> credits_under_way_;       // to senders
+  Arena message_arena_;  // memory of messages: blocks go to and fro between it and the rank's arena
+  std::map<std::int32_t, Fifo> outgoing_, incoming_;      // by edge
+  std::deque<ByteTransport::Request> credits_under_way_;  // to senders
   std::deque<Credit> credits_coming_;
 };
 

@@ -1,3 +1,4 @@
+// How the processes of a run wait, hear of each other's failures, and end together.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/mpi/process_group.hpp"
 
@@ -14,29 +15,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-enum ControlTag : int { kSign = 1, kNotice, kVerdict };
+enum ControlTag : int { kHeartbeat = 1, kFailure, kStatus };
 constexpr int kLastBarrier =
     64;  // its rounds are apart from other barriers', which some may not have left
-// Between two looks while the main thread computes, on whose core the courier runs. A look costs
-// some 20 us there: on a virtual machine with two cores steps took 1.65 times as long with rests of
-// 50 us, and no longer with these (gpt2-mini, K = 1 and 2, MPI). Messages wait so long only where
-// the receiver is busy anyway; who waits for one polls himself.
-constexpr auto kCourierRest = 2ms;
+// Between two looks while the main thread computes, on whose core the progress thread runs. A look
+// costs some 20 us there: on a virtual machine with two cores steps took 1.65 times as long with
+// rests of 50 us, and no longer with these (gpt2-mini, K = 1 and 2, MPI). Messages wait so long
+// only where the receiver is busy anyway; who waits for one polls himself.
+constexpr auto kProgressRest = 2ms;
 
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / 1ns; }
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(std::unique_ptr<Wire> wire, Options options)
+ProcessGroup::ProcessGroup(Options options)
     : options_(std::move(options)),
-      wire_(std::move(wire)),
-      index_(wire_->index()),
-      count_(wire_->count()) {
-  ProcessPlaces found = find_places(*wire_, options_.patience);
-  places_ = std::move(found.places);
+      bytes_({options_.patience, options_.late}),
+      index_(bytes_.index()),
+      count_(bytes_.count()) {
+  ProcessLocations found = find_locations(bytes_, options_.patience);
+  locations_ = std::move(found.locations);
   oversubscribed_ = found.oversubscribed;
   polled_ns_ = heard_ns_ = now();
-  courier_ = std::thread([this] { run_courier(); });
+  progress_thread_ = std::thread([this] { run_progress_thread(); });
 }
 
 ProcessGroup::~ProcessGroup() {
@@ -46,34 +47,35 @@ ProcessGroup::~ProcessGroup() {
     } catch (...) {
       // Another process failed after this one was done: it and the leader say so.
     }
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex_);  // the progress thread must not call MPI after its end
     left_ = true;
-    wire_->leave();
+    ByteTransport::leave();
   }
   closing_ = true;
-  courier_.join();
+  progress_thread_.join();
 }
 
 Processes::Ticket ProcessGroup::start_send(int to, int tag, std::span<const std::byte> data) {
-  const std::scoped_lock lock(mutex_);
-  return wire_->start_send(to, Channel::messages, tag, data);
+  const std::scoped_lock lock(mutex_);  // MPI is called by one thread at a time
+  return bytes_.start_send(to, Channel::messages, tag, data);
 }
 
 Processes::Ticket ProcessGroup::start_receive(int from, int tag, std::span<std::byte> data) {
-  const std::scoped_lock lock(mutex_);
-  return wire_->start_receive(from, Channel::messages, tag, data);
+  const std::scoped_lock lock(mutex_);  // as in start_send
+  return bytes_.start_receive(from, Channel::messages, tag, data);
 }
 
 void ProcessGroup::wait(Ticket ticket) {
-  wait_until([&] { return wire_->done(static_cast<Wire::Request>(ticket)); });
+  wait_until([&] { return bytes_.done(static_cast<ByteTransport::Request>(ticket)); });
 }
 
-// In round r each hears from the process 2^r before it, and so, when all rounds are over, from all.
+// The dissemination barrier of Hensgen, Finkel and Manber (1988), ceil(log2 n) rounds. In round r
+// each hears from the process 2^r before it, and so, when all rounds are over, from all.
 void ProcessGroup::barrier() {
   for (int distance = 1, round = 0; distance < count_; distance *= 2, ++round) {
     Meeting both;
     {
-      const std::scoped_lock lock(mutex_);
+      const std::scoped_lock lock(mutex_);  // MPI, as in start_send
       both = meet(distance, round);
     }
     wait_until([&] { return finished(both); });
@@ -82,26 +84,27 @@ void ProcessGroup::barrier() {
 
 ProcessGroup::Meeting ProcessGroup::meet(int distance, int round) {
   return {
-      wire_->start_send((index_ + distance) % count_, Channel::barriers, round, {}),
-      wire_->start_receive((index_ + count_ - distance) % count_, Channel::barriers, round, {})};
+      bytes_.start_send((index_ + distance) % count_, Channel::barriers, round, {}),
+      bytes_.start_receive((index_ + count_ - distance) % count_, Channel::barriers, round, {})};
 }
 
 bool ProcessGroup::finished(Meeting& both) {
-  for (std::optional<Wire::Request>& request : both) {
-    if (request && wire_->done(*request)) request.reset();
+  for (std::optional<ByteTransport::Request>& request : both) {
+    if (request && bytes_.done(*request)) request.reset();
   }
   return !both[0] && !both[1];
 }
 
 void ProcessGroup::on_poll(std::function<void()> progress) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_);  // the progress thread may be calling the one before
   progress_ = std::move(progress);
 }
 
 void ProcessGroup::wait_until(const std::function<bool()>& ready) {
-  waiting_ = true;
+  waiting_ = true;  // the progress thread leaves the lock to this one
   for (int round = 0;; ++round) {
     {
+      // Held for one look only: `ready` and what the poll moves are also the progress thread's.
       const std::scoped_lock lock(mutex_);
       poll();
       if (stopped()) {
@@ -120,18 +123,16 @@ void ProcessGroup::rest(int round) {
   if (!oversubscribed_) {
     if (round > 100) std::this_thread::yield();
   } else {
-    wire_->rest(std::min(10us * (1 + round / 8), 200us));
+    std::this_thread::sleep_for(std::min(10us * (1 + round / 8), 200us));
   }
 }
 
 // Moves messages while the main thread computes.
-void ProcessGroup::run_courier() {
+void ProcessGroup::run_progress_thread() {
   while (!closing_) {
-    if (waiting_) {
-      std::this_thread::sleep_for(kCourierRest);
-      continue;
-    }
-    wire_->rest(kCourierRest);
+    std::this_thread::sleep_for(kProgressRest);
+    if (waiting_) continue;
+    // Where the main thread has the lock it moves messages itself, and must not be held up.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || left_) continue;
     try {
@@ -148,70 +149,60 @@ void ProcessGroup::poll() {
   // Who was held up himself cannot know who was silent meanwhile.
   if (time - polled_ns_ > patience / 4) heard_ns_ += time - polled_ns_;
   polled_ns_ = time;
-  wire_->progress();
   read_control();
-  if (!stopped()) look_for_gone();
+  // After the control messages, so that nothing is moved in a run that has failed.
   if (progress_ && !stopped()) progress_();
   if (count_ == 1) return;
-  if (time - gave_sign_ns_ > patience / 10) give_sign();
-  const int before = (index_ + count_ - 1) % count_;
-  if (wire_->heard(before)) heard_ns_ = polled_ns_;
+  if (time - beat_ns_ > patience / 10) send_heartbeat();
+  const int before = (index_ + count_ - 1) % count_;  // who sends its heartbeats here
   if (time - heard_ns_ > patience && !stopped()) {
     fail_by(before, fmt::format("has given no sign of life for {:.1f} s",
                                 static_cast<double>(patience) * 1e-9));
   }
 }
 
-void ProcessGroup::give_sign() {
-  if (sign_ && !wire_->done(*sign_)) return;
-  sign_ = wire_->start_send((index_ + 1) % count_, Channel::control, kSign, {});
-  gave_sign_ns_ = polled_ns_;
-}
-
-void ProcessGroup::look_for_gone() {
-  for (int process = 0; process < count_; ++process) {
-    if (process == index_ || !wire_->gone(process)) continue;
-    fail_by(process, "is gone");
-    return;
-  }
+// One at a time: a receiver that stands still gets no more of them.
+void ProcessGroup::send_heartbeat() {
+  if (heartbeat_ && !bytes_.done(*heartbeat_)) return;
+  heartbeat_ = bytes_.start_send((index_ + 1) % count_, Channel::control, kHeartbeat, {});
+  beat_ns_ = polled_ns_;
 }
 
 void ProcessGroup::fail_by(int gone, const std::string& how) {
-  failure_ = {{6, fmt::format("process {} on {} {}", gone, place(gone).host, how)}, gone};
-  tell_all(kNotice, failure_->ending);
+  failure_ = {{6, fmt::format("process {} on {} {}", gone, location(gone).host, how)}, gone};
+  tell_all(kFailure, failure_->ending);
 }
 
 void ProcessGroup::read_control() {
   for (;;) {
     if (!arriving_) {
-      const auto there = wire_->arrival(Channel::control);
+      const auto there = bytes_.arrival(Channel::control);
       if (!there) return;
       arriving_ = {there->from, there->tag, std::string(there->bytes, ' '), 0};
-      arriving_->request =
-          wire_->take(Channel::control, std::as_writable_bytes(std::span(arriving_->text)));
+      arriving_->request = bytes_.take(std::as_writable_bytes(std::span(arriving_->text)));
     }
-    if (!wire_->done(arriving_->request)) return;
+    if (!bytes_.done(arriving_->request)) return;
     read(*std::exchange(arriving_, {}));
   }
 }
 
-// Letters are "<exit code> <the process that is gone, or -1> <line>".
-void ProcessGroup::read(const Letter& letter) {
-  if (letter.tag == kSign) {
+// Control messages but heartbeats are "<exit code> <the process that is gone, or -1> <line>".
+void ProcessGroup::read(const ControlMessage& message) {
+  if (message.tag == kHeartbeat) {
     heard_ns_ = polled_ns_;
     return;
   }
-  Failure told{{letter.text[0] - '0', letter.text.substr(letter.text.find(' ', 2) + 1)}, {}};
+  Failure told{{message.text[0] - '0', message.text.substr(message.text.find(' ', 2) + 1)}, {}};
   int gone = -1;
-  std::from_chars(letter.text.data() + 2, letter.text.data() + letter.text.size(), gone);
+  std::from_chars(message.text.data() + 2, message.text.data() + message.text.size(), gone);
   if (gone >= 0) told.gone = gone;
-  if (letter.tag == kVerdict) verdict_ = told.ending;
+  if (message.tag == kStatus) status_ = told.ending;
   if (failure_) {
     if (!failure_->gone) failure_->gone = told.gone;
     return;
   }
-  if (letter.tag == kNotice && !told.gone) {
-    told.ending = {6, fmt::format("process {} on {}: {}", letter.from, place(letter.from).host,
+  if (message.tag == kFailure && !told.gone) {
+    told.ending = {6, fmt::format("process {} on {}: {}", message.from, location(message.from).host,
                                   told.ending.line)};
   }
   failure_ = std::move(told);
@@ -219,12 +210,13 @@ void ProcessGroup::read(const Letter& letter) {
 
 void ProcessGroup::tell_all(int tag, const Ending& ending) {
   const int gone = failure_ && failure_->gone ? *failure_->gone : -1;
-  letters_.push_back(fmt::format("{} {} {}", ending.exit_code, gone, ending.line));
+  control_texts_.push_back(fmt::format("{} {} {}", ending.exit_code, gone, ending.line));
   for (int process = 0; process < count_; ++process) {
     if (process == index_) continue;
-    // Nobody waits for it, and the letter stays.
-    static_cast<void>(wire_->start_send(process, Channel::control, tag,
-                                        std::as_bytes(std::span(std::as_const(letters_.back())))));
+    // Nobody waits for it, and its text stays.
+    static_cast<void>(
+        bytes_.start_send(process, Channel::control, tag,
+                          std::as_bytes(std::span(std::as_const(control_texts_.back())))));
   }
 }
 
@@ -234,44 +226,35 @@ bool ProcessGroup::poll_until(const std::function<bool()>& ready, std::chrono::n
     poll();
     if (ready()) return true;
     if (now() > until) return false;
-    wire_->rest(100us);
+    std::this_thread::sleep_for(100us);
   }
-}
-
-bool ProcessGroup::is_gone(int process) const {
-  return wire_->gone(process) || (failure_ && failure_->gone == process);
 }
 
 bool ProcessGroup::any_gone() const {
-  for (int process = 0; process < count_; ++process) {
-    if (process != index_ && is_gone(process)) return true;
-  }
-  return false;
+  return failure_ && failure_->gone && *failure_->gone != index_;
 }
 
+// The leader, or the next in line where the leader is the one that is gone.
 bool ProcessGroup::leads() const {
-  for (int process = 0; process < index_; ++process) {
-    if (!is_gone(process)) return false;
-  }
-  return true;
+  return index_ == 0 || (index_ == 1 && failure_ && failure_->gone == 0);
 }
 
 Ending ProcessGroup::agree(const std::optional<Ending>& own) {
   if (!leads()) {
-    if (own) tell_all(kNotice, *own);
+    if (own) tell_all(kFailure, *own);
     // Not all at once, should it be the leader that does not answer: one speaks, and ends the
     // others.
-    const bool answered = poll_until([&] { return verdict_.has_value() || leads(); },
+    const bool answered = poll_until([&] { return status_.has_value() || leads(); },
                                      options_.patience + index_ * 100ms);
-    if (verdict_) return *verdict_;
+    if (status_) return *status_;
     if (!answered && !failure_) failure_ = {{6, "process 0 does not answer"}, {}};
   }
-  Ending verdict = own        ? *own
-                   : failure_ ? failure_->ending
-                              : Ending{6, "stopped for no known reason"};
-  tell_all(kVerdict, verdict);
-  speak(verdict.line);
-  return verdict;
+  Ending status = own        ? *own
+                  : failure_ ? failure_->ending
+                             : Ending{6, "stopped for no known reason"};
+  tell_all(kStatus, status);
+  speak(status.line);
+  return status;
 }
 
 // A barrier that does not wait for ever.
@@ -285,24 +268,25 @@ bool ProcessGroup::all_stop() {
 }
 
 Ending ProcessGroup::conclude(const std::optional<Ending>& own) {
-  waiting_ = true;  // the courier rests
-  const std::scoped_lock lock(mutex_);
+  waiting_ = true;                      // the progress thread rests
+  const std::scoped_lock lock(mutex_);  // to the end: nobody else calls MPI any more
   if (concluded_) return *concluded_;
   progress_ = nullptr;
   try {
     concluded_ = agree(own);
     if (all_stop()) {
-      wire_->leave();
+      ByteTransport::leave();
     } else {
-      // Who spoke ends them all, where one can.
-      wire_->abandon(concluded_->exit_code, spoke_ ? 0ns : options_.patience);
+      // Who spoke ends them all; the others wait for that, and end them where it does not come.
+      if (!spoke_) std::this_thread::sleep_for(options_.patience);
+      ByteTransport::abandon(concluded_->exit_code);
     }
   } catch (const std::exception& error) {
     if (!concluded_) {
       concluded_ = Ending{6, error.what()};
       speak(concluded_->line);
     }
-    wire_->abandon(concluded_->exit_code, 0ns);
+    ByteTransport::abandon(concluded_->exit_code);
   }
   left_ = true;
   return *concluded_;

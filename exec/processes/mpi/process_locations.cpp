@@ -1,3 +1,4 @@
+// All processes tell each other their host, clock and cores.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/mpi/process_locations.hpp"
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "plan/words/error.hpp"
@@ -50,29 +52,28 @@ Card own_card() {
   return card;
 }
 
-std::vector<Card> exchange(Wire& wire, std::chrono::nanoseconds patience) {
+std::vector<Card> exchange(ByteTransport& bytes, std::chrono::nanoseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
-  const auto count = static_cast<std::size_t>(wire.count()),
-             index = static_cast<std::size_t>(wire.index());
+  const auto count = static_cast<std::size_t>(bytes.count()),
+             index = static_cast<std::size_t>(bytes.index());
   std::vector<Card> cards(count);
   cards[index] = own_card();
-  std::vector<std::pair<int, Wire::Request>> under_way;
+  std::vector<std::pair<int, ByteTransport::Request>> under_way;
   for (std::size_t p = 0; p < count; ++p) {
     if (p == index) continue;
     const int peer = static_cast<int>(p);
     const auto theirs = std::span(cards).subspan(p, 1), own = std::span(cards).subspan(index, 1);
     under_way.emplace_back(
-        peer, wire.start_receive(peer, Channel::messages, 0, std::as_writable_bytes(theirs)));
-    under_way.emplace_back(peer, wire.start_send(peer, Channel::messages, 0, std::as_bytes(own)));
+        peer, bytes.start_receive(peer, Channel::messages, 0, std::as_writable_bytes(theirs)));
+    under_way.emplace_back(peer, bytes.start_send(peer, Channel::messages, 0, std::as_bytes(own)));
   }
   for (const auto& [peer, request] : under_way) {
-    while (!wire.done(request)) {
-      wire.progress();
-      if (wire.gone(peer) || std::chrono::steady_clock::now() > until) {
+    while (!bytes.done(request)) {
+      if (std::chrono::steady_clock::now() > until) {
         throw RunFailed(
             fmt::format("process {} of {} went away before the run began", peer, count));
       }
-      wire.rest(50us);
+      std::this_thread::sleep_for(50us);
     }
   }
   return cards;
@@ -98,19 +99,19 @@ bool oversubscribes(const std::vector<Card>& cards, std::uint64_t boot) {
 
 }  // namespace
 
-ProcessPlaces find_places(Wire& wire, std::chrono::nanoseconds patience) {
-  const std::vector<Card> cards = exchange(wire, patience);
-  ProcessPlaces found;
+ProcessLocations find_locations(ByteTransport& bytes, std::chrono::nanoseconds patience) {
+  const std::vector<Card> cards = exchange(bytes, patience);
+  ProcessLocations found;
   for (std::size_t p = 0; p < cards.size(); ++p) {
-    ProcessPlace place{cards[p].host, cards[p].boot, 0, 0, 0};
+    ProcessLocation location{cards[p].host, cards[p].boot, 0, 0, 0};
     for (std::size_t other = 0; other < cards.size(); ++other) {
       if (cards[other].boot != cards[p].boot) continue;
-      ++place.host_processes;
+      ++location.host_processes;
       if (other >= p) continue;
-      ++place.on_host;
-      if (CPU_EQUAL(&cards[other].cores, &cards[p].cores)) ++place.on_cores;
+      ++location.on_host;
+      if (CPU_EQUAL(&cards[other].cores, &cards[p].cores)) ++location.on_cores;
     }
-    found.places.push_back(std::move(place));
+    found.locations.push_back(std::move(location));
     found.oversubscribed = found.oversubscribed || oversubscribes(cards, cards[p].boot);
   }
   return found;

@@ -6,18 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "exec/processes/mpi/byte_transport.hpp"
 #include "exec/processes/processes.hpp"
-#include "exec/processes/wire.hpp"
 
 namespace weir {
 
-struct ProcessPlaces {
-  std::vector<ProcessPlace> places;  // by process
+struct ProcessLocations {
+  std::vector<ProcessLocation> locations;  // by process
   bool oversubscribed = false;
 };
 
 // All processes call it at once. Cores are those the launcher's binding leaves each process. Throws
 // RunFailed where one does not answer in time.
-[[nodiscard]] ProcessPlaces find_places(Wire& wire, std::chrono::nanoseconds patience);
+[[nodiscard]] ProcessLocations find_locations(ByteTransport& bytes,
+                                              std::chrono::nanoseconds patience);
 
 }  // namespace weir

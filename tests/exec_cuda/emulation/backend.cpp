@@ -1,5 +1,5 @@
 // The CUDA backend's passes on the emulated device, in host memory: what a launch does is done when
-// it returns, so there is no queue. Memory is poisoned when it is given out.
+// it returns, so there is no stream. Memory is poisoned when it is given out.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdlib>

@@ -29,8 +29,7 @@ double at(const void* array, std::int64_t i) {
 }
 
 template <class E, class C>
-C finished(const Product& p, const Operands& o, double sum, std::int64_t place,
-           std::int64_t column) {
+C finished(const Gemm& p, const Operands& o, double sum, std::int64_t place, std::int64_t column) {
   switch (p.epilogue) {
     case Epilogue::bias:
       return rounded<C>(sum + at<E>(o.bias, column));
@@ -46,7 +45,7 @@ C finished(const Product& p, const Operands& o, double sum, std::int64_t place,
 }
 
 template <class E, class C>
-void multiply(const Product& p, const Operands& o) {
+void multiply(const Gemm& p, const Operands& o) {
   auto* c = static_cast<C*>(o.c);
   for (std::int64_t i = 0; i < p.batch; ++i) {
     for (std::int64_t row = 0; row < p.m; ++row) {
@@ -79,25 +78,25 @@ Matmul::Matmul(Dtype dtype, int multiprocessors, SumOverK sum, int share)
     : dtype_(dtype), multiprocessors_(multiprocessors), share_(share), sum_(sum) {}
 Matmul::~Matmul() = default;
 
-void Matmul::try_prepare(const Product& product) {
-  if (may_carry(product)) kernels_.try_emplace(product, std::make_unique<Kernel>());
+void Matmul::try_prepare(const Gemm& gemm) {
+  if (may_carry(gemm)) kernels_.try_emplace(gemm, std::make_unique<Kernel>());
 }
 
-void Matmul::prepare(const Product& product) {
-  try_prepare(product);
-  if (!ready(product)) throw std::logic_error("no product may carry that");
+void Matmul::prepare(const Gemm& gemm) {
+  try_prepare(gemm);
+  if (!ready(gemm)) throw std::logic_error("no product may carry that");
 }
 
-void Matmul::run(const Product& product, const Operands& operands, void*, cudaStream_t) {
-  if (!ready(product)) throw std::logic_error("a matrix product was not prepared");
-  if (element() == Element::fp32) return multiply<float, float>(product, operands);
-  if (product.fp32_result) return multiply<Bf16, float>(product, operands);
-  multiply<Bf16, Bf16>(product, operands);
+void Matmul::run(const Gemm& gemm, const Operands& operands, void*, cudaStream_t) {
+  if (!ready(gemm)) throw std::logic_error("a matrix product was not prepared");
+  if (element() == Element::fp32) return multiply<float, float>(gemm, operands);
+  if (gemm.fp32_result) return multiply<Bf16, float>(gemm, operands);
+  multiply<Bf16, Bf16>(gemm, operands);
 }
 
-std::vector<ProductChoice> Matmul::choices() const {
-  std::vector<ProductChoice> chosen;
-  for (const auto& [product, kernel] : kernels_) chosen.push_back({.product = product});
+std::vector<GemmChoice> Matmul::choices() const {
+  std::vector<GemmChoice> chosen;
+  for (const auto& [gemm, kernel] : kernels_) chosen.push_back({.gemm = gemm});
   return chosen;
 }
 
