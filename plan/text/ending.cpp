@@ -12,21 +12,21 @@ Ending ending_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const UsageError& error) {
-    return {2, error.what()};
+    return {EndKind::usage, error.what()};
   } catch (const InputError& error) {
-    return {3, error.what()};
+    return {EndKind::bad_input, error.what()};
   } catch (const NoFeasiblePlan& error) {
-    return {4, error.what()};
+    return {EndKind::no_plan, error.what()};
   } catch (const MissingComponent& error) {
-    return {5, error.what()};
+    return {EndKind::missing, error.what()};
   } catch (const RunFailed& error) {
-    return {6, error.what()};
+    return {EndKind::failed, error.what()};
   } catch (const std::bad_alloc&) {
-    return {6, "out of memory"};
+    return {EndKind::failed, "out of memory"};
   } catch (const std::exception& error) {
-    return {1, error.what()};
+    return {EndKind::bug, error.what()};
   } catch (...) {
-    return {1, "an exception of unknown type"};
+    return {EndKind::bug, "an exception of unknown type"};
   }
 }
 

@@ -1,15 +1,17 @@
-// What an exception means to the person at the command: an exit code and one line.
+// What an exception means to the person at the command: what kind of end it is, and one line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
 
 namespace weir {
 
+enum class EndKind : std::uint8_t { done, bug, usage, bad_input, no_plan, missing, failed };
+
 struct Ending {
-  int exit_code =
-      0;  // 2 usage, 3 bad input, 4 no feasible plan, 5 missing component, 6 run failed, 1 a bug
+  EndKind kind = EndKind::done;
   std::string line;
 };
 

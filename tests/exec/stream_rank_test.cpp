@@ -58,7 +58,7 @@ TEST(StreamRank, ParametersAreThoseOfRanksThatWait) {
     seed += 10;
     SCOPED_TRACE(c.name + " seed " + std::to_string(seed));
     const ProcessesResult found = train_as_processes(c.loaded, 2, seed);
-    EXPECT_EQ(found.endings, std::set<std::string>{});
+    EXPECT_EQ(found.endings, Endings{});
     EXPECT_EQ(found.leaders.parameters_sha256, c.expected.parameters_sha256);
     EXPECT_EQ(losses(found.leaders), losses(c.expected));
     EXPECT_GT(found.leaders.host_per_action.value(), Seconds(0));
@@ -85,7 +85,7 @@ TEST(StreamRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   plan.dp = 2;
   const ProcessesResult first = train_as_processes(model.load(plan), 3, 1);
   const ProcessesResult again = train_as_processes(model.load(plan), 3, 100);
-  EXPECT_EQ(first.endings, std::set<std::string>{});
+  EXPECT_EQ(first.endings, Endings{});
   EXPECT_EQ(first.leaders.parameters_sha256, again.leaders.parameters_sha256);
   plan.overlap_grad_reduce = true;  // layer by layer within the last backward: the same sums
   const ProcessesResult overlapped = train_as_processes(model.load(plan), 3, 1);
@@ -181,7 +181,7 @@ TEST(StreamRank, AFailureEndsAll) {
            }}};
     };
     EXPECT_EQ(train_as_processes(model.load(model.plan({3}, 4)), 2, 1, make).endings,
-              std::set<std::string>{"6 the device fell off the bus"});
+              Endings({{EndKind::failed, "the device fell off the bus"}}));
   }
 }
 
@@ -191,10 +191,9 @@ TEST(StreamRank, NeedsABackendThatLaunches) {
   const MakeBackends make = [](int, const std::shared_ptr<AsyncWorld>&) -> Backends {
     return {{BackendKind::cuda, make_cpu_backend}};
   };
-  const std::set<std::string> endings =
-      train_as_processes(model.load(model.plan({3}, 4)), 1, 1, make).endings;
+  const Endings endings = train_as_processes(model.load(model.plan({3}, 4)), 1, 1, make).endings;
   ASSERT_EQ(endings.size(), 1U);
-  EXPECT_EQ(endings.begin()->substr(0, 2), "2 ");
+  EXPECT_EQ(endings.begin()->first, EndKind::usage);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ class ThreadProcesses : public Processes {
   [[nodiscard]] Ending conclude(const std::optional<Ending>& own) override {
     const std::scoped_lock lock(messages_.mutex);
     if (!messages_.failure)
-      messages_.failure = own.value_or(Ending{6, "stopped for no known reason"});
+      messages_.failure = own.value_or(Ending{EndKind::failed, "stopped for no known reason"});
     return *messages_.failure;
   }
 
@@ -118,9 +118,10 @@ class ThreadProcesses : public Processes {
   std::vector<Awaited> awaited_;
 };
 
+using Endings = std::set<std::pair<EndKind, std::string>>;
 struct ThreadsResult {
   RunResult leaders;
-  std::set<std::string> endings;  // "CODE LINE" of processes that failed, as they agreed
+  Endings endings;  // of processes that failed, as they agreed
 };
 
 // One thread a process, K * D of them, each with backends and links of its own.
@@ -138,7 +139,7 @@ inline ThreadsResult run_as_threads(const ResolvedPlan& loaded, const RunOptions
       const auto end = [&](const std::optional<Ending>& own) {
         const Ending ending = processes.conclude(own);
         const std::scoped_lock lock(mutex);
-        result.endings.insert(std::to_string(ending.exit_code) + " " + ending.line);
+        result.endings.emplace(ending.kind, ending.line);
       };
       try {
         RunResult own = run_as_process(loaded, options, backends(p), processes, links(processes));

@@ -59,7 +59,7 @@ TEST(CudaSeveralGpus, ParametersAreBitwiseThoseOfOne) {
       EXPECT_EQ(in_one_process(model.load(plan), 3).parameters_sha256,
                 expected);  // a GPU a rank: peer copies
       const ThreadsResult found = over_nccl(model.load(plan), 3);
-      EXPECT_EQ(found.endings, std::set<std::string>{});
+      EXPECT_EQ(found.endings, Endings{});
       EXPECT_EQ(found.leaders.parameters_sha256, expected);
       EXPECT_EQ(found.leaders.devices.size(), 2U);
     }
@@ -85,7 +85,7 @@ TEST(CudaSeveralGpus, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   Plan plan = model.plan({}, 3, "gpipe");
   plan.dp = 2;
   const ThreadsResult first = over_nccl(model.load(plan), 3);
-  EXPECT_EQ(first.endings, std::set<std::string>{});
+  EXPECT_EQ(first.endings, Endings{});
   plan.overlap_grad_reduce = true;
   EXPECT_EQ(over_nccl(model.load(plan), 3).leaders.parameters_sha256,
             first.leaders.parameters_sha256);

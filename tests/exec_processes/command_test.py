@@ -127,8 +127,12 @@ with tempfile.TemporaryDirectory() as name:
     expect("and soon", ended.seconds < 20)
 
     ended = by_mpi.start(folder, 3, "-q run k2.json --patience 1", "kill -STOP $$")
-    expect(f"one that stands still before MPI_Init does not hang the others: {ended}",
-           all_exit(ended, 6) and len(ended.lines) == 1 and "did not all come within 1.0 s" in ended.err)
+    expect(
+        f"one that stands still before MPI_Init does not hang the others: {ended}",
+        all_exit(ended, 6)
+        and len(ended.lines) == 1
+        and "did not all come within 1.0 s" in ended.err,
+    )
     expect("and soon", ended.seconds < 20)
 
     kill = "(sleep 0.8; kill -KILL $$) > /dev/null 2>&1 &"

@@ -9,6 +9,7 @@
 
 #include "plan/text/ending.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/exit_code.hpp"
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -49,6 +50,6 @@ int main(int argc, char** argv) {
   } catch (...) {
     const weir::Ending ending = weir::ending_of(std::current_exception());
     fmt::print(stderr, "weir: {}\n", ending.line);
-    return ending.exit_code;
+    return weir::exit_code(ending.kind);
   }
 }

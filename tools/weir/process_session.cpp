@@ -10,6 +10,7 @@
 
 #include "exec/processes/started_by.hpp"
 #include "plan/words/error.hpp"
+#include "tools/weir/exit_code.hpp"
 #ifdef WEIR_HAS_MPI
 #include "exec/processes/mpi/mpi_transport.hpp"
 #endif
@@ -49,6 +50,7 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
   ProcessGroup::Options group_options;
   group_options.patience = std::chrono::duration_cast<std::chrono::nanoseconds>(options.patience);
   group_options.speak = [](const std::string& line) { fmt::print(stderr, "weir: {}\n", line); };
+  group_options.code_of = exit_code;
   // A thread of the constructor's says this while the main thread hangs in MPI: only _Exit ends
   // both. The leader's end makes the launcher end the others, which speak only where it is the one
   // that has not come.
@@ -59,7 +61,7 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options) {
                "weir: the processes did not all come within {:.1f} s (--patience): one has not "
                "started, or stands still before MPI_Init\n",
                patience.count());
-    std::_Exit(6);
+    std::_Exit(exit_code(EndKind::failed));
   };
   auto processes = std::make_unique<ProcessGroup>(std::move(group_options));
   ProcessGroup& group = *processes;

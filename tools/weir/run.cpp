@@ -15,6 +15,7 @@
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/exit_code.hpp"
 #include "tools/weir/host.hpp"
 #include "tools/weir/kernels_json.hpp"
 #include "tools/weir/options.hpp"
@@ -212,7 +213,7 @@ void run_with_others(const RunCommand& o, const GlobalOptions& global, Transport
   } catch (...) {
     ending = processes.conclude(ending_of(std::current_exception()));
   }
-  throw CLI::RuntimeError(ending.exit_code);
+  throw CLI::RuntimeError(exit_code(ending.kind));
 }
 
 void add_session_options(CLI::App& command, SessionOptions& o) {

@@ -150,6 +150,6 @@ ByteTransport::Request ByteTransport::take(std::span<std::byte> data) {
 
 void ByteTransport::leave() { MPI_Finalize(); }
 
-void ByteTransport::abandon(int exit_code) { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+void ByteTransport::abandon(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
 }  // namespace weir

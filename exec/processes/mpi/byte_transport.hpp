@@ -60,10 +60,10 @@ class ByteTransport {
   [[nodiscard]] Request take(std::span<std::byte> data);
 
   // The two ends. All leave together, when all messages have arrived. Where a process is gone or
-  // does not stop, another abandons it: that ends all processes with this exit code and does not
+  // does not stop, another abandons it: that ends all processes, with this code, and does not
   // return.
   static void leave();
-  static void abandon(int exit_code);
+  static void abandon(int code);
 
  private:
   [[nodiscard]] Request open();

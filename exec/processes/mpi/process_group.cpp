@@ -169,7 +169,8 @@ void ProcessGroup::send_heartbeat() {
 }
 
 void ProcessGroup::fail_by(int gone, const std::string& how) {
-  failure_ = {{6, fmt::format("process {} on {} {}", gone, location(gone).host, how)}, gone};
+  failure_ = {{EndKind::failed, fmt::format("process {} on {} {}", gone, location(gone).host, how)},
+              gone};
   tell_all(kFailure, failure_->ending);
 }
 
@@ -186,13 +187,15 @@ void ProcessGroup::read_control() {
   }
 }
 
-// Control messages but heartbeats are "<exit code> <the process that is gone, or -1> <line>".
+// Control messages but heartbeats are "<kind of end> <the process that is gone, or -1> <line>".
 void ProcessGroup::read(const ControlMessage& message) {
   if (message.tag == kHeartbeat) {
     heard_ns_ = polled_ns_;
     return;
   }
-  Failure told{{message.text[0] - '0', message.text.substr(message.text.find(' ', 2) + 1)}, {}};
+  Failure told{{static_cast<EndKind>(message.text[0] - '0'),
+                message.text.substr(message.text.find(' ', 2) + 1)},
+               {}};
   int gone = -1;
   std::from_chars(message.text.data() + 2, message.text.data() + message.text.size(), gone);
   if (gone >= 0) told.gone = gone;
@@ -202,15 +205,16 @@ void ProcessGroup::read(const ControlMessage& message) {
     return;
   }
   if (message.tag == kFailure && !told.gone) {
-    told.ending = {6, fmt::format("process {} on {}: {}", message.from, location(message.from).host,
-                                  told.ending.line)};
+    told.ending = {EndKind::failed, fmt::format("process {} on {}: {}", message.from,
+                                                location(message.from).host, told.ending.line)};
   }
   failure_ = std::move(told);
 }
 
 void ProcessGroup::tell_all(int tag, const Ending& ending) {
   const int gone = failure_ && failure_->gone ? *failure_->gone : -1;
-  control_texts_.push_back(fmt::format("{} {} {}", ending.exit_code, gone, ending.line));
+  control_texts_.push_back(
+      fmt::format("{} {} {}", static_cast<int>(ending.kind), gone, ending.line));
   for (int process = 0; process < count_; ++process) {
     if (process == index_) continue;
     // Nobody waits for it, and its text stays.
@@ -247,11 +251,11 @@ Ending ProcessGroup::agree(const std::optional<Ending>& own) {
     const bool answered = poll_until([&] { return status_.has_value() || leads(); },
                                      options_.patience + index_ * 100ms);
     if (status_) return *status_;
-    if (!answered && !failure_) failure_ = {{6, "process 0 does not answer"}, {}};
+    if (!answered && !failure_) failure_ = {{EndKind::failed, "process 0 does not answer"}, {}};
   }
   Ending status = own        ? *own
                   : failure_ ? failure_->ending
-                             : Ending{6, "stopped for no known reason"};
+                             : Ending{EndKind::failed, "stopped for no known reason"};
   tell_all(kStatus, status);
   speak(status.line);
   return status;
@@ -279,14 +283,14 @@ Ending ProcessGroup::conclude(const std::optional<Ending>& own) {
     } else {
       // Who spoke ends them all; the others wait for that, and end them where it does not come.
       if (!spoke_) std::this_thread::sleep_for(options_.patience);
-      ByteTransport::abandon(concluded_->exit_code);
+      ByteTransport::abandon(options_.code_of(concluded_->kind));
     }
   } catch (const std::exception& error) {
     if (!concluded_) {
-      concluded_ = Ending{6, error.what()};
+      concluded_ = Ending{EndKind::failed, error.what()};
       speak(concluded_->line);
     }
-    ByteTransport::abandon(concluded_->exit_code);
+    ByteTransport::abandon(options_.code_of(concluded_->kind));
   }
   left_ = true;
   return *concluded_;
