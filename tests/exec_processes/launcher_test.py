@@ -15,10 +15,8 @@ faults = []
 
 
 def run(folder, options, environment):
-    return wait(
-        [popen([weir, "-q", "run", "k1.json", "--steps", "1", *options], folder, environment)],
-        time.monotonic(),
-    )
+    command = [weir, "-q", "run", "k1.json", "--steps", "1", "--warmup", "0", *options]
+    return wait([popen(command, folder, environment)], time.monotonic())
 
 
 def expect(what, true):
