@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,5 +47,6 @@ struct Costs {
 
 [[nodiscard]] Costs load_costs(const std::filesystem::path& file);
 void save_costs(const Costs& costs, const std::filesystem::path& file);
+[[nodiscard]] nlohmann::ordered_json to_json(const Costs& costs);  // weir.costs/1
 
 }  // namespace weir

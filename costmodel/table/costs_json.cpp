@@ -65,7 +65,7 @@ std::vector<double> parse_quantiles(JsonObject& object, const std::string& key) 
 
 }  // namespace
 
-void save_costs(const Costs& costs, const std::filesystem::path& file) {
+nlohmann::ordered_json to_json(const Costs& costs) {
   Json json;
   json["schema"] = kSchema;
   json["basis"] = to_string(costs.basis);
@@ -124,7 +124,11 @@ void save_costs(const Costs& costs, const std::filesystem::path& file) {
     json["layers"].push_back(
         {{"key", layer.key}, {"optimizer_s", layer.optimizer.count()}, {"times", times}});
   }
-  write_file_atomically(file, json.dump(1) + "\n");
+  return json;
+}
+
+void save_costs(const Costs& costs, const std::filesystem::path& file) {
+  write_file_atomically(file, to_json(costs).dump(1) + "\n");
 }
 
 Costs load_costs(const std::filesystem::path& file) {

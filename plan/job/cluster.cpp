@@ -120,10 +120,11 @@ std::string rate_text(BytesPerSecond rate) {
                           : std::string(kUnlimited);
 }
 
+std::string latency_text(Seconds latency) {
+  return fmt::format("{:.6g} us", latency.count() * 1e6);
+}
+
 Json link_json(const Link& link) {
-  const auto latency_text = [](Seconds latency) {
-    return fmt::format("{:.6g} us", latency.count() * 1e6);
-  };
   Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(link.bandwidth)}};
   for (const LinkRegime& regime : link.regimes) {
     json["regimes"].push_back({{"up_to", bytes_text(regime.up_to)},
@@ -133,10 +134,15 @@ Json link_json(const Link& link) {
   return json;
 }
 
-}  // namespace
+Json kernels_json(const KernelModel& kernels) {
+  return {{"tile", {kernels.tile_rows, kernels.tile_columns}},
+          {"matrix_efficiency", kernels.matrix_efficiency},
+          {"bandwidth_efficiency", kernels.bandwidth_efficiency},
+          {"floor", latency_text(kernels.floor)},
+          {"launch", latency_text(kernels.launch)}};
+}
 
-std::string to_json(const Cluster& cluster) {
-  const Device& d = cluster.device;
+Json device_json(const Device& d) {
   Json device{{"name", d.name}, {"memory", bytes_text(d.memory)}};
   const auto peak = [&device](const char* key, FlopsPerSecond rate) {
     if (rate.count() > 0) device[key] = std::round(rate.count() / 1e6) / 1e6;
@@ -147,7 +153,18 @@ std::string to_json(const Cluster& cluster) {
   peak("peak_fp16_tflops", d.peak_fp16);
   device["memory_bandwidth"] = rate_text(d.memory_bandwidth);
   if (d.multiprocessors > 0) device["multiprocessors"] = d.multiprocessors;
-  Json json{{"schema", "weir.cluster/1"}, {"name", cluster.name}, {"device", device}};
+  if (d.kernels) device["kernels"] = kernels_json(*d.kernels);
+  if (d.allocator == Allocator::pytorch) device["allocator"] = "pytorch";
+  if (d.process_overhead.count() > 0) device["process_overhead"] = bytes_text(d.process_overhead);
+  return device;
+}
+
+}  // namespace
+
+std::string to_json(const Cluster& cluster) {
+  Json json{{"schema", "weir.cluster/1"},
+            {"name", cluster.name},
+            {"device", device_json(cluster.device)}};
   json["devices_per_node"] = cluster.devices_per_node;
   json["nodes"] = cluster.nodes;
   json["intra"] = link_json(cluster.intra);

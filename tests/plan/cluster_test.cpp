@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "plan/import/gpu_topology.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
@@ -41,6 +42,15 @@ TEST(Clusters, ExamplesReadBackAndSayWhereTheyAreFrom) {
     const Cluster cluster = load_cluster(entry.path());
     EXPECT_EQ(cluster.name, entry.path().stem());
     EXPECT_EQ(to_json(parsed(to_json(cluster))), to_json(cluster)) << entry.path();
+    // What was read is written back, every key of it.
+    const Json file = Json::parse(read_text_file(entry.path()));
+    const Json written = Json::parse(to_json(cluster));
+    for (const char* part : {"", "/device"}) {
+      const Json::json_pointer at(part);
+      for (const auto& [key, value] : file[at].items())
+        EXPECT_TRUE(written[at].contains(key)) << entry.path() << ": " << key;
+    }
+    EXPECT_EQ(file["device"].value("kernels", Json()), written["device"].value("kernels", Json()));
     std::string origin;
     for (const std::string& line : cluster.origin) origin += line + "\n";
     for (const char* constant : {"memory", "peak", "intra", "latenc"})

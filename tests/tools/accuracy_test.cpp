@@ -1,6 +1,6 @@
 // The figures of `weir evaluate`, worked by hand on four plans.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/accuracy.hpp"
+#include "tools/report/accuracy.hpp"
 
 #include <gtest/gtest.h>
 

@@ -322,6 +322,23 @@ TEST_F(Command, TheWholeLoopOnATinyModel) {
   EXPECT_EQ(weir("simulate out/plan-0.json --costs out/costs.json").code, 0);
 }
 
+// One sample and one rank leave one plan, K = 1 with one micro-batch: there are no other runs to
+// recalibrate it by, and its error by them is not known.
+TEST_F(Command, TunesAnOnlyPlan) {
+  const std::string tune =
+      "-q tune tiny.json -K 1 --global-batch-size 1 --plans 1 --rounds 1 --steps 1 -o out";
+  const Result result = weir("--json " + tune);
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["plans"].size(), 1U);
+  EXPECT_TRUE(json["plans"][0]["baseline"]);
+  EXPECT_TRUE(json["plans"][0]["recalibrated_step_time_s"].is_null());
+  EXPECT_TRUE(json["median_abs_error"].is_number());
+  EXPECT_TRUE(json["median_abs_error_left_out"].is_null());
+  EXPECT_THAT(weir(tune).out, HasSubstr("no other plan was run to recalibrate it by"));
+  EXPECT_THAT(read("out/report.html"), HasSubstr("it was the only plan that was run"));
+}
+
 TEST_F(Command, EvaluatesItsOwnForecasts) {
   const Result result = weir(
       "--json -q evaluate tiny.json --global-batch-size 8 --fit 2 --interval 9 --held-out 3 "

@@ -169,7 +169,7 @@ with tempfile.TemporaryDirectory() as name:
             "tune) echo 'median", "tune) echo 'weir: no plan' >&2; exit 4; echo 'median"
         ).replace(
             "--kernels) kernels=1",
-            "--kernels) echo 'weir: --kernels needs CUPTI: no libcupti.so' >&2; exit 5",
+            "--kernels) echo 'weir: recording kernels needs CUPTI: no libcupti.so' >&2; exit 5",
         ),
     )
     (kit / "gpt2_pytorch.py").write_text("import sys\nsys.exit('needs PyTorch')\n")
@@ -181,7 +181,7 @@ with tempfile.TemporaryDirectory() as name:
     assert rows["the same by PyTorch, compiled"] == "skipped: needs PyTorch", rows
     assert (
         rows["kernels of GPT-2, K = 1"]
-        == "skipped: failed (5): weir: --kernels needs CUPTI: no libcupti.so"
+        == "skipped: failed (5): weir: recording kernels needs CUPTI: no libcupti.so"
     ), rows
     assert rows["weir tune gpt2-mini, K = 2"] == "failed (4): weir: no plan", rows
     assert rows["compute-sanitizer memcheck on the kernel tests"] == "clean", rows

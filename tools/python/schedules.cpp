@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cmath>
+#include <memory>
 
 #include "costmodel/table/given_times.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -11,8 +12,8 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/app/timed_schedule.hpp"
 #include "tools/python/bindings.hpp"
-#include "tools/weir/timed_schedule.hpp"
 
 namespace py = pybind11;
 
@@ -36,11 +37,10 @@ std::vector<std::vector<std::string>> rows_of(const py::object& made, const std:
   }
 }
 
-Schedule from_function(const py::object& function, const ScheduleSource& request) {
-  const std::string name = name_of(function);
-  const auto rows =
-      rows_of(function(request.ranks, request.microbatches, request.chunks.value_or(1)), name);
+// A line a rank; what is no list of action names is refused in the function's name.
+std::string csv_of(const py::object& made, const std::string& name) {
   std::string csv;
+  const auto rows = rows_of(made, name);
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     if (rows[rank].empty())
       throw InputError(name, fmt::format("row {}", rank + 1), "has no actions");
@@ -52,9 +52,7 @@ Schedule from_function(const py::object& function, const ScheduleSource& request
     }
     csv.back() = '\n';
   }
-  ScheduleSource source = request;
-  source.name = name;
-  return schedule_made_for(source, csv, name);
+  return csv;
 }
 
 std::vector<std::vector<std::string>> names(const Schedule& schedule) {
@@ -98,17 +96,18 @@ py::list list_generators() {
 
 }  // namespace
 
-Schedule schedule_from(const py::object& source, ScheduleSource request) {
-  if (request.ranks < 1 || request.chunks.value_or(1) < 1 || request.microbatches < 1)
-    throw UsageError("schedule: pp, microbatches and vpp are at least 1");
-  if (py::isinstance<Schedule>(source)) return source.cast<Schedule>();
-  if (PyCallable_Check(source.ptr()) != 0) return from_function(source, request);
-  try {
-    request.name = source.cast<std::string>();
-  } catch (const py::cast_error&) {
-    throw UsageError("schedule: expected a name, a CSV file, a Schedule, or a function (K, M, v)");
-  }
-  return obtain_schedule(request);
+app::ScheduleFunction schedule_function(const py::object& function) {
+  const std::string name = name_of(function);
+  // The engines run, copy and drop this without Python's lock: what they copy is a pointer, and the
+  // last of them takes the lock.
+  const std::shared_ptr<py::object> kept(new py::object(function), [](const py::object* last) {
+    const py::gil_scoped_acquire python;
+    delete last;
+  });
+  return {name, [kept, name](int ranks, int microbatches, int chunks) {
+            const py::gil_scoped_acquire python;
+            return csv_of((*kept)(ranks, microbatches, chunks), name);
+          }};
 }
 
 void bind_schedules(py::module_& m) {
@@ -139,18 +138,6 @@ void bind_schedules(py::module_& m) {
         return fmt::format("<weir.Schedule {}: K = {}, {} stages, M = {}>", s.name, s.shape.ranks,
                            s.shape.stages, s.shape.microbatches);
       });
-  m.def(
-      "schedule",
-      [](const py::object& source, int pp, int microbatches, std::optional<int> vpp,
-         bool allow_reordered) {
-        return schedule_from(source, {"", pp, vpp, microbatches, allow_reordered});
-      },
-      py::arg("source"), py::arg("pp"), py::arg("microbatches"), py::arg("vpp") = py::none(),
-      py::arg("allow_reordered") = false,
-      "A schedule by name, from a CSV file, or made by a function (K, M, v) that returns, for each "
-      "rank, a list of "
-      "action names such as '2F0'. Validated; the error shows the rank x step grid with the "
-      "culprit marked.");
   m.def("schedules", &list_generators, "The published schedules with their sources and formulas.");
 }
 

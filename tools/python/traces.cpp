@@ -1,18 +1,20 @@
 // Traces as NumPy arrays: one record a span, one a step, one a sample of a counter.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <pybind11/numpy.h>
 
 #include <cstddef>
-#include <cstring>
+#include <initializer_list>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "plan/words/error.hpp"
+#include "tools/app/traced_plan.hpp"
 #include "tools/python/bindings.hpp"
-#include "tools/weir/traced_plan.hpp"
 #include "traces/trace.hpp"
 
 namespace py = pybind11;
+using py::literals::operator""_a;
 
 namespace weir::python {
 namespace {
@@ -36,44 +38,53 @@ struct SpanRecord {
   std::int64_t start_ns = 0, end_ns = 0;
 };
 
-struct Field {
+// Arrays are made by NumPy itself, of bytes and a description in NumPy's own words: pybind11 2.10
+// looks into NumPy's structs as NumPy 1 laid them out, and with NumPy 2 its arrays are garbage.
+struct Column {
   const char* name;
   const char* format;
   std::size_t offset;
 };
 
-constexpr Field kSpanFields[] = {{"rank", "i4", offsetof(SpanRecord, rank)},
-                                 {"lane", "U7", offsetof(SpanRecord, lane)},
-                                 {"kind", "U11", offsetof(SpanRecord, kind)},
-                                 {"stage", "i4", offsetof(SpanRecord, stage)},
-                                 {"microbatch", "i4", offsetof(SpanRecord, microbatch)},
-                                 {"start_ns", "i8", offsetof(SpanRecord, start_ns)},
-                                 {"end_ns", "i8", offsetof(SpanRecord, end_ns)},
-                                 {"step", "i4", offsetof(SpanRecord, step)},
-                                 {"operation", "i4", offsetof(SpanRecord, operation)},
-                                 {"peer", "i4", offsetof(SpanRecord, peer)}};
-
-py::dtype span_type() {
+template <class Record>
+py::object array_of(const std::vector<Record>& records, std::initializer_list<Column> columns) {
+  static_assert(std::is_trivially_copyable_v<Record>);
   py::list names, formats, offsets;
-  for (const Field& field : kSpanFields) {
-    names.append(field.name);
-    formats.append(field.format);
-    offsets.append(field.offset);
+  for (const Column& column : columns) {
+    names.append(column.name);
+    formats.append(column.format);
+    offsets.append(column.offset);
   }
-  return py::dtype(names, formats, offsets, sizeof(SpanRecord));
+  const auto numpy = py::module_::import("numpy");
+  const py::dict layout("names"_a = names, "formats"_a = formats, "offsets"_a = offsets,
+                        "itemsize"_a = sizeof(Record));
+  const py::object type = numpy.attr("dtype")(layout);
+  if (records.empty()) return numpy.attr("empty")(0, type);
+  // A bytearray of the array's own, so that it can be written to.
+  const py::bytearray bytes(reinterpret_cast<const char*>(records.data()),
+                            records.size() * sizeof(Record));
+  return numpy.attr("frombuffer")(bytes, type);
 }
 
 std::string_view to_string(LaneKind lane) {
-  static constexpr std::string_view kNames[] = {"compute", "send", "receive", "reduce"};
-  return kNames[static_cast<std::size_t>(lane)];
+  switch (lane) {
+    case LaneKind::compute:
+      return "compute";
+    case LaneKind::send:
+      return "send";
+    case LaneKind::receive:
+      return "receive";
+    case LaneKind::reduce:
+      return "reduce";
+  }
+  return "";
 }
 
-py::array spans(const PlannedTrace& t) {
-  py::array array(span_type(), t.trace.spans.size());
-  auto* records = static_cast<std::byte*>(array.mutable_data());
-  for (std::size_t i = 0; i < t.trace.spans.size(); ++i) {
+py::object spans(const PlannedTrace& t) {
+  std::vector<SpanRecord> records(t.trace.spans.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
     const Span& span = t.trace.spans[i];
-    SpanRecord record;
+    SpanRecord& record = records[i];
     record.rank = span.rank.value;
     record.lane = to_string(span.lane);
     record.kind = weir::to_string(span.action.kind);
@@ -84,22 +95,28 @@ py::array spans(const PlannedTrace& t) {
     record.peer = span.peer.value;
     record.start_ns = span.start.count();
     record.end_ns = span.end.count();
-    std::memcpy(records + i * sizeof(SpanRecord), &record, sizeof(SpanRecord));
   }
-  return array;
+  return array_of(records, {{"rank", "i4", offsetof(SpanRecord, rank)},
+                            {"lane", "U7", offsetof(SpanRecord, lane)},
+                            {"kind", "U11", offsetof(SpanRecord, kind)},
+                            {"stage", "i4", offsetof(SpanRecord, stage)},
+                            {"microbatch", "i4", offsetof(SpanRecord, microbatch)},
+                            {"start_ns", "i8", offsetof(SpanRecord, start_ns)},
+                            {"end_ns", "i8", offsetof(SpanRecord, end_ns)},
+                            {"step", "i4", offsetof(SpanRecord, step)},
+                            {"operation", "i4", offsetof(SpanRecord, operation)},
+                            {"peer", "i4", offsetof(SpanRecord, peer)}});
 }
 
 struct StepRecord {
   std::int64_t start_ns, end_ns;
 };
 
-py::array steps(const PlannedTrace& t) {
-  py::array_t<StepRecord> array(static_cast<py::ssize_t>(t.trace.steps.size()));
-  auto records = array.mutable_unchecked<1>();
-  for (std::size_t i = 0; i < t.trace.steps.size(); ++i)
-    records(static_cast<py::ssize_t>(i)) = {t.trace.steps[i].start.count(),
-                                            t.trace.steps[i].end.count()};
-  return array;
+py::object steps(const PlannedTrace& t) {
+  std::vector<StepRecord> records;
+  for (const auto& step : t.trace.steps) records.push_back({step.start.count(), step.end.count()});
+  return array_of(records, {{"start_ns", "i8", offsetof(StepRecord, start_ns)},
+                            {"end_ns", "i8", offsetof(StepRecord, end_ns)}});
 }
 
 struct SampleRecord {
@@ -109,16 +126,15 @@ struct SampleRecord {
 py::list counters(const PlannedTrace& t) {
   py::list list;
   for (const Counter& counter : t.trace.counters) {
-    py::array_t<SampleRecord> array(static_cast<py::ssize_t>(counter.samples.size()));
-    auto records = array.mutable_unchecked<1>();
-    for (std::size_t i = 0; i < counter.samples.size(); ++i)
-      records(static_cast<py::ssize_t>(i)) = {counter.samples[i].time.count(),
-                                              counter.samples[i].value};
+    std::vector<SampleRecord> records;
+    for (const auto& sample : counter.samples)
+      records.push_back({sample.time.count(), sample.value});
     py::dict row;
     row["name"] = counter.name;
     row["rank"] = counter.rank.value;
     row["unit"] = counter.unit == CounterUnit::bytes ? "bytes" : "count";
-    row["samples"] = array;
+    row["samples"] = array_of(records, {{"time_ns", "i8", offsetof(SampleRecord, time_ns)},
+                                        {"value", "i8", offsetof(SampleRecord, value)}});
     list.append(row);
   }
   return list;
@@ -143,8 +159,6 @@ PlannedTrace read_trace(const std::filesystem::path& file) {
 }  // namespace
 
 void bind_traces(py::module_& m) {
-  PYBIND11_NUMPY_DTYPE(StepRecord, start_ns, end_ns);
-  PYBIND11_NUMPY_DTYPE(SampleRecord, time_ns, value);
   py::class_<PlannedTrace>(
       m, "Trace", "What happened, or is predicted to; times in ns since the trace's origin.")
       .def_property_readonly("origin", &origin, "'predicted' or 'measured'.")

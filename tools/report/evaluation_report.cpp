@@ -1,3 +1,4 @@
+// The pages and sentences of an evaluation.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/evaluation_report.hpp"
 
@@ -7,9 +8,9 @@
 #include <cmath>
 #include <map>
 
+#include "plan/job/summary.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/vector.hpp"
-#include "tools/weir/options.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {

@@ -8,9 +8,9 @@
 
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/table/costs.hpp"
+#include "tools/report/accuracy.hpp"
 #include "tools/report/chart.hpp"
-#include "tools/weir/accuracy.hpp"
-#include "tools/weir/idle_shares.hpp"
+#include "tools/report/idle_shares.hpp"
 
 namespace weir {
 

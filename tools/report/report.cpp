@@ -1,3 +1,4 @@
+// The page of `weir tune`, from the plan to use down to how it was found; and its table.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/report.hpp"
 
@@ -16,8 +17,10 @@ namespace {
 double error_of(const ReportRow& row) {
   return (row.forecast.step_time - row.measured) / row.measured;
 }
-double error_after(const ReportRow& row) {
-  return (row.recalibrated - row.measured) / row.measured;
+// "+1.2" and `unit`; "-" where no other plan was run.
+std::string error_after(const ReportRow& row, const char* unit) {
+  if (!row.recalibrated) return "-";
+  return fmt::format("{:+.1f}{}", (*row.recalibrated - row.measured) / row.measured * 100, unit);
 }
 
 std::string first_sentence(const ReportRow& best) {
@@ -44,13 +47,13 @@ std::string ranking(const Report& report, std::size_t most) {
   for (const ReportRow& row : report.rows) {
     if (shown >= most && !row.baseline) continue;
     text += fmt::format(
-        "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{:+.1f} "
-        "%</td><td>{}</td><td>{}</td><td>{:.1f} "
+        "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{}"
+        "</td><td>{}</td><td>{}</td><td>{:.1f} "
         "%"
         "</td><td>{:.1f} %</td></tr>\n",
         shown == 0 ? " class=\"best\"" : "", escape(row.plan), row.baseline ? " (baseline)" : "",
         format_duration(row.forecast.step_time), format_duration(row.measured), error_of(row) * 100,
-        error_after(row) * 100, format_bytes(row.forecast.peak_memory()),
+        error_after(row, " %"), format_bytes(row.forecast.peak_memory()),
         format_bytes(row.measured_peak), row.forecast.metrics.bubble_fraction * 100,
         row.measured_bubble * 100);
     ++shown;
@@ -110,7 +113,8 @@ std::string accuracy(const Report& report) {
   Series after{"recalibrated", {}, {200, 90, 60}, Series::Mark::dots};
   for (const ReportRow& row : report.rows) {
     before.points.emplace_back(row.measured.count() * 1e3, row.forecast.step_time.count() * 1e3);
-    after.points.emplace_back(row.measured.count() * 1e3, row.recalibrated.count() * 1e3);
+    if (row.recalibrated)
+      after.points.emplace_back(row.measured.count() * 1e3, row.recalibrated->count() * 1e3);
   }
   Chart chart{
       "Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
@@ -126,11 +130,13 @@ std::string report_html(const Report& report) {
                         TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
   std::string html = fmt::format(
       "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error "
-      "{:.1f} % as first "
-      "predicted, {:.1f} % after recalibration with each plan left out of its own fit.</p>\n",
+      "{:.1f} % as first predicted{}.</p>\n",
       first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
       escape(report.costs_origin), escape(report.machine), report.error_before * 100,
-      report.error_after * 100);
+      report.error_after
+          ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
+                        *report.error_after * 100)
+          : "; it was the only plan that was run");
   html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html +=
       "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of "
@@ -158,13 +164,12 @@ std::string report_table(const Report& report) {
                                  "plan", width + 11, "predicted", "measured", "error", "recalib.",
                                  "peak pred.", "peak meas.", "bubble p", "bubble m");
   for (const ReportRow& row : report.rows) {
-    text +=
-        fmt::format("{:<{}}  {:>9} {:>9} {:>+6.1f}% {:>+7.1f}% {:>11} {:>11} {:>7.1f}% {:>7.1f}%\n",
-                    row.plan + (row.baseline ? " (baseline)" : ""), width + 11,
-                    format_duration(row.forecast.step_time), format_duration(row.measured),
-                    error_of(row) * 100, error_after(row) * 100,
-                    format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
-                    row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
+    text += fmt::format("{:<{}}  {:>9} {:>9} {:>+6.1f}% {:>8} {:>11} {:>11} {:>7.1f}% {:>7.1f}%\n",
+                        row.plan + (row.baseline ? " (baseline)" : ""), width + 11,
+                        format_duration(row.forecast.step_time), format_duration(row.measured),
+                        error_of(row) * 100, error_after(row, "%"),
+                        format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+                        row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
   }
   return text;
 }

@@ -19,10 +19,11 @@ namespace weir {
 struct ReportRow {
   std::string plan;  // its summary
   bool baseline = false;
-  Forecast forecast;        // before anything was run
-  Seconds recalibrated{0};  // forecast by costs fitted to the other plans' runs
-  Seconds measured{0};      // median step
-  Bytes measured_peak{0};   // fullest rank
+  Forecast forecast;  // before anything was run
+  // Forecast by costs fitted to the other plans' runs; none where it was the only plan.
+  std::optional<Seconds> recalibrated;
+  Seconds measured{0};     // median step
+  Bytes measured_peak{0};  // fullest rank
   double measured_bubble = 0;
   Comparison comparison;
   Trace predicted, run;
@@ -36,7 +37,8 @@ struct Report {
   int candidates = 0;
   int feasible = 0;
   double error_before = 0;  // median |predicted - measured| / measured over the rows
-  double error_after = 0;   // the same, each row left out of its own fit
+  // The same, each row left out of its own fit; none where there is one row alone.
+  std::optional<double> error_after;
 };
 
 [[nodiscard]] std::string report_html(const Report& report);

@@ -143,9 +143,11 @@ void save_drawing(const Drawing& drawing, const std::string& csv,
     throw UsageError(fmt::format("{}: a picture's file ends in .svg or .pdf", file.string()));
   }
   write_file_atomically(file, file.extension() == ".svg" ? to_svg(drawing) : to_pdf(drawing));
-  std::filesystem::path data = file;
-  data.replace_extension(".csv");
-  write_file_atomically(data, csv);
+  write_file_atomically(data_file(file), csv);
+}
+
+std::filesystem::path data_file(std::filesystem::path picture) {
+  return picture.replace_extension(".data.csv");
 }
 
 }  // namespace weir

@@ -50,9 +50,11 @@ struct Drawing {
 [[nodiscard]] std::string to_pdf(const Drawing& drawing);
 
 // By the file's ending, .svg or .pdf; throws UsageError for another. `csv`: the drawing's data,
-// written beside it.
+// written beside it (data_file).
 void save_drawing(const Drawing& drawing, const std::string& csv,
                   const std::filesystem::path& file);
+// NAME.data.csv of NAME.svg: never the NAME.csv that the picture may be of.
+[[nodiscard]] std::filesystem::path data_file(std::filesystem::path picture);
 
 // Text as HTML and SVG want it.
 [[nodiscard]] std::string escape(const std::string& text);

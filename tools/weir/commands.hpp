@@ -1,36 +1,58 @@
-// The sub-commands of `weir`, one file each. A command registers its options and a callback; it
-// prints data on stdout, progress and logs on stderr, and reports failure by throwing
-// (plan/words/error.hpp).
+// The sub-commands of `weir`: what people read of each use case's result. commands.cpp lists them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
-namespace CLI {
-class App;
-}
+#include "tools/weir/command_line.hpp"
 
 namespace weir {
 
-struct GlobalOptions {
-  bool json = false;
-  bool quiet = false;
-  std::uint64_t seed = 1;
-};
+namespace app {
+struct CalibrateRequest;
+struct CalibrateResult;
+struct CompareRequest;
+struct CompareResult;
+struct DoctorRequest;
+struct DoctorResult;
+struct EvaluateRequest;
+struct EvaluateResult;
+struct ExportRequest;
+struct ExportResult;
+struct ModelRequest;
+struct ModelResult;
+struct PlanRequest;
+struct PlanResult;
+struct ProfileRequest;
+struct ProfileResult;
+struct ReproduceRequest;
+struct ReproduceResult;
+struct RunRequest;
+struct RunResult;
+struct ScheduleRequest;
+struct ScheduleResult;
+struct SimulateRequest;
+struct SimulateResult;
+struct SweepReply;
+struct SweepRequest;
+struct TuneRequest;
+struct TuneResult;
+}  // namespace app
 
-void add_doctor_command(CLI::App& app, GlobalOptions& global);
-void add_model_command(CLI::App& app, GlobalOptions& global);
-void add_plan_command(CLI::App& app, GlobalOptions& global);
-void add_schedule_command(CLI::App& app, GlobalOptions& global);
-void add_profile_command(CLI::App& app, GlobalOptions& global);
-void add_calibrate_command(CLI::App& app, GlobalOptions& global);
-void add_simulate_command(CLI::App& app, GlobalOptions& global);
-void add_sweep_command(CLI::App& app, GlobalOptions& global);
-void add_run_command(CLI::App& app, GlobalOptions& global);
-void add_compare_command(CLI::App& app, GlobalOptions& global);
-void add_tune_command(CLI::App& app, GlobalOptions& global);
-void add_evaluate_command(CLI::App& app, GlobalOptions& global);
-void add_export_command(CLI::App& app, GlobalOptions& global);
-void add_reproduce_command(CLI::App& app, GlobalOptions& global);
+void add_commands(CommandLine& line);
+
+// Data on stdout, remarks on stderr.
+void print(const app::CalibrateRequest& request, const app::CalibrateResult& result);
+void print(const app::CompareRequest& request, const app::CompareResult& result);
+void print(const app::DoctorRequest& request, const app::DoctorResult& result);
+void print(const app::EvaluateRequest& request, const app::EvaluateResult& result);
+void print(const app::ExportRequest& request, const app::ExportResult& result);
+void print(const app::ModelRequest& request, const app::ModelResult& result);
+void print(const app::PlanRequest& request, const app::PlanResult& result);
+void print(const app::ProfileRequest& request, const app::ProfileResult& result);
+void print(const app::ReproduceRequest& request, const app::ReproduceResult& result);
+void print(const app::RunRequest& request, const app::RunResult& result);
+void print(const app::ScheduleRequest& request, const app::ScheduleResult& result);
+void print(const app::SimulateRequest& request, const app::SimulateResult& result);
+void print(const app::SweepRequest& request, const app::SweepReply& reply);
+void print(const app::TuneRequest& request, const app::TuneResult& result);
 
 }  // namespace weir

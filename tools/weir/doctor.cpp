@@ -1,109 +1,17 @@
-// `weir doctor`: what this machine can run, and why not.
+// What people read of `weir doctor`.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef WEIR_HAS_CUDA_BACKEND
-#include <dlfcn.h>
-#endif
+#include "tools/app/doctor.hpp"
+
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-#include <vector>
-
-#include "exec/device/cores.hpp"
-#include "exec/run/run.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/host.hpp"
-#ifdef WEIR_HAS_CUDA_BACKEND
-#include "exec/cuda/device_info.hpp"
-#endif
-#ifdef WEIR_HAS_MPI
-#include "exec/processes/mpi/mpi_facts.hpp"
-#endif
-#ifdef WEIR_HAS_NCCL
-#include "exec/nccl/nccl_facts.hpp"
-#endif
 
 namespace weir {
-namespace {
 
-struct Finding {
-  std::string what;
-  bool works;
-  std::string why;
-};
-
-#ifndef WEIR_HAS_CUDA_BACKEND
-// The driver is looked up, never linked: a machine without one must be able to ask.
-Finding gpus() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return {"GPUs", false, "no NVIDIA driver (libcuda.so.1) on this machine"};
-  using Init = int (*)(unsigned);
-  using Count = int (*)(int*);
-  const auto init = reinterpret_cast<Init>(dlsym(driver, "cuInit"));
-  const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
-  int devices = 0;
-  const bool works =
-      init != nullptr && count != nullptr && init(0) == 0 && count(&devices) == 0 && devices > 0;
-  return {"GPUs", works,
-          works ? fmt::format("{} found", devices) : "the driver is there but finds no device"};
-}
-#endif
-
-std::vector<Finding> findings() {
-  std::vector<Finding> all;
-#ifdef WEIR_HAS_CPU_BACKEND
-  all.push_back({"cpu backend", true,
-                 fmt::format("oneDNN, fp32, K up to {} (one core a device)", available_cores())});
-#else
-  all.push_back({"cpu backend", false, "this build leaves the executor out (WEIR_EXECUTOR=OFF)"});
-#endif
-  all.push_back({"synthetic backend", true, "timed waits, no training; any K"});
-#ifdef WEIR_HAS_CUDA_BACKEND
-  const CudaFacts cuda = cuda_facts();
-  all.push_back({"cuda backend", cuda.device.has_value(), cuda.why});
-  for (const CudaFact& fact : cuda_capabilities()) all.push_back({fact.what, fact.works, fact.why});
-#else
-  all.push_back({"cuda backend", false, "not in this build"});
-  all.push_back(gpus());
-#endif
-#ifdef WEIR_HAS_MPI
-  const MpiFacts mpi = mpi_facts();
-  all.push_back({"processes (MPI)", true, fmt::format("{}: {}", mpi.version, mpi.start)});
-#else
-  all.push_back({"processes (MPI)", false,
-                 "not in this build: install an MPI with its headers (Debian: libopenmpi-dev and "
-                 "openmpi-bin; Fedora: openmpi-devel; or a cluster's module), then configure and "
-                 "build again"});
-#endif
-#ifdef WEIR_HAS_NCCL
-  all.push_back(
-      {"NCCL", cuda.device.has_value(),
-       nccl_facts().version + (cuda.device ? ": weir run --transport nccl, a GPU each process"
-                                           : ": nothing to send between without a device")});
-#else
-  all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend and NCCL for it"});
-#endif
-  return all;
-}
-
-}  // namespace
-
-void add_doctor_command(CLI::App& app, GlobalOptions& global) {
-  CLI::App* command = app.add_subcommand("doctor", "What this machine can run, and why not");
-  command->callback([&global] {
-    const auto all = findings();
-    if (global.json) {
-      nlohmann::ordered_json json{
-          {"schema", "weir.doctor/1"}, {"machine", machine_name()}, {"version", WEIR_VERSION}};
-      for (const Finding& f : all)
-        json["findings"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
-      fmt::print("{}\n", json.dump(2));
-      return;
-    }
-    fmt::print("weir {} on {}\n", WEIR_VERSION, machine_name());
-    for (const Finding& f : all)
-      fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
-  });
+void print(const app::DoctorRequest&, const app::DoctorResult& result) {
+  fmt::print("weir {} on {}\n", WEIR_VERSION, result.machine);
+  for (const app::Finding& f : result.findings)
+    fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
 }
 
 }  // namespace weir

@@ -1,0 +1,35 @@
+// What tells a plan from others of its model, and nothing more.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/summary.hpp"
+
+#include <fmt/format.h>
+
+namespace weir {
+
+std::string to_text(const Recompute& recompute) {
+  return recompute.except_last ? "except-last" : std::string(to_string(recompute.mode));
+}
+
+std::string summary(const Plan& plan) {
+  constexpr std::size_t kMostShown = 8;
+  std::string boundaries;
+  for (std::size_t i = 0; i < plan.boundaries.size(); ++i) {
+    const bool skipped =
+        plan.boundaries.size() > kMostShown && i >= 2 && i + 1 < plan.boundaries.size();
+    if (skipped && i > 2) continue;
+    boundaries += fmt::format("{}{}", i == 0 ? "" : ",",
+                              skipped ? "..." : std::to_string(plan.boundaries[i]));
+  }
+  std::string text =
+      fmt::format("K{}{}", plan.pp, plan.vpp > 1 ? fmt::format(" v{}", plan.vpp) : "");
+  if (plan.tp > 1) text += fmt::format(" tp{}{}", plan.tp, plan.sequence_parallel ? "s" : "");
+  if (plan.cp > 1) text += fmt::format(" cp{}", plan.cp);
+  if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
+  if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
+  text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
+  if (plan.attention == AttentionKind::fused) text += " fused";
+  if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
+  return boundaries.empty() ? text : text + " [" + boundaries + "]";
+}
+
+}  // namespace weir

@@ -1,0 +1,72 @@
+// What a command writes: never over what it was given to read, and never lost in silence.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/tools/command.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+class Outputs : public InFolder {
+ protected:
+  Outputs() {
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                       R"("n_positions":8})");
+  }
+  // The command is refused, and the file is what it was.
+  void expect_kept(const std::string& file, const std::string& arguments) {
+    const std::string before = read(file);
+    const CommandResult result = weir(arguments);
+    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.out;
+    EXPECT_THAT(result.out, HasSubstr("would be written over")) << arguments;
+    EXPECT_EQ(read(file), before) << arguments;
+  }
+};
+
+TEST_F(Outputs, AreNeverInputs) {
+  expect_kept("tiny.json", "plan tiny.json -o tiny.json");
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  ASSERT_EQ(weir("profile tiny.json -b 1 -o forecast.json -q").code, 0);
+  expect_kept("forecast.json", "simulate plan.json --costs forecast.json -o .");
+  expect_kept("plan.json", "sweep tiny.json --baseline plan.json -K 2 -o ./plan.json");
+  // A plan's model is read too, under another name for the same file.
+  std::filesystem::create_symlink("tiny.json", folder_ / "predicted.json");
+  expect_kept("tiny.json", "simulate plan.json -o .");
+}
+
+// The picture of mine.csv is mine.svg, and its data is not mine.csv.
+TEST_F(Outputs, APicturesDataHasANameOfItsOwn) {
+  ASSERT_EQ(weir("schedule 1f1b -K 2 -M 3 --csv mine.csv").code, 0);
+  const std::string before = read("mine.csv");
+  ASSERT_EQ(weir("schedule mine.csv --svg mine.svg").code, 0);
+  EXPECT_EQ(read("mine.csv"), before);
+  EXPECT_THAT(read("mine.data.csv"), HasSubstr("rank"));
+  expect_kept("mine.csv", "schedule mine.csv --csv mine.csv");
+}
+
+// What does not reach standard output is an error, in one line.
+TEST_F(Outputs, AFullDeviceIsAFailedRun) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";
+  for (const std::string command : {"schedule 1f1b", "doctor --json", "--help"}) {
+    EXPECT_EQ(weir(command + " >/dev/full 2>line.txt; echo $?").out, "6\n") << command;
+    EXPECT_EQ(read("line.txt"), "weir: standard output: No space left on device\n") << command;
+  }
+}
+
+// A schedule's path is relative to the file that names it: here the two files lie apart.
+TEST_F(Outputs, APlanIsItselfFromFoldersOfAnyDepth) {
+  ASSERT_EQ(weir("schedule 1f1b -K 2 -M 4 --csv mine.csv").code, 0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule mine.csv -o plan.json").code, 0);
+  ASSERT_EQ(weir("simulate plan.json -o a/deeper").code, 0);
+  ASSERT_EQ(weir("run plan.json --steps 1 -o b").code, 0);
+  const CommandResult result = weir("compare a/deeper/predicted.json b/measured.json");
+  EXPECT_EQ(result.code, 0) << result.out;
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,92 @@
+// Costs fitted to runs, of our own traces or of PyTorch's.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/calibrate.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "plan/words/error.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/traced_plan.hpp"
+
+namespace weir::app {
+namespace {
+
+using Path = std::filesystem::path;
+
+LinkRequest link_request(const CalibrateRequest& r, const Session& session) {
+  if (!r.traces.empty()) throw UsageError("--nccl and --topo are read alone, without traces");
+  LinkRequest links{.nccl = r.nccl, .topology = r.topology, .cluster = r.cluster};
+  if (const auto* file = std::get_if<Path>(&r.costs)) links.costs = *file;
+  links.output = r.output;
+  if (r.output && r.cluster && !session.given("output")) links.output = "cluster.json";
+  return links;
+}
+
+// The measured runs of a request.
+std::vector<PlannedTrace> runs_of(const CalibrateRequest& r, const Session& session) {
+  std::vector<PlannedTrace> runs;
+  if (is_given(r.kineto.plan)) {
+    std::vector<Path> files;
+    for (const TraceSource& source : r.traces) {
+      const auto* file = std::get_if<Path>(&source);
+      if (file == nullptr) throw UsageError("--plan: expected the files of PyTorch's profiler");
+      files.push_back(*file);
+    }
+    runs.push_back(load_kineto_run(r.kineto, files, session));
+    return runs;
+  }
+  for (std::size_t i = 0; i < r.traces.size(); ++i) {
+    const auto* file = std::get_if<Path>(&r.traces[i]);
+    const Path name = file != nullptr ? *file : Path("traces[" + std::to_string(i) + "]");
+    runs.push_back(load(r.traces[i]));
+    if (runs.back().trace.origin != TraceOrigin::measured)
+      throw InputError(name.string(), "weir.origin", "expected a measured trace");
+    require_comparable(runs.back().trace, name);
+  }
+  return runs;
+}
+
+}  // namespace
+
+Fields fields(CalibrateRequest& r) {
+  return {{"traces", &r.traces,
+           "Traces of runs (trace.json); with --plan, PyTorch profiler files of one"},
+          {"--costs", &r.costs,
+           "The profile to start from (with --plan, default: the --cluster's rates)"},
+          {"--plan", &r.kineto.plan, "The plan that PyTorch ran: the traces are its profiler's"},
+          {"--save-trace",
+           &r.kineto.save_trace,
+           "With --plan: keep the measured trace (.json, for weir compare)",
+           {.writes = true}},
+          {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+          {"-o,--output", &r.output, "Costs file", {.writes = true}},
+          {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links"},
+          {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"}};
+}
+
+CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
+  if (!r.nccl.empty() || r.topology)
+    return {.links = calibrate_links(link_request(r, session), session)};
+  const bool recorded = is_given(r.kineto.plan);
+  if (r.kineto.save_trace && !recorded) throw UsageError("--save-trace needs --plan");
+  const bool priced = !std::holds_alternative<std::monostate>(r.costs);
+  if (r.traces.empty() || (!priced && !(recorded && r.cluster)))
+    throw UsageError(
+        "expected traces and --costs, traces with --plan and --cluster, or --nccl or --topo");
+  const std::vector<PlannedTrace> kept = runs_of(r, session);
+  std::vector<CalibrationRun> runs;
+  for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});
+  const Cluster cluster = cluster_or_host(r.cluster);
+  const ResolvedPlan& first = *runs.front().plan;
+  CalibrateResult result{
+      .fit = weir::calibrate(load(r.costs, first.model, first.plan, cluster), runs, cluster)};
+  if (recorded) fit_link_of_run(kept.front(), result.fit.costs, session);
+  if (r.output) save_costs(result.fit.costs, session.output(*r.output));
+  return result;
+}
+
+nlohmann::ordered_json to_json(const CalibrateResult& result) {
+  return result.links ? to_json(*result.links) : weir::to_json(result.fit.costs);
+}
+
+}  // namespace weir::app

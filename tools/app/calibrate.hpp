@@ -1,0 +1,41 @@
+// `calibrate`: fits the cost model to measured traces; links alone to what nccl-tests and
+// nvidia-smi print.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "costmodel/fit/calibrate.hpp"
+#include "tools/app/calibrate_links.hpp"
+#include "tools/app/field.hpp"
+#include "tools/app/kineto_run.hpp"
+
+namespace weir::app {
+
+struct CalibrateRequest {
+  std::vector<TraceSource> traces;  // of runs; with a plan, PyTorch profiler files of one
+  CostsSource costs;                // to start from
+  KinetoOptions kineto;
+  std::optional<std::filesystem::path> cluster;  // none: this machine
+  std::optional<std::filesystem::path> output;   // costs, or the cluster whose links are fitted
+  std::vector<std::filesystem::path> nccl;
+  std::optional<std::filesystem::path> topology;
+};
+[[nodiscard]] Fields fields(CalibrateRequest& request);
+
+struct CalibrateResult {
+  Calibration fit;
+  std::optional<LinkResult> links;  // then nothing else
+};
+
+[[nodiscard]] CalibrateResult calibrate(const CalibrateRequest& request, const Session& session);
+// weir.costs/1 or weir.links/1
+[[nodiscard]] nlohmann::ordered_json to_json(const CalibrateResult& result);
+
+inline constexpr UseCase<CalibrateRequest, CalibrateResult> kCalibrate{
+    "calibrate", "Fit the cost model to measured traces", &calibrate};
+
+}  // namespace weir::app

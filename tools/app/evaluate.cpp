@@ -1,0 +1,299 @@
+// Random plans, fitted, given an interval and judged. Start at `evaluate`.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/evaluate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "costmodel/fit/calibrate.hpp"
+#include "costmodel/fit/intervals.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/partition.hpp"
+#include "sim/search/balance.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/profiling.hpp"
+#include "tools/app/trial.hpp"
+#include "traces/stats.hpp"
+
+namespace weir::app {
+namespace {
+
+// The K to draw from: those asked for, or up to a core each. The shares of a GPU are smaller the
+// more there are, so a profile of them holds for one K.
+std::vector<int> stages_of(const EvaluateRequest& r, BackendKind backend, const Model& model) {
+  const int layers = static_cast<int>(model.layers.size());
+  const bool cuda = backend == BackendKind::cuda;
+  if (cuda && r.stages.size() > 1) {
+    throw UsageError(
+        "--backend cuda: --pp takes one number, since layers are timed on shares of the GPU for "
+        "one K");
+  }
+  std::vector<int> stages = r.stages;
+  if (stages.empty() && cuda) stages.push_back(default_devices(backend));
+  if (stages.empty()) {
+    for (int k = 1; k <= std::min(default_devices(backend), layers); ++k) stages.push_back(k);
+  }
+  for (const int k : stages) {
+    if (k > layers) {
+      throw InputError(r.plan.model, "layers",
+                       fmt::format("K = {} needs as many layers, there are {}", k, layers));
+    }
+  }
+  return stages;
+}
+
+nlohmann::ordered_json outcome_json(const Outcome& o) {
+  nlohmann::ordered_json interval = nullptr;
+  if (o.interval) interval = {o.interval->low.count(), o.interval->high.count()};
+  return {{"plan", summary(o.plan)},
+          {"predicted_step_time_s", o.predicted.count()},
+          {"step_time_interval_s", interval},
+          {"measured_step_time_s", o.measured().count()},
+          {"times_s", o.times_s},
+          {"predicted_peak_memory_bytes", o.predicted_peak.count()},
+          {"measured_peak_memory_bytes", o.measured_peak.count()}};
+}
+
+// The plans of one evaluation and the costs they are forecast by, from the profile to the held-out
+// plans' runs.
+class Evaluator {
+ public:
+  Evaluator(const EvaluateRequest& r, const Session& session)
+      : r_(r),
+        session_(session),
+        backend_(parse_measuring_backend(r.backend)),
+        model_(load_model(r.plan)),
+        base_(base_plan(r.plan, r.seed, model_, session)),
+        stages_(stages_of(r, backend_, model_)) {
+    const int most = std::ranges::max(stages_);
+    host_ = local_cluster(backend_, most);
+    costs_ = profile_machine(model_, base_,
+                             {.backend = backend_,
+                              .micro_batch_sizes = divisors(r.global_batch_size),
+                              .devices = backend_ == BackendKind::cuda ? most : 0,
+                              .progress = session.part("profile")});
+    draw_plans();
+  }
+
+  EvaluationReport run() {
+    fit();
+    set_interval();
+    return judge();
+  }
+
+ private:
+  // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and
+  // re-materialisation at random. The order of the draws is part of what a seed means.
+  void draw_plans() {
+    std::mt19937_64 random(r_.seed);
+    const auto pick = [&random](int low, int high) {
+      return std::uniform_int_distribution<int>(low, high)(random);
+    };
+    const auto one_of = [&pick](const auto& list) {
+      return list[static_cast<std::size_t>(pick(0, static_cast<int>(std::size(list)) - 1))];
+    };
+    const std::vector<int> microbatches = divisors(r_.global_batch_size);
+    const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
+    const char* const modes[] = {"none", "full", "except-last"};
+    std::set<std::string> seen;
+    const int wanted = r_.fit + r_.interval + r_.held_out;
+    for (int attempt = 0; std::ssize(plans_) < wanted && attempt < 10'000; ++attempt) {
+      Plan plan = base_;
+      plan.pp = one_of(stages_);
+      plan.microbatches = one_of(microbatches);
+      plan.micro_batch_size = r_.global_batch_size / plan.microbatches;
+      plan.schedule = one_of(schedules);
+      const std::string mode = one_of(modes);
+      // The only micro-batch is the last: to spare it is to re-materialise nothing.
+      plan.recompute =
+          parse_recompute(mode == "except-last" && plan.microbatches == 1 ? "full" : mode, "");
+      plan.boundaries =
+          best_boundaries(layer_times(plan, LayerCosts(plan, model_, costs_), host_), plan.pp);
+      for (int& boundary : plan.boundaries) boundary += pick(-1, 1);
+      if (ascends(plan.boundaries) && seen.insert(summary(plan)).second) plans_.push_back(plan);
+    }
+    if (std::ssize(plans_) < wanted) {
+      throw UsageError(
+          fmt::format("only {} different plans exist for these sizes; {} were asked "
+                      "for",
+                      plans_.size(), wanted));
+    }
+  }
+
+  // Every stage has a layer.
+  [[nodiscard]] bool ascends(const std::vector<int>& boundaries) const {
+    const int layers = static_cast<int>(model_.layers.size());
+    return std::ranges::is_sorted(boundaries, std::less_equal<>()) &&
+           (boundaries.empty() || (boundaries.front() > 0 && boundaries.back() < layers));
+  }
+
+  // The next `count` plans, forecast and then run.
+  [[nodiscard]] std::vector<Trial> next_trials(int count) {
+    std::vector<Trial> made;
+    for (int i = 0; i < count; ++i) made.push_back(make_trial(plans_[used_++], costs_, host_));
+    return made;
+  }
+  void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
+    run_trials(trials,
+               {.backend = backend_,
+                .rounds = rounds,
+                .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
+                .seed = r_.seed + 1,
+                .progress = session_.part(title)},
+               available_backends());
+  }
+
+  void fit() {
+    std::vector<Trial> fitting = next_trials(r_.fit);
+    run_all(fitting, "fit", 3);
+    std::vector<CalibrationRun> runs;
+    for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
+    costs_ = calibrate(costs_, runs, host_).costs;
+    std::vector<double> misses;
+    for (const Trial& t : fitting) {
+      const Seconds predicted = forecast(t.plan, costs_, host_).forecast.step_time;
+      misses.push_back(std::abs(std::log(t.measured() / predicted)));
+    }
+    model_spread_ = median(misses);
+  }
+
+  void set_interval() {
+    std::vector<Trial> setting = next_trials(r_.interval);
+    run_all(setting, "interval", r_.rounds);
+    std::vector<Miss> misses;
+    for (const Trial& t : setting) {
+      const Forecast& f = t.first.forecast;
+      misses.push_back({std::log(t.measured() / f.step_time), f.jitter_spread});
+      costs_.range = widened(costs_.range.value_or(CalibratedRange{}), t.plan.plan);
+    }
+    costs_.interval = conformal_interval(misses, 0.9, model_spread_);
+    save_costs(costs_, session_.output(r_.output / "costs.json"));
+  }
+
+  // Writes what is forecast, and says its hash, before any of these plans is run.
+  [[nodiscard]] std::string commit(const std::vector<Trial>& held_out) const {
+    nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"},
+                                       {"plans", nlohmann::ordered_json::array()}};
+    for (const Trial& t : held_out) {
+      predictions["plans"].push_back(
+          {{"plan", summary(t.plan.plan)},
+           {"step_time_s", t.first.forecast.step_time.count()},
+           {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
+    }
+    const std::string text = predictions.dump(2) + "\n";
+    write_file_atomically(session_.output(r_.output / "predictions.json"), text);
+    std::string hash = sha256_hex(text);
+    session_.log("predictions " + hash);
+    return hash;
+  }
+
+  EvaluationReport judge() {
+    std::vector<Trial> held_out = next_trials(r_.held_out);
+    EvaluationReport report{.model = model_.name,
+                            .machine = machine_name(backend_),
+                            .seed = r_.seed,
+                            .fitted = r_.fit,
+                            .predictions_sha256 = commit(held_out),
+                            .interval = costs_.interval};
+    run_all(held_out, "held out", r_.rounds);
+    std::vector<Comparison> comparisons;
+    for (const Trial& t : held_out) {
+      const Forecast& f = t.first.forecast;
+      report.outcomes.push_back(
+          {t.plan.plan, f.step_time, f.interval, t.times, f.peak_memory(), t.measured_peak()});
+      comparisons.push_back(compare(t.plan.program, t.first.trace, t.run.trace));
+    }
+    report.idle = idle_shares(comparisons);
+    const auto& devices = held_out.front().run.devices;
+    if (!devices.empty()) report.sharing = devices.front().sharing;
+    report.accuracy = accuracy(report.outcomes);
+    if (report.interval)
+      report.band = coverage_band(*report.interval, report.accuracy.with_interval);
+    return report;
+  }
+
+  const EvaluateRequest& r_;
+  const Session& session_;
+  BackendKind backend_;
+  Model model_;
+  Plan base_;
+  std::vector<int> stages_;
+  Cluster host_;
+  Costs costs_;
+  std::vector<Plan> plans_;
+  std::size_t used_ = 0;  // of the plans
+  double model_spread_ = 0;
+};
+
+}  // namespace
+
+Fields fields(EvaluateRequest& r) {
+  constexpr std::pair<double, double> kCount{1, 1 << 16};
+  Fields all = weir::fields(r.plan);
+  append(all,
+         {{"--backend", &r.backend, "cpu or cuda"},
+          {"-K,--pp", &r.stages,
+           "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)"},
+          {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kCount}},
+          {"--fit", &r.fit, "Plans that fit the model", {.range = kCount}},
+          {"--interval", &r.interval, "Plans that set the interval (9 or more)", {.range = kCount}},
+          {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kCount}},
+          {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kCount}},
+          {"-o,--output", &r.output, "Folder", {.writes = true}},
+          seed_field(r.seed)});
+  return all;
+}
+
+EvaluateResult evaluate(const EvaluateRequest& r, const Session& session) {
+  EvaluateResult result{Evaluator(r, session).run()};
+  const auto file = [&](const char* name) { return session.output(r.output / name); };
+  write_file_atomically(file("evaluation.json"), to_json(result).dump(2) + "\n");
+  const Chart scatter = scatter_chart(result.report.outcomes);
+  save_drawing(draw_chart(scatter), chart_csv(scatter), file("evaluation.svg"));
+  write_file_atomically(file("report.html"), evaluation_html(result.report));
+  return result;
+}
+
+nlohmann::ordered_json to_json(const EvaluateResult& result) {
+  const EvaluationReport& r = result.report;
+  const Accuracy& a = r.accuracy;
+  nlohmann::ordered_json coverage = nullptr, sharing = nullptr;
+  if (r.interval) {
+    coverage = {{"nominal", r.interval->nominal},
+                {"hits", a.hits},
+                {"of", a.with_interval},
+                {"band", {r.band.low, r.band.high}},
+                {"calibration_plans", r.interval->calibration_plans}};
+  }
+  if (!r.sharing.empty()) sharing = r.sharing;
+  nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
+                              {"machine", r.machine},
+                              {"seed", r.seed},
+                              {"predictions_sha256", r.predictions_sha256},
+                              {"plans", r.outcomes.size()},
+                              {"median_abs_error", a.median_error},
+                              {"p95_abs_error", a.p95_error},
+                              {"kendall_tau", a.tau},
+                              {"top1_regret", a.regret},
+                              {"coverage", coverage},
+                              {"memory_max_abs_error", a.memory_error},
+                              {"sharing", sharing},
+                              {"idle", nlohmann::ordered_json::object()},
+                              {"trials", nlohmann::ordered_json::array()}};
+  for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
+    json["idle"][kIdleCauses[c]] = {{"predicted", r.idle.predicted[c]},
+                                    {"measured", r.idle.measured[c]}};
+  }
+  for (const Outcome& o : r.outcomes) json["trials"].push_back(outcome_json(o));
+  return json;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,38 @@
+// `export`: carries a plan to where people train: files, the launch line, and what could not be
+// carried.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/export/export.hpp"
+#include "tools/app/field.hpp"
+
+namespace weir::app {
+
+struct ExportRequest {
+  PlanSource plan;
+  std::string to;  // torchtitan, torch, megatron or deepspeed
+  std::filesystem::path output = "weir-export";
+  int gpus_per_node = 8;
+};
+[[nodiscard]] Fields fields(ExportRequest& request);
+
+struct ExportResult {
+  std::string to;
+  std::vector<std::filesystem::path> files;  // as they were written
+  std::string launch;                        // to be run in the folder of the files
+  std::vector<Remark> not_carried;
+};
+
+[[nodiscard]] ExportResult export_plan(const ExportRequest& request, const Session& session);
+[[nodiscard]] nlohmann::ordered_json to_json(const ExportResult& result);  // weir.export/1
+[[nodiscard]] nlohmann::ordered_json to_json(const std::vector<Remark>& remarks);
+
+inline constexpr UseCase<ExportRequest, ExportResult> kExport{
+    "export", "Carry a plan to where people train", &export_plan};
+
+}  // namespace weir::app

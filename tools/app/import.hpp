@@ -1,0 +1,40 @@
+// `plan` from another tool's job.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/import/job.hpp"
+#include "tools/app/session.hpp"
+
+namespace weir::app {
+
+struct ImportRequest {
+  std::string from;  // megatron or torchtitan; empty: no import
+  std::optional<std::filesystem::path> model;
+  std::optional<int> gpus;
+  std::optional<std::int64_t> vocabulary;
+};
+// With it, from the plan's own fields.
+struct ImportedJob {
+  std::filesystem::path file;
+  std::optional<std::filesystem::path> output;
+  std::optional<int> dp;     // where the file does not say
+  std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
+  std::string note;
+};
+
+struct Imported {
+  std::filesystem::path plan, model;
+  std::vector<Remark> remarks;  // what was not carried
+};
+
+// Writes the plan and, unless a model file was named, its model beside it.
+[[nodiscard]] Imported import_job(const ImportRequest& request, const ImportedJob& job,
+                                  const Session& session);
+
+}  // namespace weir::app

@@ -1,0 +1,61 @@
+// The files of PyTorch's profiler joined to the plan they are of.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/kineto_run.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "costmodel/links/transfer_fit.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/traced_plan.hpp"
+#include "traces/kineto/kineto.hpp"
+
+namespace weir::app {
+namespace {
+
+void log_found(const KinetoTrace& found, const Session& session) {
+  for (std::size_t r = 0; r < found.ranks.size(); ++r) {
+    const KinetoRank& rank = found.ranks[r];
+    session.log(fmt::format("rank {}: {} (global rank {}), {}, clock moved by {}", r, rank.file,
+                            rank.global_rank,
+                            rank.named ? "actions named" : "actions unnamed, matched in order",
+                            format_duration(to_seconds(rank.clock_offset))));
+  }
+  session.log(
+      fmt::format("{} steps; the ends of a message {} apart in the median once clocks are aligned",
+                  found.trace.steps.size(), format_duration(to_seconds(found.alignment_error))));
+  for (const std::string& note : found.notes) session.log(note);
+}
+
+}  // namespace
+
+PlannedTrace load_kineto_run(const KinetoOptions& options,
+                             const std::vector<std::filesystem::path>& files,
+                             const Session& session) {
+  if (options.save_trace && options.save_trace->extension() != ".json")
+    throw UsageError("--save-trace: expected a name that ends in .json");
+  PlacedPlan plan = load(options.plan, session);
+  KinetoTrace found = read_kineto(plan.loaded.program, files);
+  log_found(found, session);
+  if (options.save_trace) {
+    const auto file = std::filesystem::absolute(session.output(*options.save_trace));
+    save_traced_plan(found.trace, moved_to(plan, file.parent_path()), file.parent_path(),
+                     file.parent_path(), file.stem().string());
+  }
+  return {std::move(found.trace), std::move(plan)};
+}
+
+void fit_link_of_run(const PlannedTrace& run, Costs& costs, const Session& session) {
+  const TransferFit fit = fit_transfers(run.plan->loaded, run.trace, costs.link);
+  costs.link = fit.link;
+  if (fit.messages == 0) return;
+  session.log(
+      fmt::format("link: {} + bytes / ({}/s) from {} messages of {} sizes, median residual {:.1f}%",
+                  format_duration(fit.link.latency),
+                  format_bytes(Bytes(std::llround(fit.link.bandwidth.count()))), fit.messages,
+                  fit.sizes, fit.median_residual * 100));
+}
+
+}  // namespace weir::app

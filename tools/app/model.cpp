@@ -1,0 +1,55 @@
+// The layers of a model, or the layouts of a program.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/model.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "costmodel/layers/layer_math.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir::app {
+
+Fields fields(ModelRequest& request) {
+  Fields all = weir::fields(request.plan);
+  all.front().traits.required = false;
+  append(all, fields(request.layouts));
+  all.push_back(seed_field(request.seed));
+  return all;
+}
+
+ModelResult model(const ModelRequest& request, const Session& session) {
+  const bool has_model = !request.plan.model.empty(),
+             has_layouts = request.layouts.file.has_value();
+  if (has_model == has_layouts) throw UsageError("model: expected MODEL, or --layout FILE");
+  if (!has_layouts && (session.given("run") || session.given("workers") || session.given("rounds")))
+    throw UsageError("--run, --workers and --rounds need --layout");
+  if (has_layouts) return {.layouts = layouts(request.layouts, request.seed, session)};
+  ModelResult result{.model = load_model(request.plan)};
+  const Plan plan = base_plan(request.plan, request.seed, result.model, session);
+  result.seq_length = plan.seq_length;
+  result.dtype = plan.dtype;
+  return result;
+}
+
+nlohmann::ordered_json to_json(const ModelResult& result) {
+  if (result.layouts) return to_json(*result.layouts);
+  const auto& [model, seq_length, dtype, _] = result;
+  nlohmann::ordered_json json{
+      {"schema", "weir.model/1"}, {"name", model.name},
+      {"family", model.family},   {"parameters", parameter_count(model)},
+      {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
+  const ModelPart part = model_part(model, seq_length, dtype);
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    json["layers"].push_back(
+        {{"name", layer.name},
+         {"kind", kind_name(layer)},
+         {"parameters", parameter_count(layer)},
+         {"flops_forward", forward_flops(layer, seq_length).count()},
+         {"activation_bytes", activation_bytes(part, static_cast<int>(l)).count()},
+         {"boundary_bytes", part.layers[l].crossing_bytes}});
+  }
+  return json;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,89 @@
+// Parallel degrees of one plan, or to search over.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/parallel_fields.hpp"
+
+#include <fmt/format.h>
+
+#include "plan/words/error.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/app/plan_fields.hpp"
+
+namespace weir {
+namespace {
+
+constexpr const char* kTp = "Tensor-parallel devices a stage";
+constexpr const char* kCp = "Context-parallel devices a stage: each has a part of every sequence";
+constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
+constexpr const char* kZero =
+    "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
+constexpr std::pair<double, double> kZeroStages{0, 3};
+
+template <class Options>
+void append_flags(app::Fields& fields, Options& o) {
+  app::append(
+      fields,
+      {{"--ep", &o.ep, "Expert parallelism: not modelled, only 1", {.range = app::kPositive}},
+       {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
+       {"--overlap-grad-reduce", &o.overlap_grad_reduce,
+        "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
+}
+
+void refuse_experts(int ep) {
+  if (ep > 1)
+    throw MissingComponent(
+        fmt::format("--ep {}: expert parallelism is not modelled yet; only 1", ep));
+}
+
+}  // namespace
+
+app::Fields fields(ParallelOptions& o) {
+  const app::FieldTraits degree{.range = {{1, 1 << 16}}};
+  app::Fields all{{"--tp", &o.tp, kTp, degree},
+                  {"--cp", &o.cp, kCp, degree},
+                  {"--dp", &o.dp, kDp, degree},
+                  {"--zero", &o.zero, kZero, {.range = kZeroStages}}};
+  append_flags(all, o);
+  return all;
+}
+
+void apply(const ParallelOptions& o, Plan& plan) {
+  refuse_experts(o.ep);
+  plan.tp = o.tp.value_or(plan.tp);
+  plan.cp = o.cp.value_or(plan.cp);
+  plan.dp = o.dp.value_or(plan.dp);
+  plan.zero = o.zero.value_or(plan.zero);
+  if (o.sequence_parallel) plan.sequence_parallel = true;
+  if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
+  if (o.sequence_parallel && plan.tp == 1)
+    throw UsageError("--sequence-parallel needs --tp above 1");
+  if (o.tp && plan.tp == 1) plan.sequence_parallel = false;
+}
+
+app::Fields fields(ParallelLists& o) {
+  const app::FieldTraits degree{.range = app::kPositive};
+  app::Fields all{{"--tp", &o.tp, std::string(kTp) + ": 8, 1,2,4 or 1..8", degree},
+                  {"--cp", &o.cp, kCp, degree},
+                  {"--dp", &o.dp, kDp, degree},
+                  {"--zero", &o.zero, kZero, {.range = kZeroStages}}};
+  append_flags(all, o);
+  return all;
+}
+
+void apply(const ParallelLists& o, SweepRequest& request) {
+  refuse_experts(o.ep);
+  request.tp = o.tp;
+  request.cp = o.cp;
+  request.dp = o.dp;
+  request.zero = o.zero;
+  request.base.sequence_parallel = o.sequence_parallel;
+  request.base.overlap_grad_reduce = o.overlap_grad_reduce;
+}
+
+void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file) {
+  if (plan.devices() <= cluster.devices()) return;
+  throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp,
+                                   plan.tp, plan.cp, plan.dp, plan.devices(), file.string(),
+                                   cluster.devices()));
+}
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// Fields for parallel degrees, which several use cases share: tp, cp, dp and what goes with them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "tools/app/field.hpp"
+
+namespace weir {
+
+struct SweepRequest;
+
+// One plan's degrees; what was not given leaves the plan as it is.
+struct ParallelOptions {
+  std::optional<int> tp, cp, dp, zero;
+  int ep = 1;
+  bool sequence_parallel = false, overlap_grad_reduce = false;
+};
+[[nodiscard]] app::Fields fields(ParallelOptions& options);
+// Throws UsageError on a contradiction, MissingComponent for expert parallelism.
+void apply(const ParallelOptions& options, Plan& plan);
+
+// The same as lists for a sweep.
+struct ParallelLists {
+  std::vector<int> tp{1}, cp{1}, dp{1}, zero{0};
+  int ep = 1;
+  bool sequence_parallel = false, overlap_grad_reduce = false;
+};
+[[nodiscard]] app::Fields fields(ParallelLists& lists);
+void apply(const ParallelLists& lists, SweepRequest& request);
+
+// A named cluster has so many devices and no more; throws NoFeasiblePlan.
+void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file);
+
+}  // namespace weir

@@ -1,0 +1,177 @@
+// Plans by hand: what is asked for checked, balanced and resolved.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "plan/job/plan_json.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/balance.hpp"
+#include "tools/app/export.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/schedule_source.hpp"
+
+namespace weir::app {
+namespace {
+
+// b: as given, or what G = b M D leaves.
+int samples_of(const PlanRequest& r, const Session& session) {
+  if (!r.global_batch_size) return r.micro_batch_size;
+  const int dp = r.parallel.dp.value_or(1);
+  const std::int64_t others = std::int64_t{r.microbatches} * dp;
+  const bool open = !session.given("micro-batch-size") && *r.global_batch_size % others == 0;
+  const int b = open ? static_cast<int>(*r.global_batch_size / others) : r.micro_batch_size;
+  if (b * others == *r.global_batch_size) return b;
+  throw UsageError(fmt::format(
+      "--global-batch-size {} contradicts --micro-batch-size {} times --microbatches {}{}",
+      *r.global_batch_size, b, r.microbatches, dp > 1 ? fmt::format(" times --dp {}", dp) : ""));
+}
+
+// What was asked for, without boundaries and schedule. Every number keeps to what a plan file
+// allows.
+Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
+  Plan plan = base_plan(r.common, r.seed, model, session);
+  plan.pp = r.pp;
+  plan.vpp = r.vpp;
+  plan.microbatches = r.microbatches;
+  plan.micro_batch_size = samples_of(r, session);
+  plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
+  apply(r.parallel, plan);
+  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split()))
+    throw InputError("plan", misfit->key, misfit->reason);
+  return parse_plan(weir::to_json(plan), "plan");
+}
+
+// What a plan file says of this schedule: a generator's name, or a CSV file; for one that no file
+// has yet, the name of a file for it.
+std::string word_for(const Schedule& schedule, const Plan& plan) {
+  if (schedule.name.ends_with(".csv")) return schedule.name;
+  const auto made = make_schedule(schedule.name, {plan.pp, plan.vpp, plan.microbatches});
+  const auto* same = std::get_if<Schedule>(&made);
+  if (same != nullptr && *same == schedule) return schedule.name;
+  std::string file = schedule.name;  // a function's name, or a program's command line
+  std::erase_if(file, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_'; });
+  return file + ".csv";
+}
+
+PlacedPlan by_hand(const PlanRequest& r, const Session& session) {
+  const Model model = load_model(r.common);
+  Plan plan = plan_of(r, model, session);
+  const Schedule schedule =
+      obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, false});
+  if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
+  plan.schedule = word_for(schedule, plan);
+  plan.boundaries = r.boundaries;
+  // Where there are too few layers resolve() says so.
+  if (r.boundaries.empty() && plan.stages() <= static_cast<int>(model.layers.size())) {
+    const Cluster cluster = cluster_or_host(r.cluster);
+    plan.boundaries =
+        balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
+  }
+  const auto folder = std::filesystem::current_path();
+  return {resolve(plan, folder, schedule), folder,
+          plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
+}
+
+// What a program printed is kept beside the plan, under the plan's name.
+void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& session) {
+  const auto folder = std::filesystem::absolute(session.output(file)).parent_path();
+  Plan& its = plan.loaded.plan;
+  if (plan.schedule_in_memory) {
+    const auto csv = std::filesystem::absolute(file).replace_extension("schedule.csv");
+    write_file_atomically(session.output(csv), to_csv(plan.loaded.schedule));
+    its.schedule = csv.string();
+  }
+  its = rebased(its, plan.folder, folder);
+  save_plan(its, file);
+  plan.folder = folder;
+  plan.schedule_in_memory = false;
+}
+
+// With --from the file says everything; a field that would contradict it is refused.
+PlanResult from_job(const PlanRequest& r, const Session& session) {
+  constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",
+                                 "slots", "vocab-size", "note",      "output", "seed"};
+  for (const std::string& name : session.all_given()) {
+    if (std::ranges::find(kTogether, name) == kTogether.end())
+      throw UsageError(fmt::format("--{} contradicts --from: the job's file says it", name));
+  }
+  Imported imported = import_job(
+      r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
+  PlacedPlan plan = load(imported.plan, session);
+  return {std::move(plan), true, std::move(imported)};
+}
+
+}  // namespace
+
+Fields fields(PlanRequest& r) {
+  const FieldTraits positive{.range = kPositive};
+  Fields all = weir::fields(r.common);
+  append(all,
+         {{"-K,--pp", &r.pp, "Ranks of the pipeline", positive},
+          {"-v,--vpp", &r.vpp, "Stages a rank", positive},
+          {"-M,--microbatches", &r.microbatches, "Micro-batches a step", positive},
+          {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
+          {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});
+  append(all, weir::fields(r.parallel));
+  append(all, {{"--schedule", &r.schedule,
+                "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v"},
+               {"--recompute", &r.recompute, "none (never), selective, full (always), except-last"},
+               {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
+               {"--boundaries", &r.boundaries,
+                "First layers of stages 1..., as 3,6 (default: the exact best)"},
+               {"--cluster", &r.cluster,
+                "Cluster whose devices the stages are balanced for (default: this machine)"},
+               {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
+               {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
+               {"--from",
+                &r.import.from,
+                "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
+                {.choices = {"megatron", "torchtitan"}}},
+               {"--job-model,--model", &r.import.model,
+                "With --from: the model, where the job only names it"},
+               {"--gpus", &r.import.gpus,
+                "With --from: devices of the job, where its file does not say", positive},
+               {"--vocab-size", &r.import.vocabulary,
+                "With --from: tokens, where the file does not say", positive},
+               seed_field(r.seed)});
+  return all;
+}
+
+PlanResult plan(const PlanRequest& r, const Session& session) {
+  if (!r.import.from.empty()) return from_job(r, session);
+  for (const auto& [field, option] :
+       {std::pair("job-model", "--model"), {"gpus", "--gpus"}, {"vocab-size", "--vocab-size"}}) {
+    if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));
+  }
+  PlanResult result{.plan = by_hand(r, session)};
+  if (r.output) {
+    save(result.plan, *r.output, session);
+    result.written = true;
+  }
+  return result;
+}
+
+nlohmann::ordered_json to_json(const PlanResult& result) {
+  if (!result.imported) return plan_json(result.plan.loaded.plan);
+  return {{"schema", "weir.import/1"},
+          {"plan", result.imported->plan.string()},
+          {"model", result.imported->model.string()},
+          {"remarks", to_json(result.imported->remarks)}};
+}
+
+std::string json_text(const PlanResult& result) {
+  return result.imported ? to_json(result).dump(1) : "";
+}
+
+}  // namespace weir::app

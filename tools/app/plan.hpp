@@ -1,0 +1,48 @@
+// `plan`: a plan by hand, or from another tool's job.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/app/field.hpp"
+#include "tools/app/import.hpp"
+#include "tools/app/parallel_fields.hpp"
+#include "tools/app/plan_fields.hpp"
+
+namespace weir::app {
+
+struct PlanRequest {
+  PlanOptions common;
+  ParallelOptions parallel;
+  int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
+  std::optional<int> global_batch_size;
+  ScheduleChoice schedule = "1f1b";
+  std::string recompute = "none", recompute_microbatches;
+  std::vector<int> boundaries;  // none: the exact best, for this cluster by these costs
+  std::optional<std::filesystem::path> cluster;
+  CostsSource costs;
+  std::optional<std::filesystem::path> output;
+  ImportRequest import;
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] Fields fields(PlanRequest& request);
+
+struct PlanResult {
+  PlacedPlan plan;
+  bool written = false;
+  std::optional<Imported> imported;
+};
+
+[[nodiscard]] PlanResult plan(const PlanRequest& request, const Session& session);
+// weir.plan/1, or weir.import/1
+[[nodiscard]] nlohmann::ordered_json to_json(const PlanResult& result);
+[[nodiscard]] std::string json_text(const PlanResult& result);  // of an import
+
+inline constexpr UseCase<PlanRequest, PlanResult> kPlan{"plan", "Write a plan by hand", &plan};
+
+}  // namespace weir::app

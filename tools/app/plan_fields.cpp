@@ -1,0 +1,177 @@
+// Plans as requests describe them: fields, words, numbers.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/plan_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <sstream>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kMostNumbers = 100'000, kMostNumber = 1 << 20;
+
+struct Bounds {
+  int low, high;
+};
+
+int parse_number(std::string_view text, const std::string& option, Bounds bounds) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < bounds.low ||
+      number > bounds.high) {
+    throw UsageError(fmt::format("{} {}: expected numbers {}, as 4 or 1,2,4 or 1..8", option, text,
+                                 bounds.high == kMostNumber
+                                     ? fmt::format("of at least {}", bounds.low)
+                                     : fmt::format("from {} to {}", bounds.low, bounds.high)));
+  }
+  return number;
+}
+
+AttentionKind attention_of(const PlanOptions& options) {
+  const auto kind = parse_attention_kind(options.attention);
+  if (!kind)
+    throw UsageError(
+        fmt::format("--attention {}: expected unfused or fused (flash)", options.attention));
+  return *kind;
+}
+
+}  // namespace
+
+std::vector<int> parse_numbers(const std::string& text, const std::string& option, int low,
+                               int high) {
+  const Bounds bounds{low, high};
+  std::vector<int> numbers;
+  for (const std::string& part : parse_words(text)) {
+    const auto dots = part.find("..");
+    const int first = parse_number(part.substr(0, dots), option, bounds);
+    const int last =
+        dots == std::string::npos ? first : parse_number(part.substr(dots + 2), option, bounds);
+    if (last < first || last - first > kMostNumbers)
+      throw UsageError(fmt::format("{} {}: an empty range", option, part));
+    for (int n = first; n <= last; ++n) numbers.push_back(n);
+  }
+  if (numbers.empty()) throw UsageError(fmt::format("{}: expected at least one number", option));
+  return numbers;
+}
+
+std::vector<std::string> parse_words(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+Recompute parse_recompute(const std::string& mode, const std::string& microbatches) {
+  Recompute recompute;
+  if (mode == "full" || mode == "always" || mode == "except-last") {
+    recompute.mode = RecomputeMode::full;
+    recompute.except_last = mode == "except-last";
+  } else if (mode == "selective") {
+    recompute.mode = RecomputeMode::selective;
+  } else if (mode != "none" && mode != "never") {
+    throw UsageError(fmt::format(
+        "--recompute {}: expected none (never), selective, full (always) or except-last", mode));
+  }
+  if (microbatches == "except-last") {
+    recompute.except_last = true;
+  } else if (!microbatches.empty() && microbatches != "all") {
+    throw UsageError(
+        fmt::format("--recompute-microbatches {}: expected all or except-last", microbatches));
+  }
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
+    throw UsageError("--recompute selective is for all micro-batches: except-last goes with full");
+  }
+  return recompute;
+}
+
+TransferMode parse_transfers(const std::string& text) {
+  const auto mode = parse_transfer_mode(text);
+  if (!mode)
+    throw UsageError(fmt::format("--transfers {}: expected buffered, rendezvous or batched", text));
+  return *mode;
+}
+
+app::Fields fields(PlanOptions& o) {
+  return {
+      {"model",
+       &o.model,
+       "Hugging Face config.json, layer list, network sizes, layers.csv, or PipeDream graph.txt",
+       {.required = true}},
+      {"--seq-length",
+       &o.seq_length,
+       "Tokens a sample (default: the model's positions)",
+       {.range = {{0, 1 << 24}}}},
+      {"--dtype", &o.dtype, "fp32, tf32, bf16 or fp16"},
+      {"--attention,--attention-backend", &o.attention,
+       "unfused (probabilities are kept) or fused (flash: their statistics are)"},
+      {"--optimizer", &o.optimizer, "adamw or sgd"},
+      {"--learning-rate", &o.learning_rate, "Learning rate"},
+      {"--slots", &o.slots,
+       "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)"},
+      {"--note", &o.note, "A free note kept in the plan"}};
+}
+
+Model load_model(const PlanOptions& options) {
+  Model model = load_model(options.model);
+  set_attention(model, attention_of(options));
+  return model;
+}
+
+Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
+               const app::Session& session) {
+  if (model.ignored_keys > 0)
+    session.note(
+        fmt::format("{}: {} unknown keys ignored", options.model.string(), model.ignored_keys));
+  Plan plan;
+  plan.model_path = options.model.string();
+  plan.model_sha256 = sha256_hex(read_text_file(options.model));
+  plan.seq_length = options.seq_length.value_or(model.seq_length);
+  if (plan.seq_length <= 0 && model.max_positions > 0) {
+    throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",
+                                 model.max_positions));
+  }
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype)
+    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16", options.dtype));
+  plan.dtype = *dtype;
+  plan.attention = attention_of(options);
+  if (options.optimizer != "adamw" && options.optimizer != "sgd") {
+    throw UsageError(fmt::format("--optimizer {}: expected adamw or sgd", options.optimizer));
+  }
+  plan.optimizer.kind = options.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
+  plan.optimizer.learning_rate = options.learning_rate;
+  if (options.slots && *options.slots < 0) throw UsageError("--slots: expected at least 0");
+  plan.slots = options.slots.value_or(2);
+  plan.seed = seed;
+  plan.note = options.note;
+  return plan;
+}
+
+Bytes parse_memory(const std::string& text, const std::string& option) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes)
+    throw UsageError(
+        fmt::format("{} {}: expected an amount with its unit, as \"80 GiB\"", option, text));
+  return *bytes;
+}
+
+Seconds parse_duration(const std::string& text, const std::string& option) {
+  const auto value = parse_duration(std::string_view(text));
+  if (!value)
+    throw UsageError(fmt::format("{} {}: expected a duration, as 30s, 5min or 3h", option, text));
+  return *value;
+}
+
+app::Field seed_field(std::uint64_t& seed) {
+  return {"--seed", &seed, "Seed of everything random"};
+}
+
+}  // namespace weir

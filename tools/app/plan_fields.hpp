@@ -1,0 +1,61 @@
+// Fields that several use cases share: how plans are described, and the words of enumerations.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/costs.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/job/summary.hpp"
+#include "plan/program/blocking.hpp"
+#include "tools/app/field.hpp"
+
+namespace weir {
+
+// "4", "1,2,4", "1..8" and mixtures; ascending order is kept as written. Throws UsageError naming
+// the option.
+[[nodiscard]] std::vector<int> parse_numbers(const std::string& text, const std::string& option,
+                                             int low = 1, int high = 1 << 20);
+[[nodiscard]] std::vector<std::string> parse_words(const std::string& text);
+
+// none, selective, full, and GPipe's names never, always, except-last. `microbatches` is "", "all"
+// or "except-last".
+[[nodiscard]] Recompute parse_recompute(const std::string& mode, const std::string& microbatches);
+
+// buffered, rendezvous or batched; throws UsageError.
+[[nodiscard]] TransferMode parse_transfers(const std::string& text);
+
+// What every plan of a use case has in common.
+struct PlanOptions {
+  std::filesystem::path model;
+  std::optional<std::int64_t> seq_length;
+  std::string dtype = "fp32";
+  std::string attention = "unfused";
+  std::string optimizer = "adamw";
+  double learning_rate = 1e-3;
+  std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
+  std::string note;
+};
+[[nodiscard]] app::Fields fields(PlanOptions& options);
+
+// The model these name, its blocks with the attention they ask for.
+[[nodiscard]] Model load_model(const PlanOptions& options);
+
+// A plan with these and one stage; model path as given, hash of its bytes. Notes keys of the model
+// file that were ignored.
+[[nodiscard]] Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
+                             const app::Session& session);
+
+// A memory size, "80 GiB"; throws UsageError.
+[[nodiscard]] Bytes parse_memory(const std::string& text, const std::string& option);
+// "30s", "5min"; throws UsageError.
+[[nodiscard]] Seconds parse_duration(const std::string& text, const std::string& option);
+
+// "--seed", which the command has for all of its sub-commands together.
+[[nodiscard]] app::Field seed_field(std::uint64_t& seed);
+
+}  // namespace weir

@@ -1,0 +1,123 @@
+// Times of layers with every device busy, and what is gained where neighbours rest.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/profiling.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+#include <string>
+
+#include "costmodel/layers/layer_key.hpp"
+#include "exec/profiling/measure.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/host.hpp"
+
+namespace weir {
+namespace {
+
+std::vector<int> distinct_layers(const Model& model, const Plan& plan) {
+  std::vector<int> layers;
+  std::set<std::string> seen;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    if (std::holds_alternative<TimedShape>(model.layers[l].shape)) {
+      throw InputError(plan.model_path, model.layers[l].name,
+                       "a layer of which only times are known cannot be measured");
+    }
+    if (seen.insert(layer_key(model.layers[l], plan.seq_length, plan.dtype)).second)
+      layers.push_back(static_cast<int>(l));
+  }
+  return layers;
+}
+
+// How much faster the layer with most to do is when its neighbours rest.
+Correction measure_alone(const Model& model, const Plan& plan, const Measurements& busy,
+                         MeasureOptions options) {
+  const LayerSample& slowest = *std::ranges::max_element(
+      busy.samples, {}, [](const LayerSample& s) { return std::pair(s.micro_batch_size, s.b); });
+  options.layers = {slowest.layer};
+  options.micro_batch_sizes = {slowest.micro_batch_size};
+  options.devices = 1;
+  options.progress = nullptr;
+  const Measurements alone = measure(model, plan.seq_length, plan, options, available_backends());
+  const LayerSample& quiet = alone.samples.front();
+  const auto layer = static_cast<std::size_t>(slowest.layer);
+  return {quiet.f / slowest.f, quiet.b / slowest.b, quiet.i / slowest.i,
+          quiet.w / slowest.w, quiet.f / slowest.f, alone.optimizer[layer] / busy.optimizer[layer]};
+}
+
+// "; slowed by neighbours: transformer F 1.08 B 1.12, ...": devices that share a GPU share its
+// memory bandwidth, caches and power. Times with all at work over times of one whose neighbours
+// rest, of the largest micro-batch; empty where devices share no GPU.
+std::string slowed_by_neighbours(const Model& model, const Plan& plan, const Measurements& busy,
+                                 MeasureOptions options) {
+  if (options.backend != BackendKind::cuda || options.devices < 2) return {};
+  options.micro_batch_sizes = {std::ranges::max(options.micro_batch_sizes)};
+  options.working = 1;
+  options.progress = nullptr;
+  const Measurements alone = measure(model, plan.seq_length, plan, options, available_backends());
+  std::string text;
+  for (const LayerSample& quiet : alone.samples) {
+    const LayerSample& together = *std::ranges::find_if(busy.samples, [&](const LayerSample& s) {
+      return s.layer == quiet.layer && s.micro_batch_size == quiet.micro_batch_size;
+    });
+    text += fmt::format("{}{} F {:.2f} B {:.2f}", text.empty() ? "; slowed by neighbours: " : ", ",
+                        kind_name(model.layers[static_cast<std::size_t>(quiet.layer)]),
+                        together.f / quiet.f, together.b / quiet.b);
+  }
+  return text;
+}
+
+}  // namespace
+
+BackendKind parse_measuring_backend(const std::string& name) {
+  const BackendKind backend = parse_backend(name);
+  if (backend == BackendKind::synthetic)
+    throw UsageError("--backend synthetic: timed waits have nothing to measure");
+  return backend;
+}
+
+std::vector<int> divisors(int mini_batch) {
+  std::vector<int> found;
+  for (int d = 1; d <= mini_batch; ++d) {
+    if (mini_batch % d == 0) found.push_back(d);
+  }
+  return found;
+}
+
+Costs profile_machine(const Model& model, const Plan& plan, const Profiling& profiling) {
+  MeasureOptions options;
+  options.backend = profiling.backend;
+  options.micro_batch_sizes = profiling.micro_batch_sizes;
+  options.devices = profiling.devices > 0 ? profiling.devices : default_devices(profiling.backend);
+  options.layers = distinct_layers(model, plan);
+  options.progress = profiling.progress;
+  const Measurements busy = measure(model, plan.seq_length, plan, options, available_backends());
+  Costs costs;
+  costs.basis = Basis::measured;
+  costs.machine = machine_name(profiling.backend);
+  costs.backend = to_string(profiling.backend);
+  costs.origin = fmt::format("weir profile, {:%Y-%m-%d}, {} devices busy",
+                             fmt::gmtime(std::time(nullptr)), options.devices);
+  costs.seq_length = plan.seq_length;
+  costs.dtype = plan.dtype;
+  costs.link = busy.link;
+  if (options.devices > 1) costs.alone = measure_alone(model, plan, busy, options);
+  for (const int layer : options.layers) {
+    LayerCost cost;
+    const auto index = static_cast<std::size_t>(layer);
+    cost.key = layer_key(model.layers[index], plan.seq_length, plan.dtype);
+    cost.optimizer = busy.optimizer[index];
+    for (const LayerSample& s : busy.samples) {
+      if (s.layer == layer)
+        cost.by_batch[s.micro_batch_size] = {s.f, s.i, s.w, s.b, s.spread, s.scratch};
+    }
+    costs.layers.push_back(std::move(cost));
+  }
+  costs.origin += slowed_by_neighbours(model, plan, busy, options);
+  return costs;
+}
+
+}  // namespace weir

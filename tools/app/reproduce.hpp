@@ -1,0 +1,36 @@
+// `reproduce`: published numbers beside Weir's.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/app/field.hpp"
+#include "tools/reproduce/reproduction.hpp"
+
+namespace weir::app {
+
+struct ReproduceRequest {
+  std::vector<std::string> cases;                  // none: all
+  std::optional<std::filesystem::path> published;  // folder; none: the tables compiled in
+  std::optional<std::filesystem::path> csv;
+  bool list = false;
+};
+[[nodiscard]] Fields fields(ReproduceRequest& request);
+
+struct ReproduceResult {
+  std::vector<CaseResult> cases;  // of a list none
+};
+
+// Throws UsageError for a case that there is none of.
+[[nodiscard]] ReproduceResult reproduce(const ReproduceRequest& request, const Session& session);
+[[nodiscard]] nlohmann::ordered_json to_json(const ReproduceResult& result);  // weir.reproduction/1
+[[nodiscard]] std::string json_text(const ReproduceResult& result);           // nothing of a list
+
+inline constexpr UseCase<ReproduceRequest, ReproduceResult> kReproduce{
+    "reproduce", "Published tables: published, predicted and error side by side", &reproduce};
+
+}  // namespace weir::app

@@ -1,0 +1,187 @@
+// Training steps of a plan, their records written by the process that leads.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/run.hpp"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "exec/device/cores.hpp"
+#include "exec/processes/process_run.hpp"
+#include "plan/text/text_file.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/kernels_json.hpp"
+#include "tools/app/plan_fields.hpp"
+#include "tools/app/synthetic.hpp"
+#include "tools/app/traced_plan.hpp"
+#include "traces/chrome_json.hpp"
+
+namespace weir::app {
+namespace {
+
+constexpr std::pair<double, double> kSteps{1, 1'000'000}, kWarmup{0, 1'000'000};
+
+using Execute = std::function<weir::RunResult(const ResolvedPlan&, const RunOptions&)>;
+
+// Writes into the measured trace where it was made.
+void label(RunResult& result) {
+  weir::RunResult& run = result.run;
+  auto& info = run.trace.info;
+  info["machine"] = machine_name(parse_backend(result.backend));
+  info["version"] = WEIR_VERSION;
+  info["backend"] = result.backend;
+  info["seed"] = std::to_string(result.plan.loaded.plan.seed);
+  if (!run.devices.empty()) info["sharing"] = run.devices.front().sharing;
+  if (run.oversubscribed) info["label"] = "oversubscribed";
+  if (run.kernels) info["kernels"] = "recorded, which slows launches";
+}
+
+void save(const RunResult& result, const std::filesystem::path& folder, const Session& session) {
+  for (const char* name : {"measured.json", "measured.pftrace"})
+    static_cast<void>(session.output(folder / name));
+  write_file_atomically(session.output(folder / "run.json"), to_json(result).dump(2) + "\n");
+  save_traced_plan(result.run.trace, moved_to(result.plan, folder), folder, folder, "measured");
+  if (result.run.kernels) {
+    write_file_atomically(session.output(folder / "kernels.json"),
+                          to_chrome_json(result.run.trace, result.run.kernels->spans));
+  }
+}
+
+// Everything but how the ranks are spread over processes, which `execute` knows.
+RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
+                   const Execute& execute) {
+  RunResult result{.backend = r.backend, .plan = load(r.plan, session), .leads = leads};
+  const ResolvedPlan& loaded = result.plan.loaded;
+  RunOptions options{.backend = parse_backend(r.backend),
+                     .steps = r.steps,
+                     .warmup_steps = r.warmup,
+                     .data = r.data,
+                     .fastest = r.fastest,
+                     .graphs = r.graphs,
+                     .kernels = r.kernels};
+  if (options.backend == BackendKind::synthetic)
+    options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
+  if (leads) options.progress = session.part("run");
+  result.run = execute(loaded, options);
+  if (!leads) return result;
+  label(result);
+  if (r.output) save(result, *r.output, session);
+  return result;
+}
+
+RunResult run_alone(const RunRequest& r, const Session& session) {
+  return run_plan(r, session, true, [&](const ResolvedPlan& loaded, const RunOptions& options) {
+    if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
+      session.note(
+          fmt::format("K = {} on {} cores: the result is oversubscribed and compares with nothing",
+                      loaded.plan.pp, available_cores()));
+    }
+    return weir::run(loaded, options, available_backends());
+  });
+}
+
+// As one of several processes, which end together.
+RunResult run_with_others(const RunRequest& r, const Session& session, TransportKind transport) {
+  if (r.kernels)
+    throw UsageError("--kernels records the ranks of one process: leave out --transport");
+  const ProcessSession joined = open_session(transport, r.processes, session);
+  Processes& processes = *joined.processes;
+  const bool leads = processes.index() == 0;
+  const auto execute = [&](const ResolvedPlan& loaded, const RunOptions& options) {
+    weir::RunResult result =
+        run_as_process(loaded, options, available_backends(), processes, joined.links);
+    if (leads && result.oversubscribed) {
+      session.note(
+          "fewer cores than processes: the result is oversubscribed and compares with nothing");
+    }
+    return result;
+  };
+  // Whoever fails concludes with its own ending, those it stopped with none, and all get the same:
+  // without that the others would wait for messages that never come.
+  try {
+    RunResult result = run_plan(r, session, leads, execute);
+    processes.barrier();
+    return result;
+  } catch (const Transport::Stopped&) {
+    throw EndedTogether(processes.conclude({}));
+  } catch (...) {
+    throw EndedTogether(processes.conclude(ending_of(std::current_exception())));
+  }
+}
+
+// What the driver says of each rank's share of a GPU.
+void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ranks) {
+  json["sharing"] = ranks.front().sharing;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const DeviceUse& use = ranks[rank];
+    nlohmann::ordered_json& row = json["ranks"][rank];
+    row["device"] = use.device;
+    row["multiprocessors"] = use.multiprocessors;
+    row["pool_peak_bytes"] = use.pool_peak.count();
+    row["pool_reserved_bytes"] = use.pool_reserved.count();
+    if (!use.attention.empty()) row["fused_attention"] = use.attention;
+  }
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const Bytes outside : outside_the_pools(ranks)) {
+    json["devices"].push_back(
+        {{"device", json["devices"].size()}, {"outside_pools_bytes", outside.count()}});
+  }
+}
+
+}  // namespace
+
+Fields fields(RunRequest& r) {
+  Fields all{
+      {"plan", &r.plan, "Plan file", {.required = true}},
+      {"--backend", &r.backend, "cpu, cuda or synthetic (timed waits, no training)"},
+      {"--steps", &r.steps, "Measured steps", {.range = kSteps}},
+      {"--warmup", &r.warmup, "Steps before them, trained but not measured", {.range = kWarmup}},
+      {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
+      {"--fastest", &r.fastest,
+       "cuda: matrix products by what is fastest for this K (parameters are then no longer equal "
+       "over K)"},
+      {"--costs", &r.costs,
+       "Costs that give the synthetic backend its durations (default: built in)"},
+      {"--graphs", &r.graphs,
+       "Launch the step as one CUDA graph, from the second on (backend cuda)"},
+      {"--kernels", &r.kernels,
+       "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, "
+       "kernels.json; launching is slower then"},
+      {"-o,--output", &r.output, "Folder for run.json and the measured trace", {.writes = true}}};
+  append(all, fields(r.processes));
+  return all;
+}
+
+RunResult run(const RunRequest& r, const Session& session) {
+  const TransportKind transport = choose_transport(r.processes);
+  return transport == TransportKind::threads ? run_alone(r, session)
+                                             : run_with_others(r, session, transport);
+}
+
+nlohmann::ordered_json to_json(const RunResult& result) {
+  if (!result.leads) return nullptr;
+  const weir::RunResult& run = result.run;
+  nlohmann::ordered_json json{{"schema", "weir.run/1"},
+                              {"backend", result.backend},
+                              {"steps", nlohmann::ordered_json::array()}};
+  for (const StepResult& step : run.steps)
+    json["steps"].push_back(
+        {{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
+  json["step_time_s"] = run.step_time.count();
+  json["parameters_sha256"] = nullptr;
+  if (!run.parameters_sha256.empty()) json["parameters_sha256"] = run.parameters_sha256;
+  json["oversubscribed"] = run.oversubscribed;
+  if (run.host_per_action) json["host_s_per_action"] = run.host_per_action->count();
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (int rank = 0; rank < run.trace.ranks; ++rank) {
+    nlohmann::ordered_json peak = nullptr;
+    if (!run.peak_memory.empty()) peak = run.peak_memory[static_cast<std::size_t>(rank)].count();
+    json["ranks"].push_back({{"rank", rank}, {"peak_memory_bytes", peak}});
+  }
+  if (!run.devices.empty()) add_devices(json, run.devices);
+  if (run.kernels) json["kernels"] = kernels_json(run.trace, *run.kernels);
+  return json;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,45 @@
+// `run`: executes a plan, in this process or as one of several.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "exec/run/run.hpp"
+#include "tools/app/field.hpp"
+#include "tools/app/process_session.hpp"
+
+namespace weir::app {
+
+struct RunRequest {
+  PlanSource plan;
+  std::string backend = "cpu";
+  int steps = 3, warmup = 1;
+  std::optional<std::filesystem::path> data;
+  bool fastest = false;
+  CostsSource costs;  // the synthetic backend's durations
+  bool graphs = false;
+  bool kernels = false;
+  std::optional<std::filesystem::path> output;  // folder for run.json and the trace
+  SessionOptions processes;
+};
+[[nodiscard]] Fields fields(RunRequest& request);
+
+struct RunResult {
+  std::string backend;
+  PlacedPlan plan;
+  weir::RunResult run;  // its trace says where it was made
+  bool leads = true;    // false: another process has the result, and this one's is empty
+};
+
+// Throws as weir::run does; EndedTogether where a run of several processes ends before its end.
+[[nodiscard]] RunResult run(const RunRequest& request, const Session& session);
+// weir.run/1; null where another process has it.
+[[nodiscard]] nlohmann::ordered_json to_json(const RunResult& result);
+
+inline constexpr UseCase<RunRequest, RunResult> kRun{"run", "Execute a plan: real training steps",
+                                                     &run};
+
+}  // namespace weir::app

@@ -1,0 +1,182 @@
+// One schedule, drawn, timed and converted, or many (K, M) proved.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/table/given_times.hpp"
+#include "plan/program/comms_csv.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/forecast_json.hpp"
+#include "tools/app/picture.hpp"
+#include "tools/app/plan_fields.hpp"
+#include "tools/app/schedule_source.hpp"
+
+namespace weir::app {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+UniformTimes parse_uniform(const std::string& text) {
+  UniformTimes uniform;
+  bool f = false, i = false, w = false;
+  for (const std::string& part : parse_words(text)) {
+    const auto equals = part.find('=');
+    const std::string key = part.substr(0, equals);
+    const auto value =
+        equals == std::string::npos ? std::nullopt : parse_duration(part.substr(equals + 1));
+    if (!value)
+      throw UsageError(fmt::format(
+          "--uniform {}: expected F=..,I=..,W=..,latency=.. with units, as F=18.5ms", part));
+    if (key == "F") {
+      uniform.f = *value;
+      f = true;
+    } else if (key == "I") {
+      uniform.i = *value;
+      i = true;
+    } else if (key == "W") {
+      uniform.w = *value;
+      w = true;
+    } else if (key == "latency") {
+      uniform.latency = *value;
+    } else {
+      throw UsageError(fmt::format("--uniform {}: expected F, I, W or latency", part));
+    }
+  }
+  if (!f || !i || !w) throw UsageError("--uniform: expected all of F, I and W");
+  return uniform;
+}
+
+double points(const std::string& text) {
+  if (text.empty()) return 720;
+  const double scale = text.ends_with("in")   ? 72
+                       : text.ends_with("cm") ? 72 / 2.54
+                       : text.ends_with("pt") ? 1
+                                              : 0;
+  const double number = std::atof(text.c_str());
+  if (scale == 0 || number <= 0)
+    throw UsageError(fmt::format("--width {}: expected a length, as 3.3in, 8cm or 240pt", text));
+  return number * scale;
+}
+
+Palette palette_of(const std::string& text) {
+  if (text == "standard") return Palette::standard;
+  if (text == "colour-blind" || text == "colorblind") return Palette::colour_blind;
+  if (text == "grey" || text == "gray") return Palette::grey;
+  throw UsageError(fmt::format("--palette {}: expected standard, colour-blind or grey", text));
+}
+
+std::string csv_of(const ScheduleRequest& o, const Schedule& schedule, const Program& program) {
+  if (o.csv_format == "compute_only") return to_csv(schedule);
+  if (o.csv_format == "compute_comms") return to_comms_csv(program);
+  throw UsageError(
+      fmt::format("--csv-format {}: expected compute_only or compute_comms", o.csv_format));
+}
+
+Json generators_json() {
+  Json json{{"schema", "weir.schedules/1"}, {"schedules", Json::array()}};
+  for (const Generator& g : generators()) {
+    json["schedules"].push_back({{"name", g.name},
+                                 {"source", g.source},
+                                 {"bubble", g.bubble},
+                                 {"in_flight", g.in_flight},
+                                 {"weight_copies", g.weight_copies},
+                                 {"default_vpp", g.default_chunks}});
+  }
+  return json;
+}
+
+void draw(const ScheduleRequest& r, const ScheduleResult& result, const Session& session) {
+  const std::array rows{TimelineRow{&result.timed.trace, 0, ""}};
+  TimelineOptions drawing{points(r.width), "", true, palette_of(r.palette)};
+  const Schedule& schedule = *result.schedule;
+  if (!r.no_title)
+    drawing.title = fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
+                                schedule.shape.microbatches);
+  save_picture(draw_timeline(rows, drawing), timeline_csv(rows), *r.picture, session);
+}
+
+void refuse_contradictions(const ScheduleRequest& r) {
+  const auto* name = std::get_if<std::string>(&r.name);
+  if (name != nullptr && name->empty())
+    throw UsageError("schedule: expected a name, a CSV file or exec:COMMAND, or --list");
+  if (r.prove != !r.grid.empty())
+    throw UsageError("--grid and --prove belong together: --grid K=..,M=.. --prove");
+  if (r.times && !r.uniform.empty()) throw UsageError("--times and --uniform exclude each other");
+}
+
+}  // namespace
+
+Fields fields(ScheduleRequest& r) {
+  return {
+      {"name", &r.name,
+       "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
+       "M v"},
+      {"-K,--pp", &r.pp, "Ranks", {.range = {{1, 1 << 12}}}},
+      {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = {{1, 1024}}}},
+      {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
+      {"--slots",
+       &r.slots,
+       "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
+       {.range = {{0, 1 << 20}}}},
+      {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
+      {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
+      {"--times", &r.times,
+       "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
+      {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = true}},
+      {"--csv-format", &r.csv_format, "compute_only or compute_comms"},
+      {"--svg,--pdf",
+       &r.picture,
+       "Write the picture (.svg or .pdf), its data beside it as NAME.data.csv",
+       {.writes = true}},
+      {"--width", &r.width, "Width of the picture, as 3.3in"},
+      {"--palette", &r.palette, "standard, colour-blind or grey"},
+      {"--no-title", &r.no_title, "No title in the picture"},
+      {"--allow-reordered", &r.allow_reordered, "Accept gradients out of micro-batch order"},
+      {"--grid", &r.grid, "With --prove: K=2..16,M=1..64"},
+      {"--prove", &r.prove,
+       "For each (K, M) of --grid and each transport: free of deadlock, or why not"},
+      {"--list", &r.list, "All schedules with their formulas"}};
+}
+
+ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
+  ScheduleResult result;
+  if (r.list) return result;
+  refuse_contradictions(r);
+  const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.allow_reordered};
+  if (r.prove) {
+    result.proof = prove_grid(r.name, shape, r.grid, r.slots.value_or(2));
+    return result;
+  }
+  const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
+  const CostTable table =
+      r.times ? parse_times(read_text_file(*r.times), r.times->string(), schedule.shape)
+              : uniform_table(schedule.shape,
+                              r.uniform.empty() ? UniformTimes{} : parse_uniform(r.uniform));
+  result.timed = time_schedule(schedule, table, parse_transfers(r.transfers));
+  if (r.picture) draw(r, result, session);
+  if (r.csv) {
+    result.csv = csv_of(r, schedule, result.timed.program);
+    if (*r.csv != "-") write_file_atomically(session.output(*r.csv), std::exchange(result.csv, ""));
+  }
+  return result;
+}
+
+Json to_json(const ScheduleResult& result) {
+  if (result.proof) return to_json(*result.proof);
+  return result.schedule ? forecast_json(result.timed.forecast) : generators_json();
+}
+
+std::string json_text(const ScheduleResult& result) {
+  return result.csv.empty() ? to_json(result).dump(2) : "";
+}
+
+}  // namespace weir::app

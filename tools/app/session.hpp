@@ -1,0 +1,47 @@
+// What a use case has from whoever runs it: someone to tell, and a guard over the files it reads.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace weir::app {
+
+class Session {
+ public:
+  // `reads`: the files that the request names to be read (files_read() of its fields); `given`: the
+  // names of the fields that someone set, as long_names() has them.
+  explicit Session(std::vector<std::filesystem::path> reads = {}, std::set<std::string> given = {})
+      : reads_(std::move(reads)), given_(std::move(given)) {}
+
+  [[nodiscard]] bool given(const std::string& field) const { return given_.contains(field); }
+  [[nodiscard]] const std::set<std::string>& all_given() const { return given_; }
+
+  // What people must know, in one line.
+  std::function<void(const std::string& line)> note = [](const std::string&) {};
+  // What is being done, for those who watch.
+  std::function<void(const std::string& line)> log = [](const std::string&) {};
+  // `done` of `of` parts of the work called `what`.
+  std::function<void(const std::string& what, int done, int of)> progress = [](const std::string&,
+                                                                               int, int) {};
+
+  // Progress of the work called `what`, for as long as this session is there.
+  [[nodiscard]] std::function<void(int done, int of)> part(std::string what) const {
+    return [this, what = std::move(what)](int done, int of) { progress(what, done, of); };
+  }
+
+  // A file about to be written, made sure of: throws UsageError where it is one that is read.
+  [[nodiscard]] const std::filesystem::path& output(const std::filesystem::path& file) const;
+  // What a file of the request names in turn, as a plan its model, is guarded from here on too.
+  void guard(const std::filesystem::path& file) const { reads_.push_back(file); }
+
+ private:
+  mutable std::vector<std::filesystem::path> reads_;
+  std::set<std::string> given_;
+};
+
+}  // namespace weir::app

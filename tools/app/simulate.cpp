@@ -1,0 +1,147 @@
+// Forecasts a plan as a request asks for it: with other degrees, stragglers, failures.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/forecast_json.hpp"
+#include "tools/app/builtin_accuracy.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/plan_fields.hpp"
+#include "tools/app/traced_plan.hpp"
+
+namespace weir::app {
+namespace {
+
+std::optional<Reliability> reliability(const SimulateRequest& o) {
+  if (o.mtbf.empty() && o.checkpoint_cost.empty() && o.restart_cost.empty()) return std::nullopt;
+  if (o.mtbf.empty() || o.checkpoint_cost.empty() || o.restart_cost.empty()) {
+    throw UsageError("goodput needs all of --mtbf, --checkpoint-cost and --restart-cost");
+  }
+  const Reliability r{
+      parse_duration(o.mtbf, "--mtbf"), parse_duration(o.checkpoint_cost, "--checkpoint-cost"),
+      parse_duration(o.restart_cost, "--restart-cost"), parse_duration(o.downtime, "--downtime")};
+  if (r.mtbf <= Seconds(0))
+    throw UsageError(fmt::format("--mtbf {}: expected more than 0", o.mtbf));
+  return r;
+}
+
+// "2=1.5": rank 2 computes 1.5 times slower.
+std::map<std::int32_t, double> parse_stragglers(const std::vector<std::string>& texts, int ranks) {
+  std::map<std::int32_t, double> stragglers;
+  for (const std::string& text : texts) {
+    std::int32_t rank = -1;
+    double factor = 0;
+    const char* const last = text.data() + text.size();
+    const auto [equals, error] = std::from_chars(text.data(), last, rank);
+    const bool named = error == std::errc() && equals != last && *equals == '=';
+    const auto [end, bad] =
+        named ? std::from_chars(equals + 1, last, factor) : std::from_chars_result{};
+    if (!named || bad != std::errc() || end != last || !(factor > 0 && factor <= 1e6)) {
+      throw UsageError(fmt::format("--straggler {}: expected RANK=FACTOR, as 2=1.5", text));
+    }
+    if (rank < 0 || rank >= ranks) {
+      throw UsageError(fmt::format("--straggler {}: the plan has ranks 0 to {}", text, ranks - 1));
+    }
+    if (!stragglers.emplace(rank, factor).second)
+      throw UsageError(fmt::format("--straggler {}: given twice", text));
+  }
+  return stragglers;
+}
+
+ForecastOptions forecast_options(const SimulateRequest& o) {
+  ForecastOptions options;
+  options.transfers = parse_transfers(o.transfers);
+  if (o.samples) options.jitter = JitterRequest{*o.samples, o.seed};
+  options.without_barrier = o.no_barrier;
+  return options;
+}
+
+void save(const SimulateResult& result, const std::filesystem::path& folder,
+          const Session& session) {
+  write_file_atomically(session.output(folder / "forecast.json"), to_json(result).dump(2) + "\n");
+  for (const char* name : {"predicted.json", "predicted.pftrace"})
+    static_cast<void>(session.output(folder / name));
+  save_traced_plan(result.trace, moved_to(result.plan, folder), folder, folder, "predicted");
+}
+
+}  // namespace
+
+Fields fields(SimulateRequest& r) {
+  Fields all{
+      {"plan", &r.plan, "Plan file", {.required = true}},
+      {"--costs", &r.costs, "Costs file (default: built in)"},
+      {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+      {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+      {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
+      {"--samples",
+       &r.samples,
+       "Steps drawn from measured jitter (with --seed): a distribution",
+       {.range = {{1, 1'000'000}}}},
+      {"--no-barrier", &r.no_barrier, "Also the time of a step that the next one may overlap"}};
+  append(all, fields(r.parallel));
+  append(all, {{"--mtbf", &r.mtbf, "Mean time between failures of the whole job, as 3h"},
+               {"--checkpoint-cost", &r.checkpoint_cost,
+                "Time that training stands still for a checkpoint"},
+               {"--restart-cost", &r.restart_cost, "Time from a restart until training goes on"},
+               {"--downtime", &r.downtime, "Time from a failure until the restart begins"},
+               {"--straggler", &r.stragglers,
+                "RANK=FACTOR: this rank computes so many times slower (repeatable)"},
+               {"-o,--output",
+                &r.output,
+                "Folder for forecast.json and the predicted trace",
+                {.writes = true}},
+               seed_field(r.seed)});
+  return all;
+}
+
+SimulateResult simulate(const SimulateRequest& r, const Session& session) {
+  SimulateResult result{.name = name_of(r.plan), .plan = load(r.plan, session)};
+  ResolvedPlan& loaded = result.plan.loaded;
+  Plan plan = loaded.plan;
+  apply(r.parallel, plan);
+  if (const auto misfit = cannot_split(loaded.model, plan.seq_length, plan.split()))
+    throw InputError(result.name, misfit->key, misfit->reason);
+  if (plan != loaded.plan)
+    loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
+  const auto failures = reliability(r);
+  Cluster cluster = cluster_or_host(r.cluster);
+  cluster.stragglers = parse_stragglers(r.stragglers, loaded.plan.pp);
+  const ForecastOptions options = forecast_options(r);
+  if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
+  result.device = cluster.device.name;
+  const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
+  auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
+  if (failures)
+    forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
+  if (!r.memory_limit.empty()) {
+    forecast.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
+  } else if (r.cluster) {
+    forecast.memory_limit = cluster.device.memory;
+  }
+  result.forecast = std::move(forecast);
+  result.trace = std::move(trace);
+  if (r.output) save(result, *r.output, session);
+  return result;
+}
+
+nlohmann::ordered_json to_json(const SimulateResult& result) {
+  auto json = forecast_json(result.forecast);
+  if (result.forecast.basis == Basis::builtin) return with_accuracy(std::move(json), result.device);
+  return json;
+}
+
+void require_success(const SimulateResult& result) {
+  if (result.forecast.fits()) return;
+  throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}",
+                                   result.name, format_bytes(result.forecast.peak_memory()),
+                                   format_bytes(*result.forecast.memory_limit)));
+}
+
+}  // namespace weir::app

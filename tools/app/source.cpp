@@ -1,0 +1,74 @@
+// Plans, costs and schedules from wherever a request has them.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/source.hpp"
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/job/summary.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/traced_plan.hpp"
+
+namespace weir::app {
+
+ResolvedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder) {
+  ResolvedPlan moved = plan.loaded;
+  moved.plan = rebased(moved.plan, plan.folder, folder);
+  if (!plan.schedule_in_memory) return moved;
+  moved.plan.schedule = plan.loaded.plan.schedule;
+  const auto file = folder / moved.plan.schedule;
+  const std::string csv = to_csv(moved.schedule);
+  if (std::filesystem::exists(file) && read_text_file(file) != csv)
+    throw InputError(file.string(), "",
+                     "is another schedule; save to another folder, or rename the function");
+  write_file_atomically(file, csv);
+  return moved;
+}
+
+bool same_plan(const ResolvedPlan& a, const ResolvedPlan& b) {
+  Plan same = a.plan;  // its paths are relative to another folder; of the model there is a hash
+  same.model_path = b.plan.model_path;
+  same.schedule = b.plan.schedule;
+  return same == b.plan && a.schedule.order == b.schedule.order;
+}
+
+PlacedPlan load(const PlanSource& source, const Session& session) {
+  if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
+  const auto& file = std::get<std::filesystem::path>(source);
+  PlacedPlan plan{load_plan(file), std::filesystem::absolute(file).parent_path(), false};
+  session.guard(plan.folder / plan.loaded.plan.model_path);
+  if (plan.loaded.plan.schedule.ends_with(".csv"))
+    session.guard(plan.folder / plan.loaded.plan.schedule);
+  return plan;
+}
+
+PlannedTrace load(const TraceSource& source) {
+  if (const auto* file = std::get_if<std::filesystem::path>(&source)) {
+    TracedPlan traced = load_traced_plan(*file);
+    return {std::move(traced.trace),
+            PlacedPlan{std::move(traced.plan), std::filesystem::absolute(*file).parent_path()}};
+  }
+  const auto* trace = std::get_if<PlannedTrace>(&source);
+  if (trace == nullptr || !trace->plan)
+    throw InputError("trace", "", "expected one with its plan, as a run or a forecast gives");
+  return *trace;
+}
+
+bool is_given(const PlanSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  return file == nullptr || !file->empty();
+}
+
+std::string name_of(const PlanSource& source) {
+  if (const auto* plan = std::get_if<PlacedPlan>(&source)) return summary(plan->loaded.plan);
+  return std::get<std::filesystem::path>(source).string();
+}
+
+Costs load(const CostsSource& source, const Model& model, const Plan& plan,
+           const Cluster& cluster) {
+  if (const auto* costs = std::get_if<Costs>(&source)) return *costs;
+  if (const auto* file = std::get_if<std::filesystem::path>(&source)) return load_costs(*file);
+  return builtin_costs(model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+}
+
+}  // namespace weir::app

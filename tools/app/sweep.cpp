@@ -1,0 +1,254 @@
+// A search, its rows run, drawn and reported.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/table/builtin.hpp"
+#include "exec/run/run.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/baseline.hpp"
+#include "sim/search/sweep_json.hpp"
+#include "tools/app/builtin_accuracy.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/picture.hpp"
+#include "tools/app/synthetic.hpp"
+#include "tools/report/chart.hpp"
+#include "tools/report/search.hpp"
+#include "traces/metrics.hpp"
+#include "traces/stats.hpp"
+
+namespace weir::app {
+namespace {
+
+// What the request leaves open is the baseline's.
+void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
+  if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
+  if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
+  if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
+  if (!session.given("optimizer"))
+    r.common.optimizer = baseline.optimizer.kind == OptimizerKind::sgd ? "sgd" : "adamw";
+  if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
+}
+
+void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster& cluster) {
+  if (!r.global_batch_size && r.microbatches.empty())
+    throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
+  search.memory_limit = r.memory_limit.empty() ? cluster.device.memory
+                                               : parse_memory(r.memory_limit, "--memory-limit");
+  if (!r.cluster) return;
+  search.devices = cluster.devices();
+  std::erase_if(search.pp, [&](int k) { return k > cluster.devices(); });
+  if (search.pp.empty())
+    throw NoFeasiblePlan(fmt::format("{} has {} devices", r.cluster->string(), cluster.devices()));
+}
+
+weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster) {
+  if (r.pp.empty() || r.vpp.empty() || r.micro_batch_size.empty())
+    throw UsageError("sweep: expected at least one of --pp, --vpp and --micro-batch-size");
+  weir::SweepRequest search;
+  search.base = base;
+  search.exact_slots = r.common.slots.has_value();
+  search.folder = ".";
+  search.pp = r.pp;
+  search.vpp = r.vpp;
+  search.microbatches = r.microbatches;
+  search.micro_batch_size = r.micro_batch_size;
+  search.global_batch_size = r.global_batch_size;
+  search.schedules = r.schedule.words;
+  search.recompute.clear();
+  for (const std::string& mode : r.recompute.words)
+    search.recompute.push_back(parse_recompute(mode, ""));
+  apply(r.parallel, search);
+  set_limits(search, r, cluster);
+  search.threads = r.threads;
+  return search;
+}
+
+void require_feasible(const weir::SweepResult& result, const weir::SweepRequest& search,
+                      const Session& session) {
+  if (!result.plans.empty()) return;
+  for (const std::string& reason : result.refused) session.note("left out: " + reason);
+  throw NoFeasiblePlan(
+      result.smallest_misfit
+          ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                        format_bytes(*search.memory_limit), summary(result.smallest_misfit->plan),
+                        format_bytes(result.smallest_misfit->forecast.peak_memory()))
+          : "no plan is possible for these options");
+}
+
+Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
+                const Cluster& cluster) {
+  const Plan& base = search.base;
+  if (!std::holds_alternative<std::monostate>(r.costs)) return load(r.costs, model, base, cluster);
+  return builtin_costs(model, base.seq_length, base.dtype, cluster, splits(search, model));
+}
+
+// A search that found something.
+SweepReply found(SweepRequest r, const Session& session) {
+  SweepReply reply{.cluster = cluster_or_host(r.cluster)};
+  std::optional<ResolvedPlan> baseline;
+  if (is_given(r.baseline)) {
+    reply.baseline_name = name_of(r.baseline);
+    PlacedPlan placed = load(r.baseline, session);
+    complete(r, placed.loaded.plan, session);
+    // From here on its paths are relative to this folder, as those of the candidates.
+    placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
+    baseline = std::move(placed.loaded);
+  }
+  const Model model = load_model(r.common);
+  const Plan base = base_plan(r.common, r.seed, model, session);
+  weir::SweepRequest search = search_for(r, base, reply.cluster);
+  search.baseline = std::move(baseline);
+  const auto differs =
+      search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
+  if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
+  reply.costs = costs_for(r, model, search, reply.cluster);
+  reply.result = weir::sweep(search, reply.costs, reply.cluster);
+  require_feasible(reply.result, search, session);
+  return reply;
+}
+
+// The best `top` plans, and the baseline at its place, or last.
+std::vector<SweepRow> rows_of(const weir::SweepResult& result, std::size_t top) {
+  std::vector<SweepRow> rows;
+  for (std::size_t i = 0; i < std::min(top, result.plans.size()); ++i) rows.push_back({.place = i});
+  if (!result.baseline) return rows;
+  const std::size_t place =
+      result.baseline->place ? static_cast<std::size_t>(*result.baseline->place) - 1 : rows.size();
+  const auto at = rows.begin() + static_cast<std::ptrdiff_t>(std::min(place, rows.size()));
+  rows.insert(at, {.baseline = true});
+  return rows;
+}
+
+void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) {
+  const Backends backends = available_backends();
+  for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    SweepRow& row = reply.rows[i];
+    const ResolvedPlan loaded = resolve(reply.ranked(row).plan, ".");
+    RunOptions options;
+    options.backend = parse_backend(r.backend);
+    options.steps = r.steps;
+    if (options.backend == BackendKind::synthetic)
+      options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
+    const RunResult result = weir::run(loaded, options, backends);
+    row.measured = result.step_time;
+    std::vector<double> bubbles;
+    const Program& program = loaded.program;
+    for (std::int32_t step = 0; step < r.steps; ++step)
+      bubbles.push_back(step_metrics(program, result.trace, step).bubble_fraction);
+    std::ranges::sort(bubbles);
+    row.bubble = bubbles[bubbles.size() / 2];
+    session.progress("run", static_cast<int>(i) + 1, static_cast<int>(reply.rows.size()));
+  }
+}
+
+// Bubble and memory against M for the largest K that was run with several M.
+void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session) {
+  int ranks = 0;
+  for (const SweepRow& row : reply.rows) ranks = std::max(ranks, reply.ranked(row).plan.pp);
+  std::map<int, BubblePoint> points;
+  for (const SweepRow& row : reply.rows) {
+    const auto& [plan, forecast, gap, pareto] = reply.ranked(row);
+    if (plan.pp != ranks || points.contains(plan.microbatches)) continue;  // best first
+    points[plan.microbatches] = {plan.microbatches, forecast.metrics.bubble_fraction, row.bubble,
+                                 static_cast<double>(forecast.peak_memory().count()) / (1 << 30)};
+  }
+  std::vector<BubblePoint> ordered;
+  for (const auto& [m, point] : points) ordered.push_back(point);
+  const auto [bubble, memory] = bubble_charts(ordered, ranks);
+  save_picture(beside(draw_chart(bubble), draw_chart(memory)),
+               chart_csv(bubble) + chart_csv(memory), file, session);
+}
+
+void write_report(const SweepReply& reply, const SweepRequest& r, const Session& session) {
+  const weir::SweepResult& result = reply.result;
+  SearchReport report{.title = "weir sweep: " + r.common.model.filename().string(),
+                      .machine = reply.cluster.name,
+                      .costs_origin = reply.costs.origin,
+                      .trust = trust(reply),
+                      .result = &result};
+  for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
+  if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
+  report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;
+  write_file_atomically(session.output(*r.report), search_html(report));
+}
+
+}  // namespace
+
+Fields fields(SweepRequest& r) {
+  Fields all = weir::fields(r.common);
+  append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8"},
+               {"-v,--vpp", &r.vpp, "Stages a rank"},
+               {"-M,--microbatches", &r.microbatches,
+                "Micro-batches (default: all divisors of the mini-batch)"},
+               {"-b,--micro-batch-size", &r.micro_batch_size,
+                "Samples a micro-batch, without --global-batch-size"}});
+  append(all, weir::fields(r.parallel));
+  append(all,
+         {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+          {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b"},
+          {"--recompute", &r.recompute, "none, selective, full, except-last, or several"},
+          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+          {"--costs", &r.costs, "Costs file (default: built in)"},
+          {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+          {"--baseline", &r.baseline,
+           "The plan in use today, ranked among the results; sequence length, number format, "
+           "attention, optimizer and mini-batch are its own where no option says them"},
+          {"--top", &r.top, "Rows to print"},
+          {"--threads", &r.threads, "Threads of the search (0: all cores)"},
+          {"--run", &r.run, "Execute each row"},
+          {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
+          {"--steps", &r.steps, "Measured steps of --run", {.range = {{1, 100'000}}}},
+          {"--svg,--pdf",
+           &r.picture,
+           "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
+           "weir-out/sweep.svg)",
+           {.writes = true}},
+          {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = true}},
+          {"--report",
+           &r.report,
+           "Write an HTML page: the best plans, the baseline, how far to trust them",
+           {.writes = true}},
+          seed_field(r.seed)});
+  return all;
+}
+
+SweepReply sweep(const SweepRequest& r, const Session& session) {
+  SweepReply reply = found(r, session);
+  reply.rows = rows_of(reply.result, r.run ? reply.result.plans.size()
+                                           : static_cast<std::size_t>(std::max(r.top, 0)));
+  if (r.run) run_rows(reply, r, session);
+  reply.picture = r.picture;
+  if (r.run && !r.picture) reply.picture = "weir-out/sweep.svg";
+  if (reply.picture) draw(reply, *reply.picture, session);
+  if (r.report) write_report(reply, r, session);
+  if (r.output) write_file_atomically(session.output(*r.output), to_json(reply).dump(2) + "\n");
+  return reply;
+}
+
+std::string trust(const SweepReply& reply) {
+  const std::string& device = reply.cluster.device.name;
+  if (reply.costs.basis == Basis::builtin) return describe(builtin_accuracy(device), device);
+  return fmt::format("{} costs of {}", to_string(reply.costs.basis), reply.costs.machine);
+}
+
+nlohmann::ordered_json to_json(const SweepReply& reply) {
+  auto json = sweep_json(reply.result);
+  for (const SweepRow& row : reply.rows) {
+    auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
+    if (row.measured) its["measured_step_time_s"] = row.measured->count();
+    if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
+  }
+  if (reply.costs.basis == Basis::builtin)
+    return with_accuracy(std::move(json), reply.cluster.device.name);
+  return json;
+}
+
+}  // namespace weir::app

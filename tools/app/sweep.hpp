@@ -1,0 +1,71 @@
+// `sweep`: searches plans, and runs them beside their forecasts where asked to.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/costs.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/app/field.hpp"
+#include "tools/app/parallel_fields.hpp"
+#include "tools/app/plan_fields.hpp"
+
+namespace weir::app {
+
+struct SweepRequest {
+  PlanOptions common;
+  ParallelLists parallel;
+  std::vector<int> pp{1, 2, 3, 4, 5, 6, 7, 8}, vpp{1};
+  std::vector<int> microbatches;         // none: all divisors of the mini-batch
+  std::vector<int> micro_batch_size{1};  // without a mini-batch
+  std::optional<int> global_batch_size;
+  Words schedule{{"gpipe", "1f1b"}}, recompute{{"none"}};
+  std::string memory_limit;  // "80 GiB"; empty: the device's memory
+  CostsSource costs;
+  std::optional<std::filesystem::path> cluster;  // a named one has so many devices and no more
+  PlanSource baseline;                           // the plan in use today, where one is given
+  int top = 20, threads = 0;
+  bool run = false;
+  std::string backend = "cpu";
+  int steps = 5;
+  std::optional<std::filesystem::path> picture, output, report;
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] Fields fields(SweepRequest& request);
+
+// A plan of the ranking, as run.
+struct SweepRow {
+  std::size_t place = 0;  // in result.plans; of the baseline not looked at
+  bool baseline = false;
+  std::optional<Seconds> measured;
+  std::optional<double> bubble;
+};
+
+struct SweepReply {
+  weir::SweepResult result;
+  std::vector<SweepRow> rows;  // the best ones, and the baseline at its place, or last
+  Costs costs;
+  Cluster cluster;
+  std::string baseline_name;
+  std::optional<std::filesystem::path> picture;
+
+  [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
+    return row.baseline ? result.baseline->ranked : result.plans[row.place];
+  }
+};
+
+// Throws NoFeasiblePlan where no plan is possible or fits.
+[[nodiscard]] SweepReply sweep(const SweepRequest& request, const Session& session);
+[[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);  // weir.sweep/1
+// What stands behind the forecasts, for people.
+[[nodiscard]] std::string trust(const SweepReply& reply);
+
+inline constexpr UseCase<SweepRequest, SweepReply> kSweep{
+    "sweep", "Search K, M, partition, schedule and re-materialisation", &sweep};
+
+}  // namespace weir::app

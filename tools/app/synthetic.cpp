@@ -1,0 +1,17 @@
+// How long each operation of a plan is waited for.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/synthetic.hpp"
+
+#include "costmodel/table/stage_costs.hpp"
+#include "tools/app/host.hpp"
+
+namespace weir::app {
+
+std::vector<std::int64_t> synthetic_durations(const ResolvedPlan& loaded,
+                                              const CostsSource& costs) {
+  const Cluster cluster = host_cluster();
+  const Costs known = load(costs, loaded.model, loaded.plan, cluster);
+  return expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns;
+}
+
+}  // namespace weir::app

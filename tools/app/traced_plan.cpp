@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/traced_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "traces/chrome_json.hpp"
+#include "traces/perfetto.hpp"
+
+namespace weir {
+
+TracedPlan load_traced_plan(const std::filesystem::path& file) {
+  Trace trace = load_trace(file);
+  const auto plan = trace.info.find("plan");
+  if (plan == trace.info.end())
+    throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
+  TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()),
+                    std::move(trace)};
+  const Program& program = traced.plan.program;
+  const std::size_t count = program.operations.size();
+  if (traced.trace.steps.empty() ||
+      traced.trace.spans.size() != count * traced.trace.steps.size()) {
+    throw InputError(file.string(), "traceEvents",
+                     fmt::format("expected {} spans for each of {} steps, found {}", count,
+                                 traced.trace.steps.size(), traced.trace.spans.size()));
+  }
+  for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
+    const Span& span = traced.trace.spans[i];
+    if (span.operation != static_cast<OperationId>(i % count) ||
+        span.action != program.operations[i % count].action) {
+      throw InputError(
+          file.string(), "traceEvents",
+          fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));
+    }
+  }
+  return traced;
+}
+
+void require_comparable(const Trace& trace, const std::filesystem::path& file) {
+  const auto label = trace.info.find("label");
+  if (label != trace.info.end() && label->second == "oversubscribed") {
+    throw InputError(
+        file.string(), "weir.info.label",
+        "the run was oversubscribed: with fewer cores than ranks its times compare with nothing");
+  }
+  if (trace.info.contains("kernels")) {
+    throw InputError(file.string(), "weir.info.kernels",
+                     "the run recorded its kernels, which slows it: its times compare with "
+                     "nothing; run it without");
+  }
+}
+
+void save_traced_plan(Trace trace, const ResolvedPlan& loaded, const std::filesystem::path& base,
+                      const std::filesystem::path& folder, const std::string& name) {
+  trace.info["plan"] = to_json(rebased(loaded.plan, base, folder));
+  save_trace(trace, folder / (name + ".json"));
+  const std::array<const Trace*, 1> only{&trace};
+  write_file_atomically(folder / (name + ".pftrace"), to_perfetto(only));
+}
+
+}  // namespace weir

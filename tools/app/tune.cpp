@@ -1,0 +1,283 @@
+// The loop from nothing known to plans that were run. Start at `tune`; each step is a function
+// above it.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/tune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/fit/calibrate.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/sweep_json.hpp"
+#include "tools/app/host.hpp"
+#include "tools/app/profiling.hpp"
+#include "tools/app/traced_plan.hpp"
+#include "tools/app/trial.hpp"
+#include "traces/perfetto.hpp"
+#include "traces/stats.hpp"
+
+namespace weir::app {
+namespace {
+
+// What all steps of the loop know.
+struct Loop {
+  const TuneRequest& request;
+  BackendKind backend;
+  int devices;  // most ranks
+  Cluster host;
+  Model model;
+  Plan base;
+};
+
+weir::SweepRequest sweep_request(const Loop& loop) {
+  weir::SweepRequest request;
+  request.base = loop.base;
+  request.exact_slots = loop.request.plan.slots.has_value();
+  request.folder = ".";
+  request.pp.clear();
+  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds
+  // for one K, and for the whole.
+  const int layers = static_cast<int>(loop.model.layers.size());
+  const int most = std::min({loop.host.devices(), loop.devices, layers});
+  for (int k = 1; k <= most; ++k) {
+    if (loop.backend != BackendKind::cuda || k == 1 || k == most) request.pp.push_back(k);
+  }
+  request.global_batch_size = loop.request.global_batch_size;
+  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
+                       parse_recompute("except-last", "")};
+  request.memory_limit = loop.request.memory_limit.empty()
+                             ? Bytes(loop.host.device.memory.count() / 10 * 8)
+                             : parse_memory(loop.request.memory_limit, "--memory-limit");
+  return request;
+}
+
+SweepResult ranking(const Loop& loop, const Costs& profile) {
+  SweepResult swept = sweep(sweep_request(loop), profile, loop.host);
+  if (!swept.plans.empty()) return swept;
+  throw NoFeasiblePlan(
+      swept.smallest_misfit
+          ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
+                        summary(swept.smallest_misfit->plan),
+                        format_bytes(swept.smallest_misfit->forecast.peak_memory()))
+          : "no plan is possible for these options");
+}
+
+// The fastest feasible plans that differ in more than where their micro-batches end, and the plain
+// K = 1.
+std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
+  std::vector<Plan> chosen;
+  const auto seen = [&](const Plan& a) {
+    return std::ranges::any_of(chosen, [&](const Plan& b) {
+      return a.pp == b.pp && a.microbatches == b.microbatches && a.recompute == b.recompute &&
+             (a.schedule == b.schedule || a.pp == 1);
+    });
+  };
+  for (const Ranked& ranked : swept.plans) {
+    if (std::ssize(chosen) == loop.request.plans) break;
+    if (!seen(ranked.plan)) chosen.push_back(ranked.plan);
+  }
+  Plan plain = loop.base;
+  plain.micro_batch_size = loop.request.global_batch_size;
+  plain.schedule = "gpipe";
+  if (!seen(plain)) chosen.push_back(plain);
+  return chosen;
+}
+
+std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
+                                  const Session& session) {
+  std::vector<Trial> contenders;
+  for (const Plan& plan : choose(loop, swept)) {
+    contenders.push_back(make_trial(plan, profile, loop.host));
+    contenders.back().first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
+  }
+  run_trials(contenders,
+             {.backend = loop.backend,
+              .rounds = loop.request.rounds,
+              .steps = loop.request.steps,
+              .data = loop.request.data,
+              .progress = session.part("run")},
+             available_backends());
+  return contenders;
+}
+
+Costs recalibrated(const Costs& profile, const std::vector<const Trial*>& runs,
+                   const Cluster& host) {
+  std::vector<CalibrationRun> fitted;
+  for (const Trial* trial : runs) fitted.push_back({&trial->plan, &trial->run.trace});
+  return calibrate(profile, fitted, host).costs;
+}
+
+// Forecast of one plan by costs fitted to all the others' runs; none where there are no others.
+std::optional<Seconds> forecast_left_out(const std::vector<Trial>& contenders, const Trial& out,
+                                         const Costs& profile, const Cluster& host) {
+  std::vector<const Trial*> others;
+  for (const Trial& trial : contenders) {
+    if (&trial != &out) others.push_back(&trial);
+  }
+  if (others.empty()) return std::nullopt;
+  return forecast(out.plan, recalibrated(profile, others, host), host).forecast.step_time;
+}
+
+ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
+  ReportRow row;
+  row.plan = summary(c.plan.plan);
+  row.baseline = c.plan.plan.pp == 1 && c.plan.plan.microbatches == 1;
+  row.forecast = c.first.forecast;
+  row.recalibrated = left_out;
+  row.measured = c.measured();
+  row.measured_peak = c.measured_peak();
+  row.comparison = compare(c.plan.program, c.first.trace, c.run.trace);
+  row.measured_bubble = row.comparison.measured_metrics.bubble_fraction;
+  row.predicted = c.first.trace;
+  row.run = c.run.trace;
+  return row;
+}
+
+// Medians over the rows; of the forecasts by other plans' runs where there are any.
+void set_errors(Report& report) {
+  std::vector<double> before, after;
+  for (const ReportRow& row : report.rows) {
+    before.push_back(std::abs(row.forecast.step_time / row.measured - 1));
+    if (row.recalibrated) after.push_back(std::abs(*row.recalibrated / row.measured - 1));
+  }
+  report.error_before = median(std::move(before));
+  if (!after.empty()) report.error_after = median(std::move(after));
+}
+
+// Says in each trace where it was made, and what came of each plan.
+Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepResult& swept,
+                 const Costs& profile) {
+  Report report{.title = "weir tune: " + loop.model.name,
+                .machine = machine_name(loop.backend),
+                .costs_origin = profile.origin,
+                .candidates = swept.candidates,
+                .feasible = swept.feasible};
+  const auto shared =
+      std::ranges::find_if(contenders, [](const Trial& c) { return c.run.devices.size() > 1; });
+  if (shared != contenders.end()) report.machine += "; " + shared->run.devices.front().sharing;
+  for (Trial& c : contenders) {
+    auto& info = c.run.trace.info;
+    info = {{"machine", report.machine},
+            {"version", WEIR_VERSION},
+            {"backend", loop.request.backend},
+            {"seed", std::to_string(loop.base.seed)}};
+    if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
+    report.rows.push_back(row_of(c, forecast_left_out(contenders, c, profile, loop.host)));
+  }
+  set_errors(report);
+  std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
+  return report;
+}
+
+void save_contender(const Trial& c, std::size_t number, const std::filesystem::path& folder,
+                    const Session& session) {
+  Plan plan = c.plan.plan;
+  plan.model_path = std::filesystem::proximate(std::filesystem::absolute(plan.model_path),
+                                               std::filesystem::absolute(folder))
+                        .string();
+  save_plan(plan, session.output(folder / fmt::format("plan-{}.json", number)));
+  save_traced_plan(c.first.trace, c.plan, ".", folder, fmt::format("predicted-{}", number));
+  save_traced_plan(c.run.trace, c.plan, ".", folder, fmt::format("measured-{}", number));
+  const std::array<const Trace*, 2> both{&c.first.trace, &c.run.trace};
+  write_file_atomically(session.output(folder / fmt::format("both-{}.pftrace", number)),
+                        to_perfetto(both));
+}
+
+}  // namespace
+
+Fields fields(TuneRequest& r) {
+  Fields all = weir::fields(r.plan);
+  append(
+      all,
+      {{"--backend", &r.backend, "cpu or cuda"},
+       {"-K,--pp",
+        &r.devices,
+        "Most ranks: cores, or equal shares of the GPUs (default: all cores, 2 shares)",
+        {.range = {{1, 1 << 10}}}},
+       {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+       {"--plans", &r.plans, "Plans to run besides the plain K = 1", {.range = kPositive}},
+       {"--rounds", &r.rounds, "Times each plan is run, interleaved", {.range = kPositive}},
+       {"--steps", &r.steps, "Measured steps a run", {.range = kPositive}},
+       {"--memory-limit", &r.memory_limit, "Memory of a device (default: 80 % of a core's share)"},
+       {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
+       {"-o,--output",
+        &r.output,
+        "Folder for plans, costs, traces and report.html",
+        {.writes = true}},
+       seed_field(r.seed)});
+  return all;
+}
+
+TuneResult tune(const TuneRequest& r, const Session& session) {
+  const BackendKind backend = parse_measuring_backend(r.backend);
+  const int devices = r.devices.value_or(default_devices(backend));
+  Loop loop{.request = r,
+            .backend = backend,
+            .devices = devices,
+            .host = local_cluster(backend, devices),
+            .model = load_model(r.plan)};
+  loop.base = base_plan(r.plan, r.seed, loop.model, session);
+
+  session.log("profiling this machine's layers");
+  const Costs profile = profile_machine(loop.model, loop.base,
+                                        {.backend = backend,
+                                         .micro_batch_sizes = divisors(r.global_batch_size),
+                                         .devices = devices,
+                                         .progress = session.part("profile")});
+  session.log("sweeping");
+  const SweepResult swept = ranking(loop, profile);
+  session.log("running the most promising plans");
+  std::vector<Trial> contenders = run_contenders(loop, swept, profile, session);
+  session.log("recalibrating");
+  std::vector<const Trial*> all;
+  for (const Trial& c : contenders) all.push_back(&c);
+  const Costs costs = recalibrated(profile, all, loop.host);
+  TuneResult result{.report = report_of(loop, contenders, swept, profile)};
+  const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
+  result.best = again.plans.front();
+
+  const auto file = [&](const char* name) { return session.output(r.output / name); };
+  save_costs(profile, file("profile.json"));
+  save_costs(costs, file("costs.json"));
+  write_file_atomically(file("sweep.json"), weir::to_json(again) + "\n");
+  write_file_atomically(file("tune.json"), to_json(result).dump(2) + "\n");
+  for (std::size_t i = 0; i < contenders.size(); ++i)
+    save_contender(contenders[i], i, r.output, session);
+  write_file_atomically(file("report.html"), report_html(result.report));
+  return result;
+}
+
+nlohmann::ordered_json to_json(const TuneResult& result) {
+  const Report& report = result.report;
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json json{{"schema", "weir.tune/1"},
+                              {"machine", report.machine},
+                              {"candidates", report.candidates},
+                              {"feasible", report.feasible},
+                              {"median_abs_error", report.error_before},
+                              {"median_abs_error_left_out", or_null(report.error_after)},
+                              {"plans", nlohmann::ordered_json::array()}};
+  for (const ReportRow& row : report.rows) {
+    std::optional<double> recalibrated;
+    if (row.recalibrated) recalibrated = row.recalibrated->count();
+    json["plans"].push_back({{"plan", row.plan},
+                             {"baseline", row.baseline},
+                             {"predicted_step_time_s", row.forecast.step_time.count()},
+                             {"recalibrated_step_time_s", or_null(recalibrated)},
+                             {"measured_step_time_s", row.measured.count()},
+                             {"predicted_peak_memory_bytes", row.forecast.peak_memory().count()},
+                             {"measured_peak_memory_bytes", row.measured_peak.count()},
+                             {"predicted_bubble_fraction", row.forecast.metrics.bubble_fraction},
+                             {"measured_bubble_fraction", row.measured_bubble}});
+  }
+  return json;
+}
+
+}  // namespace weir::app

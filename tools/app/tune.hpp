@@ -1,0 +1,43 @@
+// `tune`, the whole loop: profile, sweep, run the most promising plans, compare, recalibrate,
+// re-rank, report.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "sim/search/sweep.hpp"
+#include "tools/app/field.hpp"
+#include "tools/app/plan_fields.hpp"
+#include "tools/report/report.hpp"
+
+namespace weir::app {
+
+struct TuneRequest {
+  PlanOptions plan;
+  std::string backend = "cpu";
+  std::optional<int> devices;  // most ranks
+  int global_batch_size = 8, plans = 6, rounds = 3, steps = 2;
+  std::string memory_limit;  // "80 GiB"; empty: 80 % of a device's
+  std::optional<std::filesystem::path> data;
+  std::filesystem::path output = "weir-out";
+  std::uint64_t seed = 1;
+};
+[[nodiscard]] Fields fields(TuneRequest& request);
+
+struct TuneResult {
+  Report report;
+  Ranked best;  // by the recalibrated costs
+};
+
+// Throws NoFeasiblePlan where nothing fits.
+[[nodiscard]] TuneResult tune(const TuneRequest& request, const Session& session);
+[[nodiscard]] nlohmann::ordered_json to_json(const TuneResult& result);  // weir.tune/1
+
+inline constexpr UseCase<TuneRequest, TuneResult> kTune{
+    "tune", "The loop: profile, sweep, run the best, recalibrate, report", &tune};
+
+}  // namespace weir::app

@@ -1,0 +1,88 @@
+// The commands as functions, each over the table of fields that the command has too. In
+// `weir.commands` they return the command's JSON, in `weir` what is handier in Python: plans and
+// traces with it.
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "tools/app/calibrate.hpp"
+#include "tools/app/compare.hpp"
+#include "tools/app/doctor.hpp"
+#include "tools/app/evaluate.hpp"
+#include "tools/app/export.hpp"
+#include "tools/app/model.hpp"
+#include "tools/app/plan.hpp"
+#include "tools/app/profile.hpp"
+#include "tools/app/reproduce.hpp"
+#include "tools/app/run.hpp"
+#include "tools/app/schedule.hpp"
+#include "tools/app/simulate.hpp"
+#include "tools/app/sweep.hpp"
+#include "tools/app/tune.hpp"
+#include "tools/python/use_cases.hpp"
+
+namespace py = pybind11;
+
+namespace weir::python {
+
+namespace {
+
+// (costs, quality of each fitted factor), or the JSON of fitted links.
+py::object fitted(const app::CalibrateRequest&, app::CalibrateResult&& result) {
+  if (result.links) return to_python(to_json(result));
+  py::list quality;
+  for (const FitQuality& q : result.fit.quality) {
+    py::dict row;
+    row["kind"] = q.kind;
+    row["factor"] = q.factor;
+    row["observations"] = q.observations;
+    row["median_residual"] = q.median_residual;
+    quality.append(row);
+  }
+  return py::make_tuple(std::move(result.fit.costs), quality);
+}
+
+}  // namespace
+
+void bind_commands(py::module_& m) {
+  m.def_submodule("commands",
+                  "Every command of `weir` as a function of the same name and options, which "
+                  "returns what the command prints with --json.");
+  define(m, app::kCalibrate, {"costs", "traces", "cluster"}, &fitted);
+  define(m, app::kCompare, {"predicted=first", "measured=second"});
+  define(m, app::kDoctor, {});
+  define(m, app::kExport, {"plan", "to", "output"});
+  define(m, app::kReproduce, {"cases"});
+  define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
+  define(m, app::kPlan, {"model"}, [](const app::PlanRequest&, app::PlanResult&& result) {
+    return py::cast(std::move(result.plan));
+  });
+  define(m, app::kSchedule, {"source=name", "pp", "microbatches", "vpp", "allow_reordered"},
+         [](const app::ScheduleRequest&, app::ScheduleResult&& result) -> py::object {
+           if (result.schedule) return py::cast(std::move(*result.schedule));
+           return to_python(to_json(result));  // a list or a proof
+         });
+  define(m, app::kProfile,
+         {"model", "micro_batch_sizes=micro_batch_size", "seq_length", "dtype", "attention"},
+         [](const app::ProfileRequest&, app::ProfileResult&& result) {
+           return py::cast(std::move(result.costs));
+         });
+  define(m, app::kSimulate, {"plan", "costs", "cluster", "memory_limit"},
+         [](const app::SimulateRequest&, app::SimulateResult&& result) {
+           const py::object forecast = to_python(to_json(result));
+           return py::make_tuple(forecast,
+                                 PlannedTrace{std::move(result.trace), std::move(result.plan)});
+         });
+  define(m, app::kSweep, {"model"});
+  define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
+         [](const app::RunRequest&, app::RunResult&& result) {
+           const py::object json = to_python(to_json(result));
+           // As one of several processes that does not lead it has no trace either.
+           if (!result.leads) return py::make_tuple(json, py::none());
+           return py::make_tuple(json,
+                                 PlannedTrace{std::move(result.run.trace), std::move(result.plan)});
+         });
+  define(m, app::kTune, {"model"});
+  define(m, app::kEvaluate, {"model"});
+}
+
+}  // namespace weir::python

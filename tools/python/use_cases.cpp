@@ -1,0 +1,220 @@
+// Tables of fields as keyword arguments: names, types, ranges, and JSON as Python has it.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/python/use_cases.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "plan/words/error.hpp"
+
+namespace py = pybind11;
+
+namespace weir::python {
+namespace {
+
+using Path = std::filesystem::path;
+
+std::string python_name(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+// One value or several.
+template <class Value>
+std::vector<Value> list_of(const py::handle& value) {
+  const bool one = std::is_same_v<Value, int>
+                       ? py::isinstance<py::int_>(value)
+                       : !py::isinstance<py::sequence>(value) || py::isinstance<py::str>(value);
+  if (one) return {value.cast<Value>()};
+  std::vector<Value> values;
+  for (const py::handle item : value) values.push_back(item.cast<Value>());
+  return values;
+}
+
+// A thing in memory, or the file it is in.
+template <class Thing, class Source>
+void set_source(const py::handle& value, Source& target) {
+  if (py::isinstance<Thing>(value)) {
+    target = value.cast<Thing>();
+  } else {
+    target = value.cast<Path>();
+  }
+}
+
+class Argument {
+ public:
+  Argument(const app::Field& field, const py::handle& value) : field_(field), value_(value) {}
+
+  void operator()(bool* target) const {
+    if (!py::isinstance<py::bool_>(value_)) throw py::cast_error();
+    *target = value_.cast<bool>();
+  }
+  void operator()(app::PlanSource* target) const { set_source<PlacedPlan>(value_, *target); }
+  void operator()(app::CostsSource* target) const { set_source<Costs>(value_, *target); }
+  void operator()(app::TraceSource* target) const { set_source<PlannedTrace>(value_, *target); }
+  void operator()(std::vector<app::TraceSource>* target) const {
+    const bool one = py::isinstance<PlannedTrace>(value_) ||
+                     !py::isinstance<py::sequence>(value_) || py::isinstance<py::str>(value_);
+    const auto add = [&](const py::handle& item) {
+      set_source<PlannedTrace>(item, target->emplace_back());
+    };
+    target->clear();
+    if (one) return add(value_);
+    for (const py::handle item : value_) add(item);
+  }
+  void operator()(app::ScheduleChoice* target) const {
+    if (py::isinstance<Schedule>(value_)) {
+      *target = value_.cast<Schedule>();
+    } else if (PyCallable_Check(value_.ptr()) != 0) {
+      *target = schedule_function(py::reinterpret_borrow<py::object>(value_));
+    } else if (py::isinstance<py::str>(value_) || py::hasattr(value_, "__fspath__")) {
+      *target = value_.cast<Path>().string();
+    } else {
+      throw UsageError(fmt::format(
+          "{}: expected a name, a CSV file, a Schedule, or a function (K, M, v)", name()));
+    }
+  }
+  void operator()(app::Words* target) const { target->words = list_of<std::string>(value_); }
+  template <class Value>
+  void operator()(std::vector<Value>* target) const {
+    *target = list_of<Value>(value_);
+    if constexpr (std::is_same_v<Value, int>) {
+      if (target->empty())
+        throw UsageError(fmt::format("{}: expected at least one number", name()));
+      for (const int number : *target) check(number, app::kPositive);
+    }
+  }
+  template <class Value>
+  void operator()(std::optional<Value>* target) const {
+    Value value{};
+    (*this)(&value);
+    *target = std::move(value);
+  }
+  template <class Value>
+  void operator()(Value* target) const {
+    *target = value_.cast<Value>();
+    if constexpr (std::is_arithmetic_v<Value>) {
+      if (field_.traits.range) check(static_cast<double>(*target), *field_.traits.range);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      const auto& choices = field_.traits.choices;
+      if (!choices.empty() && std::ranges::find(choices, *target) == choices.end())
+        throw UsageError(
+            fmt::format("{} {}: expected {}", name(), *target, fmt::join(choices, ", ")));
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string name() const { return python_name(app::long_names(field_).front()); }
+  void check(double number, std::pair<double, double> otherwise) const {
+    const auto [low, high] = field_.traits.range.value_or(otherwise);
+    if (number < low || number > high)
+      throw UsageError(fmt::format("{0} {1:g}: expected at least {2:g} of {0}, at most {3:g}",
+                                   name(), number, low, high));
+  }
+
+  const app::Field& field_;
+  const py::handle& value_;
+};
+
+}  // namespace
+
+py::object to_python(const nlohmann::ordered_json& json) {
+  switch (json.type()) {
+    case nlohmann::ordered_json::value_t::object: {
+      py::dict dict;
+      for (const auto& [key, value] : json.items()) dict[py::str(key)] = to_python(value);
+      return dict;
+    }
+    case nlohmann::ordered_json::value_t::array: {
+      py::list list;
+      for (const auto& value : json) list.append(to_python(value));
+      return list;
+    }
+    case nlohmann::ordered_json::value_t::string:
+      return py::str(json.get<std::string>());
+    case nlohmann::ordered_json::value_t::boolean:
+      return py::bool_(json.get<bool>());
+    case nlohmann::ordered_json::value_t::number_integer:
+      return py::int_(json.get<std::int64_t>());
+    case nlohmann::ordered_json::value_t::number_unsigned:
+      return py::int_(json.get<std::uint64_t>());
+    case nlohmann::ordered_json::value_t::number_float:
+      return py::float_(json.get<double>());
+    default:
+      return py::none();
+  }
+}
+
+std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
+                           const py::args& args, const py::kwargs& kwargs) {
+  std::map<std::string, const app::Field*> by_name;
+  for (const app::Field& field : fields) {
+    for (const std::string& name : app::long_names(field)) by_name[python_name(name)] = &field;
+  }
+  std::vector<std::string> names;
+  for (const std::string& place : places) {
+    const auto equals = place.find('=');
+    names.push_back(place.substr(0, equals));
+    if (equals != std::string::npos) by_name[names.back()] = by_name.at(place.substr(equals + 1));
+  }
+  if (args.size() > names.size()) {
+    throw py::type_error(fmt::format("{}() takes at most {} arguments by place, {} were given",
+                                     function, names.size(), args.size()));
+  }
+  std::set<std::string> given;
+  const auto set = [&](const std::string& name, const py::handle& value) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end())
+      throw py::type_error(fmt::format("{}() has no argument '{}'", function, name));
+    const app::Field& field = *found->second;
+    const std::string first = app::long_names(field).front();
+    if (given.contains(first))
+      throw py::type_error(fmt::format("{}() was given '{}' twice", function, name));
+    if (value.is_none()) return;  // as if it was left out
+    given.insert(first);
+    try {
+      std::visit(Argument(field, value), field.target);
+    } catch (const py::cast_error&) {
+      throw py::type_error(fmt::format("{}(): {} cannot be {}", function, name,
+                                       py::repr(value).cast<std::string>()));
+    }
+  };
+  for (std::size_t i = 0; i < args.size(); ++i) set(names[i], args[i]);
+  for (const auto& [name, value] : kwargs) set(name.cast<std::string>(), value);
+  for (const app::Field& field : fields) {
+    const std::string name = app::long_names(field).front();
+    if (field.traits.required && !given.contains(name))
+      throw py::type_error(fmt::format("{}() needs '{}'", function, python_name(name)));
+  }
+  return given;
+}
+
+std::string documentation(const char* summary, const app::Fields& fields, const Places& places) {
+  std::string text = fmt::format("{}.\n\nBy place: {}.\n", summary, fmt::join(places, ", "));
+  for (const app::Field& field : fields) {
+    std::vector<std::string> names = app::long_names(field);
+    std::ranges::transform(names, names.begin(), python_name);
+    text += fmt::format("\n{}: {}", fmt::join(names, ", "), field.help);
+  }
+  return text;
+}
+
+Listener::Listener(app::Session& session) {
+  session.note = [this](const std::string& line) {
+    const std::scoped_lock lock(mutex_);
+    notes_.push_back(line);
+  };
+}
+
+void Listener::warn() const {
+  for (const std::string& line : notes_) {
+    if (PyErr_WarnEx(PyExc_UserWarning, line.c_str(), 1) != 0) throw py::error_already_set();
+  }
+}
+
+}  // namespace weir::python

@@ -1,0 +1,84 @@
+// Use cases as Python functions: each table of fields as keyword arguments. `define` is where to
+// start.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/app/field.hpp"
+#include "tools/python/bindings.hpp"
+
+namespace weir::python {
+
+// JSON as Python's own objects.
+[[nodiscard]] pybind11::object to_python(const nlohmann::ordered_json& json);
+
+// An argument by place has the name at that place; a name may stand for a field's: "source=name".
+using Places = std::vector<std::string>;
+
+// Puts the arguments into the fields' targets; the names of those that were given. Throws TypeError
+// for a name that is no field's or a value of another type, UsageError for one that is out of
+// range.
+std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
+                           const pybind11::args& args, const pybind11::kwargs& kwargs);
+
+// A function's documentation: what it does, and what each argument says.
+[[nodiscard]] std::string documentation(const char* summary, const app::Fields& fields,
+                                        const Places& places);
+
+// Notes become Python's warnings, once the work is done.
+class Listener {
+ public:
+  explicit Listener(app::Session& session);
+  void warn() const;
+
+ private:
+  std::mutex mutex_;  // over notes_: the progress thread of a run of several processes notes, too
+  std::vector<std::string> notes_;
+};
+
+// `use_case` as the function of that name, which returns what `convert` makes of the request and
+// the result, and in the module `commands` as one that returns the command's JSON.
+template <class Request, class Result, class Convert>
+void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case, Places places,
+            Convert convert) {
+  const auto add = [&](pybind11::module_ module, auto make) {
+    Request defaults;
+    const std::string text = documentation(use_case.summary, fields(defaults), places);
+    module.def(
+        use_case.name,
+        [use_case, places, make](const pybind11::args& args, const pybind11::kwargs& kwargs) {
+          Request request;
+          const app::Fields all = fields(request);
+          auto given = fill(use_case.name, all, places, args, kwargs);
+          app::Session session(app::files_read(all), std::move(given));
+          const Listener listener(session);
+          std::optional<Result> result;
+          {
+            const pybind11::gil_scoped_release others_may_run;
+            result = use_case.run(request, session);
+          }
+          if constexpr (requires { require_success(*result); }) require_success(*result);
+          listener.warn();
+          return pybind11::object(make(request, std::move(*result)));
+        },
+        text.c_str());
+  };
+  const auto json = [](const Request&, Result&& result) { return to_python(to_json(result)); };
+  add(m.attr("commands").template cast<pybind11::module_>(), json);
+  add(m, convert);
+}
+// The same where the function returns the command's JSON.
+template <class Request, class Result>
+void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case, Places places) {
+  define(m, use_case, std::move(places),
+         [](const Request&, Result&& result) { return to_python(to_json(result)); });
+}
+
+}  // namespace weir::python

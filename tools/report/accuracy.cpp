@@ -1,0 +1,76 @@
+// Errors, ranks and hits of plans that were forecast before they were run.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/accuracy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "traces/stats.hpp"
+
+namespace weir {
+namespace {
+
+double kendall(const std::vector<Outcome>& outcomes) {
+  int concordant = 0, discordant = 0;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    for (std::size_t j = i + 1; j < outcomes.size(); ++j) {
+      const Outcome &a = outcomes[i], &b = outcomes[j];
+      const double measured = (a.measured() - b.measured()).count();
+      if (std::abs(measured) <= (a.noise() + b.noise()).count()) continue;
+      (measured * (a.predicted - b.predicted).count() > 0 ? concordant : discordant)++;
+    }
+  }
+  return concordant + discordant == 0
+             ? 1.0
+             : static_cast<double>(concordant - discordant) / (concordant + discordant);
+}
+
+double regret(const std::vector<Outcome>& outcomes) {
+  const auto chosen = std::min_element(
+      outcomes.begin(), outcomes.end(),
+      [](const Outcome& a, const Outcome& b) { return a.predicted < b.predicted; });
+  const auto best = std::min_element(
+      outcomes.begin(), outcomes.end(),
+      [](const Outcome& a, const Outcome& b) { return a.measured() < b.measured(); });
+  return chosen->measured() / best->measured() - 1;
+}
+
+}  // namespace
+
+Seconds Outcome::measured() const { return Seconds(median(times_s)); }
+
+double Outcome::error() const { return predicted / measured() - 1; }
+
+Seconds Outcome::noise() const {
+  std::vector<double> times = times_s;
+  std::sort(times.begin(), times.end());
+  return Seconds(times[times.size() * 3 / 4] - times[times.size() / 4]);
+}
+
+bool Outcome::inside() const {
+  return interval && interval->low <= measured() && measured() <= interval->high;
+}
+
+Accuracy accuracy(const std::vector<Outcome>& outcomes) {
+  Accuracy a;
+  std::vector<double> errors;
+  for (const Outcome& o : outcomes) {
+    errors.push_back(std::abs(o.error()));
+    const auto measured_peak = static_cast<double>(o.measured_peak.count());
+    a.memory_error =
+        std::max(a.memory_error,
+                 std::abs(static_cast<double>(o.predicted_peak.count()) / measured_peak - 1));
+    a.with_interval += o.interval ? 1 : 0;
+    a.hits += o.inside() ? 1 : 0;
+  }
+  a.median_error = median(errors);
+  std::sort(errors.begin(), errors.end());
+  a.p95_error =
+      errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
+  a.tau = kendall(outcomes);
+  a.regret = regret(outcomes);
+  return a;
+}
+
+}  // namespace weir

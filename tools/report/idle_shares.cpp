@@ -1,0 +1,40 @@
+// Idle time of each cause over all rank-time, averaged over plans.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/idle_shares.hpp"
+
+namespace weir {
+namespace {
+
+using Shares = std::array<double, kIdleCauses.size()>;
+
+Shares shares_of(const StepMetrics& metrics) {
+  Shares shares{};
+  for (const RankMetrics& rank : metrics.ranks) {
+    const std::array idle{rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
+                          rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
+    const auto whole = static_cast<double>((rank.busy + rank.idle.total()).count());
+    for (std::size_t c = 0; c < idle.size(); ++c) {
+      shares[c] +=
+          static_cast<double>(idle[c].count()) / whole / static_cast<double>(metrics.ranks.size());
+    }
+  }
+  return shares;
+}
+
+}  // namespace
+
+IdleShares idle_shares(const std::vector<Comparison>& runs) {
+  IdleShares mean;
+  const double weight = 1 / static_cast<double>(runs.size());
+  for (const Comparison& run : runs) {
+    const Shares predicted = shares_of(run.predicted_metrics);
+    const Shares measured = shares_of(run.measured_metrics);
+    for (std::size_t i = 0; i < mean.predicted.size(); ++i) {
+      mean.predicted[i] += weight * predicted[i];
+      mean.measured[i] += weight * measured[i];
+    }
+  }
+  return mean;
+}
+
+}  // namespace weir

@@ -1,0 +1,22 @@
+// Why ranks were idle, as forecast and as it was: shares of all rank-time of a step.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "traces/compare.hpp"
+
+namespace weir {
+
+inline constexpr std::array<const char*, 6> kIdleCauses{"fill",          "drain", "imbalance",
+                                                        "communication", "host",  "optimizer"};
+
+struct IdleShares {
+  std::array<double, kIdleCauses.size()> predicted{}, measured{};  // by cause
+};
+
+// Means over plans that were run, each by its step of median length.
+[[nodiscard]] IdleShares idle_shares(const std::vector<Comparison>& runs);
+
+}  // namespace weir

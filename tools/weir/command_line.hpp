@@ -1,0 +1,77 @@
+// The command line: each use case's table of fields as the options of a sub-command, its result as
+// JSON or as text for people. command_line.cpp alone knows CLI11.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "tools/app/field.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace weir {
+
+// "weir: LINE" on stderr.
+void note(const std::string& line);
+
+class CommandLine {
+ public:
+  CommandLine();
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  template <class Request>
+  struct Style {
+    int indent = 2;         // of the JSON, unless the use case has a text of its own (json_text)
+    Request defaults = {};  // what the command has where the use case has nothing
+  };
+  // `print` writes the result for people, and for machines too where it has no JSON.
+  template <class Request, class Result>
+  void add(const app::UseCase<Request, Result>& use_case,
+           void (*print)(const Request&, const Result&),
+           std::type_identity_t<Style<Request>> style = {}) {
+    auto request = std::make_shared<Request>(std::move(style.defaults));
+    add(use_case.name, use_case.summary, fields(*request),
+        [this, request, run = use_case.run, print,
+         indent = style.indent](const app::Session& session) {
+          const Result result = run(*request, session);
+          if (!global_.json || !print_json(text_of(result, indent))) print(*request, result);
+          if constexpr (requires { require_success(result); }) require_success(result);
+        });
+  }
+
+  // Parses and runs; the exit code of the process, its one line printed where something failed.
+  [[nodiscard]] int run(int argc, char** argv);
+
+ private:
+  void add(const char* name, const char* summary, app::Fields fields,
+           std::function<void(const app::Session&)> run);
+  template <class Result>
+  static std::string text_of(const Result& result, int indent) {
+    if constexpr (requires { json_text(result); }) {
+      return json_text(result);
+    } else {
+      const auto json = to_json(result);
+      return json.is_null() ? std::string() : json.dump(indent);
+    }
+  }
+  [[nodiscard]] app::Session session_for(const CLI::App& command, const app::Fields& fields) const;
+  static bool print_json(const std::string& text);  // false: there is none
+
+  struct {
+    bool json = false, quiet = false;
+    std::uint64_t seed = 1;
+  } global_;
+  std::unique_ptr<CLI::App> app_;
+};
+
+}  // namespace weir

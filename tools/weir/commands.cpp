@@ -1,0 +1,41 @@
+// The sub-commands, in the order of help.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/commands.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "tools/app/calibrate.hpp"
+#include "tools/app/compare.hpp"
+#include "tools/app/doctor.hpp"
+#include "tools/app/evaluate.hpp"
+#include "tools/app/export.hpp"
+#include "tools/app/model.hpp"
+#include "tools/app/plan.hpp"
+#include "tools/app/profile.hpp"
+#include "tools/app/reproduce.hpp"
+#include "tools/app/run.hpp"
+#include "tools/app/schedule.hpp"
+#include "tools/app/simulate.hpp"
+#include "tools/app/sweep.hpp"
+#include "tools/app/tune.hpp"
+
+namespace weir {
+
+void add_commands(CommandLine& line) {
+  line.add(app::kDoctor, print);
+  line.add(app::kModel, print);
+  line.add(app::kPlan, print);
+  line.add(app::kSchedule, print);
+  line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
+  line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
+  line.add(app::kSimulate, print);
+  line.add(app::kSweep, print);
+  line.add(app::kRun, print);
+  line.add(app::kCompare, print);
+  line.add(app::kTune, print);
+  line.add(app::kEvaluate, print);
+  line.add(app::kExport, print, {.indent = 1});
+  line.add(app::kReproduce, print);
+}
+
+}  // namespace weir
