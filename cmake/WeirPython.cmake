@@ -24,6 +24,7 @@ find_package(pybind11 CONFIG REQUIRED)
 file(GLOB python_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/python/*.cpp)
 # NO_EXTRAS: no link-time optimisation, the module glues.
 pybind11_add_module(weir_python MODULE NO_EXTRAS ${python_sources})
-target_link_libraries(weir_python PRIVATE weir_tools)
+target_link_libraries(weir_python PRIVATE weir_app)
+weir_optimise_little(weir_python)
 set_target_properties(weir_python PROPERTIES
   OUTPUT_NAME weir LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
