@@ -93,7 +93,7 @@ class Plans(Case):
             json.loads(self.command("--json", "model", "tiny.json", "--attention", "fused")),
         )
         self.refuses(
-            weir.UsageError, "--attention eager", weir.plan, "tiny.json", attention="eager"
+            weir.UsageError, "attention eager", weir.plan, "tiny.json", attention="eager"
         )
 
     def test_what_is_wrong_is_one_line(self):
@@ -103,7 +103,7 @@ class Plans(Case):
             weir.InputError, "plan: pp: expected an integer from 1", weir.plan, "tiny.json", pp=0
         )
         self.refuses(weir.InputError, "boundaries: 9", weir.plan, "tiny.json", pp=2, boundaries=[9])
-        self.refuses(weir.UsageError, "--dtype int4", weir.plan, "tiny.json", dtype="int4")
+        self.refuses(weir.UsageError, "dtype int4", weir.plan, "tiny.json", dtype="int4")
         self.refuses(weir.UsageError, "unknown schedule", weir.plan, "tiny.json", schedule="abacus")
         self.refuses(weir.InputError, "colour", weir.Plan.from_dict,
                      weir.plan("tiny.json").to_dict() | {"colour": "red"})
@@ -280,7 +280,7 @@ class Engines(Case):
             microbatches=4,
             memory_limit="1 KiB",
         )
-        self.refuses(weir.UsageError, "--global-batch-size", weir.sweep, "tiny.json")
+        self.refuses(weir.UsageError, "global_batch_size", weir.sweep, "tiny.json")
         self.refuses(weir.UsageError, "pp 0", weir.sweep, "tiny.json", pp=0, microbatches=1)
 
     def test_a_run_and_its_forecast_compare(self):
@@ -309,7 +309,7 @@ class Engines(Case):
 
     def test_runs_refuse_what_the_command_refuses(self):
         plan = weir.plan("tiny.json")
-        self.refuses(weir.UsageError, "--backend abacus", weir.run, plan, backend="abacus")
+        self.refuses(weir.UsageError, "backend abacus", weir.run, plan, backend="abacus")
         self.refuses(weir.UsageError, "at least 1 of steps", weir.run, plan, steps=0)
         self.refuses(weir.InputError, "none.txt", weir.run, plan, data="none.txt")
 

@@ -154,7 +154,9 @@ std::set<std::string> fill(const char* function, const app::Fields& fields, cons
                            const py::args& args, const py::kwargs& kwargs) {
   std::map<std::string, const app::Field*> by_name;
   for (const app::Field& field : fields) {
-    for (const std::string& name : app::long_names(field)) by_name[python_name(name)] = &field;
+    // The first of a name keeps it: `plan`'s model by place, not the other model of a job.
+    for (const std::string& name : app::long_names(field))
+      by_name.emplace(python_name(name), &field);
   }
   std::vector<std::string> names;
   for (const std::string& place : places) {
