@@ -43,7 +43,7 @@ Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
   Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);
   if (find_cycle(program)) {
     throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
-                                     describe_cycle(program, *shortest_cycle(program))));
+                                     describe_deadlock(program)));
   }
   return program;
 }
@@ -167,11 +167,11 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
   const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
-  f.memory = memory_peaks(loaded, program, result.trace.spans, table.scratch, rules);
+  f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::ranking) return result;
   result.trace.counters =
-      memory_counters(loaded, program, result.trace.spans, table.scratch, rules);
+      memory_counters(loaded, program, result.trace.of_step(0), table.scratch, rules);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);

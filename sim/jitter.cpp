@@ -33,14 +33,12 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
     std::seed_seq seed{request.seed, static_cast<std::uint64_t>(sample)};
     std::mt19937_64 random(seed);
     OperationCosts drawn = costs;
-    for (const Lane& lane : program.lanes) {
-      if (lane.kind != LaneKind::compute) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
-        const auto i = static_cast<std::size_t>(id);
-        const auto found = jitter.find(program.operations[i].action.kind);
+    for (const Rank rank : program.ranks()) {
+      for (const OperationId id : program.compute_lane(rank).operations()) {
+        const auto found = jitter.find(program.op(id).action.kind);
         if (found == jitter.end() || found->second.size() < 2) continue;
-        drawn.duration_ns[i] =
-            std::llround(static_cast<double>(drawn.duration_ns[i]) * draw(found->second, random));
+        std::int64_t& duration = drawn.duration_ns[id];
+        duration = std::llround(static_cast<double>(duration) * draw(found->second, random));
       }
     }
     const auto timing = std::get<Timing>(simulate(program, drawn, contention));

@@ -15,7 +15,6 @@
 namespace weir {
 namespace {
 
-constexpr const char* kLanes[] = {"compute", "send", "receive", "reduce"};  // order of LaneKind
 constexpr std::int64_t kLongest = std::int64_t{1} << 60;
 
 std::string microseconds(Nanoseconds time) {
@@ -34,17 +33,13 @@ std::int64_t kernel_thread_of(const Span& action) {
 }
 
 std::string lane_name(const Span& span) {
-  const char* lane = kLanes[static_cast<std::size_t>(span.lane)];
   if (span.lane == LaneKind::send) return fmt::format("send to {}", span.peer.value);
   if (span.lane == LaneKind::receive) return fmt::format("receive from {}", span.peer.value);
-  return lane;
+  return std::string(to_string(span.lane));
 }
 
 LaneKind parse_lane(JsonObject& args) {
-  const std::string lane = args.text("lane");
-  for (std::size_t i = 0; i < std::size(kLanes); ++i) {
-    if (lane == kLanes[i]) return static_cast<LaneKind>(i);
-  }
+  if (const auto lane = parse_lane_kind(args.text("lane"))) return *lane;
   args.fail("lane", "expected compute, send, receive or reduce");
 }
 
@@ -57,8 +52,7 @@ bool is_kernel(JsonObject& event) {
 Span parse_span(JsonObject& event, std::int64_t ranks) {
   JsonObject args = event.object("args");
   Span span;
-  span.operation =
-      static_cast<OperationId>(args.integer("operation", 0, (std::int64_t{1} << 31) - 1));
+  span.operation = OperationId{args.integer("operation", 0, (std::int64_t{1} << 31) - 1)};
   const auto action = parse_action(event.text("name"));
   if (!action) event.fail("name", "expected an action like 2F0");
   span.action = *action;
@@ -132,8 +126,8 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
                         "\n",
                         to_string(span.action), to_string(span.action.kind), span.rank.value,
                         lane.second, microseconds(span.start), microseconds(span.duration()),
-                        span.operation, span.step, kLanes[static_cast<std::size_t>(span.lane)],
-                        span.peer.value, span.start.count(), span.end.count());
+                        span.operation.value, span.step, to_string(span.lane), span.peer.value,
+                        span.start.count(), span.end.count());
   }
   add_kernels(text, trace, kernels);
   for (const Counter& counter : trace.counters) {

@@ -27,22 +27,21 @@ std::int32_t median_step(const Trace& trace) {
 
 std::vector<KindError> errors_by_kind(const Program& program, const Trace& predicted,
                                       const Trace& measured) {
-  const std::size_t count = program.operations.size();
+  const auto expected_spans = predicted.of_step(0);
+  std::vector<IndexedView<OperationId, const Span>> steps;
+  for (std::size_t step = 0; step < measured.steps.size(); ++step)
+    steps.push_back(measured.of_step(static_cast<std::int32_t>(step)));
   std::map<std::pair<ActionKind, Rank>, std::pair<KindError, std::vector<double>>> found;
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const auto i = static_cast<std::size_t>(id);
+  for (const Rank rank : program.ranks()) {
+    for (const OperationId id : program.compute_lane(rank).operations()) {
       std::vector<double> times;
-      for (std::size_t step = 0; step < measured.steps.size(); ++step) {
-        times.push_back(to_seconds(measured.spans[step * count + i].duration()).count());
-      }
+      for (const auto& spans : steps) times.push_back(to_seconds(spans[id].duration()).count());
       const double seen = median(std::move(times));
-      const double expected = to_seconds(predicted.spans[i].duration()).count();
-      const ActionKind kind = program.operations[i].action.kind;
-      auto& [error, ratios] = found[{kind, lane.rank}];
+      const double expected = to_seconds(expected_spans[id].duration()).count();
+      const ActionKind kind = program.op(id).action.kind;
+      auto& [error, ratios] = found[{kind, rank}];
       error.kind = kind;
-      error.rank = lane.rank;
+      error.rank = rank;
       ++error.actions;
       error.predicted += Seconds(expected);
       error.measured += Seconds(seen);
@@ -61,16 +60,13 @@ std::vector<KindError> errors_by_kind(const Program& program, const Trace& predi
 // Busy time by kind and idle time by cause, averaged over ranks; the sum is the step time.
 std::map<std::string, double> parts_of(const Program& program, const Trace& trace,
                                        std::int32_t step, const StepMetrics& metrics) {
-  const std::size_t count = program.operations.size();
+  const auto spans = trace.of_step(step);
   const auto ranks = static_cast<double>(metrics.ranks.size());
   std::map<std::string, double> parts;
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Span& span =
-          trace.spans[static_cast<std::size_t>(step) * count + static_cast<std::size_t>(id)];
-      parts[std::string(to_string(span.action.kind))] +=
-          to_seconds(span.duration()).count() / ranks;
+  for (const Rank rank : program.ranks()) {
+    for (const OperationId id : program.compute_lane(rank).operations()) {
+      parts[std::string(to_string(spans[id].action.kind))] +=
+          to_seconds(spans[id].duration()).count() / ranks;
     }
   }
   for (const RankMetrics& rank : metrics.ranks) {

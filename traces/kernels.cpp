@@ -39,8 +39,14 @@ std::map<std::pair<std::int32_t, std::string>, std::size_t> launching_spans(cons
 }  // namespace
 
 const char* to_string(DeviceWork work) {
-  static constexpr const char* kNames[] = {"kernel", "copy", "fill"};
-  return kNames[static_cast<std::size_t>(work)];
+  switch (work) {
+    case DeviceWork::kernel:
+      return "kernel";
+    case DeviceWork::copy:
+      return "copy";
+    default:
+      return "fill";
+  }
 }
 
 KernelTrace join_kernels(const Trace& trace, KernelRecords recorded) {

@@ -23,15 +23,15 @@ struct Borders {
 
 class Accounting {
  public:
-  Accounting(const Program& program, std::span<const Span> spans, StepWindow window)
+  Accounting(const Program& program, IndexedView<OperationId, const Span> spans, StepWindow window)
       : program_(program), spans_(spans), begin_(window.start.count()), end_(window.end.count()) {}
 
   [[nodiscard]] RankMetrics of_lane(const Lane& lane) const {
     RankMetrics metrics;
     const Borders borders = borders_of(lane);
     Ns cursor = begin_;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Span& span = spans_[static_cast<std::size_t>(id)];
+    for (const OperationId id : lane.operations()) {
+      const Span& span = spans_[id];
       // Measured spans may overlap by the clock's grain: time is counted once.
       const Ns start = std::max(span.start.count(), cursor);
       account_gap(metrics.idle, borders, cursor, start, id);
@@ -41,7 +41,7 @@ class Accounting {
       if (span.action.kind <= ActionKind::W) metrics.useful += busy;
       cursor = std::max(cursor, span.end.count());
     }
-    account_gap(metrics.idle, borders, cursor, end_, -1);
+    account_gap(metrics.idle, borders, cursor, end_, kNoOperation);
     return metrics;
   }
 
@@ -49,8 +49,8 @@ class Accounting {
   [[nodiscard]] Borders borders_of(const Lane& lane) const {
     Borders borders{end_, begin_, begin_};
     bool backward = false;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Span& span = spans_[static_cast<std::size_t>(id)];
+    for (const OperationId id : lane.operations()) {
+      const Span& span = spans_[id];
       if (is_backward(span.action.kind) && !backward) {
         borders.fill_end = span.start.count();
         backward = true;
@@ -61,16 +61,16 @@ class Accounting {
     return borders;
   }
 
-  // Causes of [from, to), the gap before operation `next` (-1: before the step's end).
+  // Causes of [from, to), the gap before operation `next` (none: before the step's end).
   void account_gap(IdleTime& idle, const Borders& borders, Ns from, Ns to, OperationId next) const {
     if (from >= to) return;
     Ns sent = to,
        there = to;  // when the awaited message began to move, and when everything awaited was there
-    if (next >= 0) {
+    if (next != kNoOperation) {
       there = from;
       sent = to;
       for (const Dependency& dependency : program_.predecessors(next)) {
-        const Span& before = spans_[static_cast<std::size_t>(dependency.before)];
+        const Span& before = spans_[dependency.before];
         there = std::max(there, before.end.count());
         const LaneKind kind = program_.lane_of(dependency.before).kind;
         if (kind == LaneKind::receive || kind == LaneKind::reduce)
@@ -84,8 +84,8 @@ class Accounting {
     // The gap from its end: the host's (all was there), the message's, and before it a wait for
     // whoever sent it.
     idle.communication += Nanoseconds(there - sent);
-    idle.host += Nanoseconds(next >= 0 ? to - there : 0);
-    account_wait(idle, borders, from, next >= 0 ? sent : to);
+    idle.host += Nanoseconds(next != kNoOperation ? to - there : 0);
+    account_wait(idle, borders, from, next != kNoOperation ? sent : to);
   }
 
   // [from, to) cut at the borders, in the order of docs/design.md 9: fill, then drain, then
@@ -103,31 +103,28 @@ class Accounting {
   }
 
   const Program& program_;
-  std::span<const Span> spans_;
+  IndexedView<OperationId, const Span> spans_;
   Ns begin_, end_;
 };
 
 }  // namespace
 
 StepMetrics step_metrics(const Program& program, const Trace& trace, std::int32_t step) {
-  const std::size_t count = program.operations.size();
-  const auto first = std::partition_point(trace.spans.begin(), trace.spans.end(),
-                                          [step](const Span& span) { return span.step < step; });
-  assert(static_cast<std::size_t>(trace.spans.end() - first) >= count);
-  const std::span<const Span> spans(&*first, count);
+  const IndexedView<OperationId, const Span> spans = trace.of_step(step);
+  assert(spans.size() == program.size());
   const StepWindow window = trace.steps[static_cast<std::size_t>(step)];
   const Accounting accounting(program, spans, window);
   StepMetrics metrics;
   metrics.step_time = window.end - window.start;
   Nanoseconds busy{0}, ideal{0};
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
+  for (const Rank rank : program.ranks()) {
+    const Lane& lane = program.compute_lane(rank);
     metrics.ranks.push_back(accounting.of_lane(lane));
     busy += metrics.ranks.back().busy;
     ideal += metrics.ranks.back().useful + metrics.ranks.back().rematerialise;
     Nanoseconds begin = Nanoseconds::max(), end = Nanoseconds::min();
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Span& span = spans[static_cast<std::size_t>(id)];
+    for (const OperationId id : lane.operations()) {
+      const Span& span = spans[id];
       if (span.action.kind == ActionKind::OPTIMIZER) continue;
       begin = std::min(begin, span.start);
       end = std::max(end, span.end);

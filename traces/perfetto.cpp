@@ -97,11 +97,11 @@ class Writer {
 
   void write_lane(std::size_t t, std::uint64_t process, std::uint64_t order,
                   const std::tuple<LaneKind, std::int32_t>& key, std::vector<const Span*>& spans) {
-    static constexpr const char* kNames[] = {"compute", "send to {}", "receive from {}", "reduce"};
     const auto [kind, peer] = key;
     const std::uint64_t track = next_uuid_++;
-    const std::string name =
-        fmt::format(fmt::runtime(kNames[static_cast<std::size_t>(kind)]), peer);
+    std::string name(to_string(kind));
+    if (kind == LaneKind::send) name += fmt::format(" to {}", peer);
+    if (kind == LaneKind::receive) name += fmt::format(" from {}", peer);
     packet(Message().message(
         60, Message().varint(1, track).text(2, name).varint(5, process).varint(12, order)));
     // Slices of a track nest by order in the file: it has to be that of their starts.

@@ -1,10 +1,18 @@
-// Traces one after the other.
+// Steps of a trace, and traces one behind the other.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/trace.hpp"
 
 #include <algorithm>
 
 namespace weir {
+
+IndexedView<OperationId, const Span> Trace::of_step(std::int32_t step) const {
+  const auto first = std::partition_point(spans.begin(), spans.end(),
+                                          [step](const Span& span) { return span.step < step; });
+  const auto last = std::partition_point(first, spans.end(),
+                                         [step](const Span& span) { return span.step == step; });
+  return IndexedView<OperationId, const Span>({first, last});
+}
 
 void append(Trace& trace, const Trace& later) {
   Nanoseconds end{0};

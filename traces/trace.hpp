@@ -15,7 +15,7 @@
 namespace weir {
 
 struct Span {
-  OperationId operation = 0;  // action id: index into the program's operations
+  OperationId operation;  // action id, of the program
   Action action;
   Rank rank;
   LaneKind lane = LaneKind::compute;
@@ -61,6 +61,8 @@ struct Trace {
   std::vector<Counter> counters;
   std::map<std::string, std::string> info;  // machine, seed, version, plan sha256, backend, labels
 
+  // One step's spans by operation.
+  [[nodiscard]] IndexedView<OperationId, const Span> of_step(std::int32_t step) const;
   bool operator==(const Trace&) const = default;
 };
 

@@ -70,32 +70,30 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
              Observations& seen) {
   const Program& program = run.plan->program;
   const CostTableResult table = cost_table(*run.plan, base, cluster);
-  const std::size_t count = program.operations.size();
   std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations,
       beside;  // in the same order
   for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
-    const std::span<const Span> spans(&run.measured->spans[step * count], count);
+    const auto spans = run.measured->of_step(static_cast<std::int32_t>(step));
     Nanoseconds last{0};
-    std::vector<std::vector<std::pair<Nanoseconds, Nanoseconds>>> transfers(
-        static_cast<std::size_t>(program.shape.ranks));
+    Indexed<Rank, std::vector<std::pair<Nanoseconds, Nanoseconds>>> transfers(
+        program.shape().ranks);
     for (const Span& span : spans) {
       if (span.lane == LaneKind::send || span.lane == LaneKind::receive)
-        transfers[static_cast<std::size_t>(span.rank.value)].emplace_back(span.start, span.end);
+        transfers[span.rank].emplace_back(span.start, span.end);
     }
     for (auto& of_rank : transfers) std::sort(of_rank.begin(), of_rank.end());
-    for (const Lane& lane : program.lanes) {
-      if (lane.kind != LaneKind::compute) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
-        const Span& span = spans[static_cast<std::size_t>(id)];
+    for (const Rank rank : program.ranks()) {
+      for (const OperationId id : program.compute_lane(rank).operations()) {
+        const Span& span = spans[id];
         const std::pair key{span.action.stage.value, span.action.kind};
         durations[key].push_back(to_seconds(span.duration()).count());
-        beside[key].push_back(
-            share_beside(span, transfers[static_cast<std::size_t>(lane.rank.value)]));
+        beside[key].push_back(share_beside(span, transfers[rank]));
         last = std::max(last, span.end);
-        if (id == lane.first) continue;
-        Nanoseconds ready = spans[static_cast<std::size_t>(id) - 1].end;
+        const OperationId previous = program.previous(id);
+        if (previous == kNoOperation) continue;
+        Nanoseconds ready = spans[previous].end;
         for (const Dependency& d : program.predecessors(id)) {
-          ready = std::max(ready, spans[static_cast<std::size_t>(d.before)].end);
+          ready = std::max(ready, spans[d.before].end);
         }
         seen.host_gap_s.push_back(to_seconds(std::max(span.start - ready, Nanoseconds(0))).count());
       }

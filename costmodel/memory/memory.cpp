@@ -18,19 +18,20 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Timeline {
  public:
-  Timeline(const ResolvedPlan& loaded, const Program& program, std::span<const Span> spans,
-           std::span<const Bytes> scratch, const MemoryRules& rules)
+  Timeline(const ResolvedPlan& loaded, const Program& program,
+           IndexedView<OperationId, const Span> spans, std::span<const Bytes> scratch,
+           const MemoryRules& rules)
       : program_(program),
         recompute_(loaded.plan.recompute),
         spans_(spans),
-        live_(at(program.shape.ranks)),
+        live_(at(program.shape().ranks)),
         running_(live_.size()),
         peaks_(live_.size()),
         in_flight_(live_.size()) {
-    for (std::int32_t stage = 0; stage < program.shape.total_stages(); ++stage) {
+    for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, *loaded.part, loaded.stage(Stage{stage}), rules.allocator);
       const ByKind parameters = stages_.back().parameters();
-      ByKind& live = live_[at(program.shape.rank_of(Stage{stage}).value)];
+      ByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
       for (std::size_t k = 0; k < kMemoryKinds; ++k) live[k] += parameters[k];
     }
     for (std::size_t rank = 0; rank < live_.size(); ++rank) {
@@ -60,12 +61,12 @@ class Timeline {
     std::sort(events.begin(), events.end(),
               [&](const auto& a, const auto& b) { return this->key(a) < this->key(b); });
     for (const auto& [time, phase, id] : events) {
-      const Action& action = program_.operations[at(id)].action;
-      const auto rank = at(program_.lane_of(id).rank.value);
+      const Action& action = program_.op(id).action;
+      const auto rank = at(program_.rank_of(id).value);
       if (phase == starts) begin(rank, id, action);
       if (phase == ends) end(rank, action);
       if (phase == sends) {
-        const auto to = at(program_.edges[at(program_.lane_of(id).edge)].to.value);
+        const auto to = at(program_.edge_of(id).to.value);
         send(rank, to, action);
         sample(time, to);
       }
@@ -81,14 +82,14 @@ class Timeline {
   template <class Event>
   [[nodiscard]] std::tuple<std::int64_t, int, OperationId> key(const Event& event) const {
     const auto& [time, phase, id] = event;
-    const Span& span = spans_[at(id)];
+    const Span& span = spans_[id];
     const bool instant = span.lane == LaneKind::compute && span.start == span.end;
     return {time, instant ? 3 + static_cast<int>(phase == 0) : static_cast<int>(phase), id};
   }
   [[nodiscard]] bool rematerialised(const Action& action) const {
     if (recompute_.mode != RecomputeMode::full) return false;
     const bool last =
-        action.microbatch.value / program_.shape.segments == program_.shape.microbatches - 1;
+        action.microbatch.value / program_.shape().segments == program_.shape().microbatches - 1;
     return !(recompute_.except_last && last);
   }
   void note(std::size_t rank) {
@@ -140,7 +141,7 @@ class Timeline {
 
   const Program& program_;
   const Recompute recompute_;
-  std::span<const Span> spans_;
+  IndexedView<OperationId, const Span> spans_;
   std::vector<StageMemory> stages_;
   std::vector<ByKind> live_;        // per rank, without the running action
   std::vector<Footprint> running_;  // per rank
@@ -152,18 +153,18 @@ class Timeline {
 }  // namespace
 
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
-                                     std::span<const Span> spans, std::span<const Bytes> scratch,
-                                     const MemoryRules& rules) {
+                                     IndexedView<OperationId, const Span> spans,
+                                     std::span<const Bytes> scratch, const MemoryRules& rules) {
   Timeline timeline(loaded, program, spans, scratch, rules);
   timeline.replay([](std::int64_t, std::size_t) {});
   return timeline.peaks();
 }
 
 std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& program,
-                                     std::span<const Span> spans, std::span<const Bytes> scratch,
-                                     const MemoryRules& rules) {
+                                     IndexedView<OperationId, const Span> spans,
+                                     std::span<const Bytes> scratch, const MemoryRules& rules) {
   Timeline timeline(loaded, program, spans, scratch, rules);
-  const auto ranks = at(program.shape.ranks);
+  const auto ranks = at(program.shape().ranks);
   std::vector<Counter> counters;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Rank of{static_cast<std::int32_t>(rank)};

@@ -32,14 +32,14 @@ struct MemoryRules {
 // held throughout; empty: none.
 [[nodiscard]] std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded,
                                                    const Program& program,
-                                                   std::span<const Span> spans,
+                                                   IndexedView<OperationId, const Span> spans,
                                                    std::span<const Bytes> scratch,
                                                    const MemoryRules& rules = {});
 
 // The same as counters for a trace: "memory" and "memory/<kind>" in bytes, "in flight" as a count.
 [[nodiscard]] std::vector<Counter> memory_counters(const ResolvedPlan& loaded,
                                                    const Program& program,
-                                                   std::span<const Span> spans,
+                                                   IndexedView<OperationId, const Span> spans,
                                                    std::span<const Bytes> scratch,
                                                    const MemoryRules& rules = {});
 

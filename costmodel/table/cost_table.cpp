@@ -61,17 +61,15 @@ StageCost slowed(const StageCost& cost, double factor) {
 
 OperationCosts expand(const Program& program, const CostTable& costs) {
   OperationCosts expanded;
-  expanded.duration_ns.reserve(program.operations.size());
-  for (const Operation& operation : program.operations) {
+  expanded.duration_ns.reserve(program.size());
+  for (const Operation& operation : program.operations()) {
     expanded.duration_ns.push_back(duration_of(operation.action, costs));
   }
   if (costs.host_overhead.count() > 0) {
-    expanded.gap_ns.assign(program.operations.size(), 0);
-    for (const Lane& lane : program.lanes) {
-      if (lane.kind != LaneKind::compute) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
-        expanded.gap_ns[static_cast<std::size_t>(id)] = costs.host_overhead.count();
-      }
+    expanded.gap_ns.assign(program.size(), 0);
+    for (const Rank rank : program.ranks()) {
+      for (const OperationId id : program.compute_lane(rank).operations())
+        expanded.gap_ns[id] = costs.host_overhead.count();
     }
   }
   return expanded;

@@ -41,12 +41,12 @@ struct CostTable {
   Nanoseconds host_overhead{0};  // before every compute operation, not part of its duration
 };
 
-// Durations and arrival latencies per operation, as the engines take them; index = OperationId.
+// Durations and arrival latencies, as the engines take them.
 // SEND: duration = occupancy. RECV: duration = latency after the send's end. Others: busy time.
 struct OperationCosts {
-  std::vector<std::int64_t> duration_ns;
-  std::vector<std::int64_t>
-      gap_ns;  // idle before the start once ready (host overhead, replayed gaps); may be empty
+  PerOperation<std::int64_t> duration_ns;
+  // Idle before the start once ready (host overhead, replayed gaps); may be empty.
+  PerOperation<std::int64_t> gap_ns;
 };
 
 [[nodiscard]] OperationCosts expand(const Program& program, const CostTable& costs);

@@ -47,9 +47,9 @@ bool NcclTransport::shares() const {
 // Members of a communicator must ask for the same, so the rank with most communicators decides for
 // all.
 int NcclTransport::blocks_each() const {
-  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape.ranks),
+  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape().ranks),
                                  request_.replicas > 1 ? 1 : 0);
-  for (const Edge& edge : request_.program.edges) {
+  for (const Edge& edge : request_.program.edges()) {
     ++communicators[static_cast<std::size_t>(edge.from.value)];
     ++communicators[static_cast<std::size_t>(edge.to.value)];
   }
@@ -60,54 +60,54 @@ int NcclTransport::blocks_each() const {
 }
 
 int NcclTransport::process_of(std::int32_t rank, int replica) const {
-  return replica * request_.program.shape.ranks + rank;
+  return replica * request_.program.shape().ranks + rank;
 }
 
 // The sender of an edge makes its id. There is one edge from a process to another, so ids need no
 // name.
 void NcclTransport::connect_edges() {
-  const auto& edges = request_.program.edges;
-  std::vector<ncclUniqueId> ids(edges.size());
+  const auto& edges = request_.program.edges();
+  Indexed<EdgeId, ncclUniqueId> ids(edges.size());
   std::vector<Processes::Ticket> tickets;
   std::vector<std::pair<std::int32_t, std::int32_t>> ends;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    ends.emplace_back(edges[i].from.value, edges[i].to.value);
-    const auto message = std::span(&ids[i], 1);
-    if (edges[i].from == request_.rank) {
-      NCCL_CHECK(ncclGetUniqueId(&ids[i]));
-      const int to = process_of(edges[i].to.value, request_.replica);
+  for (const EdgeId edge : edges.ids()) {
+    ends.emplace_back(edges[edge].from.value, edges[edge].to.value);
+    const auto message = std::span(&ids[edge], 1);
+    if (edges[edge].from == request_.rank) {
+      NCCL_CHECK(ncclGetUniqueId(&ids[edge]));
+      const int to = process_of(edges[edge].to.value, request_.replica);
       tickets.push_back(processes_.start_send(to, kIdTag, std::as_bytes(message)));
-    } else if (edges[i].to == request_.rank) {
-      const int from = process_of(edges[i].from.value, request_.replica);
+    } else if (edges[edge].to == request_.rank) {
+      const int from = process_of(edges[edge].from.value, request_.replica);
       tickets.push_back(processes_.start_receive(from, kIdTag, std::as_writable_bytes(message)));
     }
   }
   for (const Processes::Ticket message : tickets) processes_.wait(message);
-  const std::vector<int> rounds = connection_rounds(ends);
+  const Indexed<EdgeId, int> rounds(connection_rounds(ends));
   const int last = rounds.empty() ? -1 : *std::max_element(rounds.begin(), rounds.end());
   // Making a communicator waits for its other member: in rounds, or two processes wait in a circle.
   for (int round = 0; round <= last; ++round) {
-    for (std::size_t i = 0; i < edges.size(); ++i) {
-      const bool own = edges[i].from == request_.rank || edges[i].to == request_.rank;
-      if (own && rounds[i] == round) make_end(static_cast<std::int32_t>(i), ids[i]);
+    for (const EdgeId edge : edges.ids()) {
+      const bool own = edges[edge].from == request_.rank || edges[edge].to == request_.rank;
+      if (own && rounds[edge] == round) make_end(edge, ids[edge]);
     }
   }
 }
 
-void NcclTransport::make_end(std::int32_t index, const ncclUniqueId& id) {
-  const bool out = request_.program.edges[static_cast<std::size_t>(index)].from == request_.rank;
+void NcclTransport::make_end(EdgeId edge, const ncclUniqueId& id) {
+  const bool out = request_.program.edge(edge).from == request_.rank;
   // Of the two members the sender is 0.
   const int own = out ? 0 : 1;
-  End& end = edges_[index];
+  End& end = edges_[edge.value];
   end.peer = 1 - own;
   end.stream = request_.backend->stream()->make_side_stream();
   end.communicator = std::make_unique<NcclCommunicator>(id, 2, own, blocks_each(), wait());
   // NCCL connects two members at their first message, which must not happen in the midst of a step.
   Tensor probe = request_.arena->allocate(1);
   if (out) {
-    send(index, probe);
+    send(edge.value, probe);
   } else {
-    receive(index, probe);
+    receive(edge.value, probe);
   }
   await_stream(handle_of(*end.stream), wait());
   request_.arena->release(probe);

@@ -43,7 +43,7 @@ class NcclTransport : public StreamTransport {
   };
 
   void connect_edges();
-  void make_end(std::int32_t edge, const ncclUniqueId& id);
+  void make_end(EdgeId edge, const ncclUniqueId& id);
   void connect_replicas();
   void connect_sharing();
   // A communicator of these processes, of which this is one; the first makes its id.

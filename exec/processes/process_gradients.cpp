@@ -26,21 +26,21 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
     first_tag_.push_back(next);
     next += static_cast<int>(stage.size());
   }
-  for (std::int32_t stage = 0; stage < setup_.program.shape.total_stages(); ++stage) {
-    if (setup_.program.shape.rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
+  for (std::int32_t stage = 0; stage < setup_.program.shape().total_stages(); ++stage) {
+    if (setup_.program.shape().rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
   }
   if (setup_.backend == nullptr) find_noted();
 }
 
 // Timed waits have no gradients: whoever would exchange some sends word instead.
 void ProcessGradients::find_noted() {
-  const ScheduleShape& shape = setup_.program.shape;
-  for (std::size_t i = 0; i < setup_.program.operations.size(); ++i) {
-    const Action& action = setup_.program.operations[i].action;
+  const ScheduleShape& shape = setup_.program.shape();
+  for (std::size_t i = 0; i < setup_.program.size(); ++i) {
+    const Action& action = setup_.program.op(OperationId{i}).action;
     if (action.kind != ActionKind::OPTIMIZER || shape.rank_of(action.stage) != setup_.rank)
       continue;
-    for (const Dependency& reduce : setup_.program.predecessors(static_cast<OperationId>(i))) {
-      const Rank rank = setup_.program.lane_of(reduce.before).rank;
+    for (const Dependency& reduce : setup_.program.predecessors(OperationId{i})) {
+      const Rank rank = setup_.program.rank_of(reduce.before);
       for (int replica = 0; replica < setup_.replicas; ++replica) {
         if (rank == setup_.rank || replica == setup_.replica)
           noted_.insert(process_of(rank.value, replica));
@@ -51,7 +51,7 @@ void ProcessGradients::find_noted() {
 }
 
 int ProcessGradients::process_of(std::int32_t rank, int replica) const {
-  return replica * setup_.program.shape.ranks + rank;
+  return replica * setup_.program.shape().ranks + rank;
 }
 
 int ProcessGradients::tag(const GradientKey& key) const {
@@ -85,7 +85,7 @@ std::span<float> ProcessGradients::on_host(const GradientKey& key) {
 }
 
 void ProcessGradients::ended(OperationId id, std::uint32_t) {
-  const std::int32_t stage = setup_.program.operations[at(id)].action.stage.value;
+  const std::int32_t stage = setup_.program.op(id).action.stage.value;
   if (last_gradient_[at(stage)] == id) start_reductions(stage);
 }
 
@@ -206,23 +206,24 @@ void ProcessGradients::meet() {
 }
 
 void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& clock) {
-  const Stage own = setup_.program.operations[at(optimizer)].action.stage;
+  const Stage own = setup_.program.op(optimizer).action.stage;
   const auto reductions = setup_.program.predecessors(optimizer);
   if (reductions.empty()) return;
   meet();
   for (const Dependency& reduce : reductions) {
-    if (setup_.program.operations[at(reduce.before)].action.stage != own) continue;
-    const OperationId last = last_gradient_[at(own.value)];
-    clock.end_ns[at(reduce.before)] = setup_.now();
+    if (setup_.program.op(reduce.before).action.stage != own) continue;
+    const OperationId last = last_gradient_[own.position()];
+    clock.end_ns[reduce.before.position()] = setup_.now();
     // A copy without micro-batches has no backward to begin from.
-    clock.start_ns[at(reduce.before)] =
-        last < 0 ? clock.end_ns[at(reduce.before)] : clock.end_ns[at(last)];
+    clock.start_ns[reduce.before.position()] = last == kNoOperation
+                                                   ? clock.end_ns[reduce.before.position()]
+                                                   : clock.end_ns[last.position()];
   }
 }
 
 std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_index) {
   std::vector<Tensor> gradients;
-  for (const GradientUse& use : setup_.copies[at(stage.value)][parameter_index]) {
+  for (const GradientUse& use : setup_.copies[stage.position()][parameter_index]) {
     const GradientKey key{use.stage.value, use.parameter};
     const auto arrived = arrived_.find(key);
     gradients.push_back(arrived != arrived_.end() ? arrived->second : parameter(key).gradient);

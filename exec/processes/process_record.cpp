@@ -16,39 +16,43 @@ namespace {
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 void join_messages(const Program& program, StepClock& clock) {
-  for (const Edge& edge : program.edges) {
-    const Lane& sends = program.lanes[at(edge.send_lane)];
-    const OperationId receives = program.lanes[at(edge.receive_lane)].first;
-    for (OperationId send = sends.first; send < sends.last; ++send) {
+  for (const Edge& edge : program.edges()) {
+    const Lane& sends = program.lane(edge.send_lane);
+    const OperationId receives = program.lane(edge.receive_lane).first;
+    for (const OperationId send : sends.operations()) {
       const OperationId receive = receives + (send - sends.first);
       // A message begins when both of its ends have: the sender's launch, the receiver's slot.
-      clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.start_ns[at(receive)]);
+      clock.start_ns[send.position()] =
+          std::max(clock.start_ns[send.position()], clock.start_ns[receive.position()]);
       if (send > sends.first) {  // on its way is one message after the other
-        clock.start_ns[at(send)] = std::max(clock.start_ns[at(send)], clock.end_ns[at(send) - 1]);
+        clock.start_ns[send.position()] =
+            std::max(clock.start_ns[send.position()], clock.end_ns[send.position() - 1]);
       }
-      clock.start_ns[at(receive)] = clock.start_ns[at(send)];
-      clock.end_ns[at(receive)] = std::max(clock.end_ns[at(receive)], clock.start_ns[at(send)]);
+      clock.start_ns[receive.position()] = clock.start_ns[send.position()];
+      clock.end_ns[receive.position()] =
+          std::max(clock.end_ns[receive.position()], clock.start_ns[send.position()]);
       // Clamped: two clocks agree to their uncertainty only, and nothing may end before it began.
-      clock.end_ns[at(send)] =
-          std::clamp(clock.end_ns[at(send)], clock.start_ns[at(send)], clock.end_ns[at(receive)]);
+      clock.end_ns[send.position()] =
+          std::clamp(clock.end_ns[send.position()], clock.start_ns[send.position()],
+                     clock.end_ns[receive.position()]);
     }
   }
 }
 
 void join_reductions(const Program& program, StepClock& clock) {
-  std::vector<std::int64_t> latest(program.operations.size(),
-                                   std::numeric_limits<std::int64_t>::max());
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    if (program.operations[i].action.kind != ActionKind::OPTIMIZER) continue;
-    for (const Dependency& reduce : program.predecessors(static_cast<OperationId>(i))) {
-      latest[at(reduce.before)] = std::min(latest[at(reduce.before)], clock.start_ns[i]);
+  std::vector<std::int64_t> latest(program.size(), std::numeric_limits<std::int64_t>::max());
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program.op(OperationId{i}).action.kind != ActionKind::OPTIMIZER) continue;
+    for (const Dependency& reduce : program.predecessors(OperationId{i})) {
+      latest[reduce.before.position()] =
+          std::min(latest[reduce.before.position()], clock.start_ns[i]);
     }
   }
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    if (program.operations[i].action.kind != ActionKind::REDUCE_GRAD) continue;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program.op(OperationId{i}).action.kind != ActionKind::REDUCE_GRAD) continue;
     std::int64_t& start = clock.start_ns[i];
-    for (const Dependency& gradient : program.predecessors(static_cast<OperationId>(i))) {
-      start = std::max(start, clock.end_ns[at(gradient.before)]);
+    for (const Dependency& gradient : program.predecessors(OperationId{i})) {
+      start = std::max(start, clock.end_ns[gradient.before.position()]);
     }
     // Not after the first optimizer that waited for it began.
     clock.end_ns[i] = std::max(start, std::min(clock.end_ns[i], latest[i]));
@@ -58,8 +62,8 @@ void join_reductions(const Program& program, StepClock& clock) {
 }  // namespace
 
 ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shape)
-    : shape_(shape), units_(program.shape.units()) {
-  for (const Lane& lane : program.lanes) {
+    : shape_(shape), units_(program.shape().units()) {
+  for (const Lane& lane : program.lanes()) {
     for (OperationId id = lane.first; id < lane.last && lane.rank == rank; ++id) own_.push_back(id);
   }
   numbers_.resize(step_begin(shape.steps) + kLast);
@@ -81,8 +85,8 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
   }
   if (shape_.trace && step_ >= shape_.warmup_steps) {
     for (const OperationId id : own_) {
-      numbers_[place++] = clock.start_ns[at(id)];
-      numbers_[place++] = clock.end_ns[at(id)];
+      numbers_[place++] = clock.start_ns[id.position()];
+      numbers_[place++] = clock.end_ns[id.position()];
     }
   }
   ++step_;
@@ -123,8 +127,8 @@ double ProcessRecord::loss(int step, std::int32_t unit) const {
 void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) const {
   std::size_t place = step_begin(step) + 3 + at(units_);
   for (const OperationId id : own_) {
-    clock.start_ns[at(id)] = line.to_leader(numbers_[place++]);
-    clock.end_ns[at(id)] = line.to_leader(numbers_[place++]);
+    clock.start_ns[id.position()] = line.to_leader(numbers_[place++]);
+    clock.end_ns[id.position()] = line.to_leader(numbers_[place++]);
   }
 }
 
@@ -135,11 +139,11 @@ void join_ends(const Program& program, StepClock& clock) {
 
 RunResult merge(const Program& program, RecordShape shape,
                 const std::vector<ProcessRecord>& records, const std::vector<ClockLine>& lines) {
-  const std::size_t ranks = at(program.shape.ranks);
+  const std::size_t ranks = at(program.shape().ranks);
   RunResult result;
   StepClock clock;
-  clock.start_ns.resize(program.operations.size());
-  clock.end_ns.resize(program.operations.size());
+  clock.start_ns.resize(program.size());
+  clock.end_ns.resize(program.size());
   std::int64_t origin = 0;
   for (int step = 0; step < shape.steps; ++step) {
     std::int64_t start = std::numeric_limits<std::int64_t>::min(), end = start;
@@ -153,7 +157,7 @@ RunResult merge(const Program& program, RecordShape shape,
     }
     made.time = Seconds(Nanoseconds(end - start));
     for (std::size_t first = 0; first < records.size(); first += ranks) {  // replica after replica
-      for (std::int32_t unit = 0; unit < program.shape.units(); ++unit) {
+      for (std::int32_t unit = 0; unit < program.shape().units(); ++unit) {
         double loss = 0;  // only the rank with the unit's last stage has one
         for (std::size_t rank = 0; rank < ranks; ++rank)
           loss += records[first + rank].loss(step, unit);
@@ -170,7 +174,7 @@ RunResult merge(const Program& program, RecordShape shape,
   }
   result.step_time = median_step(result.steps, shape.warmup_steps);
   result.trace.origin = TraceOrigin::measured;
-  result.trace.ranks = program.shape.ranks;
+  result.trace.ranks = program.shape().ranks;
   return result;
 }
 

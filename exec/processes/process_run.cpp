@@ -40,8 +40,8 @@ class ProcessRun {
         program_(loaded.program),
         routes_(route_messages(program_)),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
-    clock_.start_ns.resize(program_.operations.size());
-    clock_.end_ns.resize(program_.operations.size());
+    clock_.start_ns.resize(program_.size());
+    clock_.end_ns.resize(program_.size());
   }
 
   RunResult execute(const Backends& backends, const ProcessLinks& links) {
@@ -73,7 +73,7 @@ class ProcessRun {
 
  private:
   void find_own_rank() {
-    const int ranks = program_.shape.ranks;
+    const int ranks = program_.shape().ranks;
     const int replicas = loaded_.plan.dp;
     if (processes_.count() != ranks * replicas) {
       throw UsageError(fmt::format("the plan needs K * D = {} * {} = {} processes, {} were started",
@@ -101,7 +101,7 @@ class ProcessRun {
                                                  .fastest = options_.fastest}));
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     training_ = std::make_unique<Training>(loaded_, program_, *batches_);
-    training_->first_microbatch = replica_ * program_.shape.microbatches;
+    training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->stages);
   }
 
@@ -117,8 +117,8 @@ class ProcessRun {
   void connect_interpreted(const TransportFactory& open_transport) {
     Backend* backend = device_ ? &device_->backend() : nullptr;
     Arena* arena = device_ ? &device_->arena() : nullptr;
-    auto transport = open_transport(
-        {program_, message_bytes_, rank_, replica_ * program_.shape.ranks, backend, arena, now_ns});
+    auto transport = open_transport({program_, message_bytes_, rank_,
+                                     replica_ * program_.shape().ranks, backend, arena, now_ns});
     own_rank_ = std::make_unique<InterpretedRank>(
         routes_, std::move(transport),
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
@@ -176,14 +176,14 @@ class ProcessRun {
   // Replica 0's parameters go to the leader one after the other, in the order of the hash.
   [[nodiscard]] std::string gather_hash() {
     const auto own = [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-      device_->backend().to_host(values.data(),
-                                 training_->stages[at(stage.value)]->parameters()[parameter].fp32(),
-                                 static_cast<std::int64_t>(values.size()) * 4);
+      device_->backend().to_host(
+          values.data(), training_->stages[stage.position()]->parameters()[parameter].fp32(),
+          static_cast<std::int64_t>(values.size()) * 4);
     };
     if (processes_.index() == 0) {
       return hash_parameters(
           loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-            const Rank holder = program_.shape.rank_of(stage);
+            const Rank holder = program_.shape().rank_of(stage);
             if (holder == rank_) return own(stage, parameter, values);
             processes_.wait(processes_.start_receive(holder.value, kHashTag,
                                                      std::as_writable_bytes(std::span(values))));
@@ -191,7 +191,7 @@ class ProcessRun {
     }
     visit_hashed_parameters(
         loaded_, [&](Stage stage, std::size_t parameter, std::int64_t elements) {
-          if (program_.shape.rank_of(stage) != rank_ || replica_ != 0) return;
+          if (program_.shape().rank_of(stage) != rank_ || replica_ != 0) return;
           std::vector<float> values(static_cast<std::size_t>(elements));
           own(stage, parameter, values);
           processes_.wait(processes_.start_send(0, kHashTag, std::as_bytes(std::span(values))));
@@ -204,15 +204,15 @@ class ProcessRun {
     std::vector<ProcessRecord> records{std::move(own)};
     std::vector<ClockLine> lines{{}};
     for (int process = 1; process < processes_.count(); ++process) {
-      records.emplace_back(program_, Rank{process % program_.shape.ranks}, shape_);
+      records.emplace_back(program_, Rank{process % program_.shape().ranks}, shape_);
       processes_.wait(processes_.start_receive(
           process, kRecordTag, std::as_writable_bytes(std::span(records.back().numbers()))));
       lines.push_back({before[at(process)], after[at(process)]});
     }
     RunResult result = merge(program_, shape_, records, lines);
-    for (int rank = 0; rank < program_.shape.ranks && training_; ++rank) {
+    for (int rank = 0; rank < program_.shape().ranks && training_; ++rank) {
       Bytes peak{0};
-      for (std::size_t p = at(rank); p < records.size(); p += at(program_.shape.ranks)) {
+      for (std::size_t p = at(rank); p < records.size(); p += at(program_.shape().ranks)) {
         peak = std::max(peak, records[p].peak());
       }
       result.peak_memory.push_back(peak);

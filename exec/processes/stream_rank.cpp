@@ -27,7 +27,7 @@ StreamRank::StreamRank(const std::vector<MessageRoute>& routes,
       handler_(make_handler(gradients_)),
       launcher_(
           setup.program, routes,
-          alone(setup.program.shape.ranks, setup.rank, {&backend, setup.arena, handler_.get()}),
+          alone(setup.program.shape().ranks, setup.rank, {&backend, setup.arena, handler_.get()}),
           now, {transport_.get(), &gradients_, &message_bytes, std::move(wait_until)}) {}
 
 void StreamRank::begin_step(std::uint32_t step, StepClock& clock) {

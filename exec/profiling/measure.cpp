@@ -288,8 +288,8 @@ Seconds measure_handover(bool spin) {
   lowering.optimizer = false;
   const Program program = lower(schedule, lowering);
   ThreadTransport transport(program, {}, now_ns, spin);
-  StepClock clock{std::vector<std::int64_t>(program.operations.size()),
-                  std::vector<std::int64_t>(program.operations.size())};
+  StepClock clock{std::vector<std::int64_t>(program.size()),
+                  std::vector<std::int64_t>(program.size())};
   transport.begin_step(clock);
   std::vector<double> trips;
   std::thread answer([&] {

@@ -6,29 +6,25 @@
 #include <utility>
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
-
 std::vector<MessageRoute> route_messages(const Program& program) {
-  std::vector<MessageRoute> routes(program.operations.size());
-  for (const Lane& lane : program.lanes) {
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Action& action = program.operations[at(id)].action;
+  std::vector<MessageRoute> routes(program.size());
+  for (const Lane& lane : program.lanes()) {
+    for (const OperationId id : lane.operations()) {
+      const Action& action = program.op(id).action;
       for (const Dependency& dependency : program.predecessors(id)) {
         if (dependency.kind != DependencyKind::data) continue;
         const Lane& from = program.lane_of(dependency.before);
         if (lane.kind == LaneKind::send) {
-          routes[at(dependency.before)].send_edge = lane.edge;
-          routes[at(dependency.before)].send_index = id - lane.first;
+          routes[dependency.before.position()].send_edge = lane.edge.value;
+          routes[dependency.before.position()].send_index = id - lane.first;
         } else if (action.kind == ActionKind::R) {
           continue;  // waits for the gradient (fused placement) but does not take it
         } else if (from.kind == LaneKind::receive) {
-          routes[at(id)].receive_edge = from.edge;
-          routes[at(id)].receive_index = dependency.before - from.first;
+          routes[id.position()].receive_edge = from.edge.value;
+          routes[id.position()].receive_index = dependency.before - from.first;
         } else {
-          routes[at(id)].local_producer = dependency.before;
-          routes[at(dependency.before)].feeds_local = true;
+          routes[id.position()].local_producer = dependency.before;
+          routes[dependency.before.position()].feeds_local = true;
         }
       }
     }
@@ -39,22 +35,22 @@ std::vector<MessageRoute> route_messages(const Program& program) {
 void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uint32_t step) {
   const Program& program = context.program;
   std::map<OperationId, Tensor> kept;  // values that stay on this rank
-  for (const Lane& lane : program.lanes) {
+  for (const Lane& lane : program.lanes()) {
     if (lane.rank != rank || lane.kind != LaneKind::compute) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Action& action = program.operations[at(id)].action;
-      const MessageRoute& m = context.routes[at(id)];
+    for (const OperationId id : lane.operations()) {
+      const Action& action = program.op(id).action;
+      const MessageRoute& m = context.routes[id.position()];
       Tensor incoming;
       if (m.receive_edge >= 0) {
         incoming = context.transport.receive(m.receive_edge, m.receive_index);
-      } else if (m.local_producer >= 0) {
+      } else if (m.local_producer != kNoOperation) {
         incoming = kept.extract(m.local_producer).mapped();
       }
       if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
-      context.clock.start_ns[at(id)] = context.now();
+      context.clock.start_ns[id.position()] = context.now();
       const Tensor outgoing = handler.act(id, action, incoming);
       handler.finish();
-      context.clock.end_ns[at(id)] = context.now();
+      context.clock.end_ns[id.position()] = context.now();
       // The gradients first, then the slot, then the message: who waits for any of them may go on.
       context.gradients.ended(id, step);
       if (m.receive_edge >= 0) context.transport.consumed(m.receive_edge, m.receive_index);

@@ -28,8 +28,8 @@ class ActionHandler {
 struct MessageRoute {
   std::int32_t receive_edge = -1, receive_index = -1;
   std::int32_t send_edge = -1, send_index = -1;
-  OperationId local_producer =
-      -1;  // the value comes from an operation of this rank (two stages, one rank)
+  // The value comes from an operation of this rank (two stages, one rank).
+  OperationId local_producer = kNoOperation;
   bool feeds_local = false;  // the value goes to an operation of this rank
 };
 

@@ -10,9 +10,9 @@ std::vector<std::int64_t> message_bytes(const ResolvedPlan& loaded) {
     return aligned_bytes(last.tensors.output_bytes_per_sample * loaded.plan.micro_batch_size);
   };
   const Program& program = loaded.program;
-  std::vector<std::int64_t> bytes(program.operations.size());
+  std::vector<std::int64_t> bytes(program.size());
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const Action& action = program.operations[i].action;
+    const Action& action = program.op(OperationId{i}).action;
     switch (action.kind) {
       case ActionKind::SEND_F:  // of this stage's output
       case ActionKind::RECV_B:  // of its gradient

@@ -8,14 +8,13 @@ void append_step(Trace& trace, const Program& program, const StepClock& clock, S
                  std::int64_t origin) {
   const auto step = static_cast<std::int32_t>(trace.steps.size());
   trace.steps.push_back({window.start - Nanoseconds(origin), window.end - Nanoseconds(origin)});
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    const auto id = static_cast<OperationId>(i);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const auto id = OperationId{i};
     const Lane& lane = program.lane_of(id);
     Rank peer = lane.rank;
-    if (lane.kind == LaneKind::send) peer = program.edges[static_cast<std::size_t>(lane.edge)].to;
-    if (lane.kind == LaneKind::receive)
-      peer = program.edges[static_cast<std::size_t>(lane.edge)].from;
-    trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, peer, step,
+    if (lane.kind == LaneKind::send) peer = program.edge(lane.edge).to;
+    if (lane.kind == LaneKind::receive) peer = program.edge(lane.edge).from;
+    trace.spans.push_back({id, program.op(OperationId{i}).action, lane.rank, lane.kind, peer, step,
                            Nanoseconds(clock.start_ns[i] - origin),
                            Nanoseconds(clock.end_ns[i] - origin)});
   }

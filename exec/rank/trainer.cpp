@@ -16,7 +16,7 @@ constexpr std::int64_t kLossBytes = sizeof(double);
 }  // namespace
 
 Tensor Waiter::act(OperationId id, const Action&, Tensor) {
-  const std::int64_t duration = durations_[at(id)];
+  const std::int64_t duration = durations_[id.position()];
   if (duration > 0)
     std::this_thread::sleep_until(std::chrono::steady_clock::now() +
                                   std::chrono::nanoseconds(duration));
@@ -30,16 +30,16 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
       tokens_of_microbatch_(training.loaded.plan.micro_batch_size *
                             (training.loaded.plan.seq_length + 1)),
       host_(backend.host_memory(
-          training.program.shape.microbatches *
+          training.program.shape().microbatches *
           (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
   const Plan& plan = training.loaded.plan;
   if (plan.overlap_grad_reduce && plan.dp > 1) last_gradient_ = last_gradients(training.program);
-  for (const Operation& operation : training.program.operations) {
+  for (const Operation& operation : training.program.operations()) {
     const Action& action = operation.action;
-    const ScheduleShape& shape = training.program.shape;
+    const ScheduleShape& shape = training.program.shape();
     if (action.kind == ActionKind::F && shape.is_last(action.stage) &&
         shape.rank_of(action.stage) == rank) {
-      owned_.push_back(at(action.microbatch.value));
+      owned_.push_back(action.microbatch.position());
     }
   }
 }
@@ -47,7 +47,7 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
 double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
 
 std::int32_t* Trainer::tokens(std::size_t microbatch) const {
-  std::byte* first = host_.get() + training_.program.shape.microbatches * kLossBytes;
+  std::byte* first = host_.get() + training_.program.shape().microbatches * kLossBytes;
   return reinterpret_cast<std::int32_t*>(first) +
          static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
 }
@@ -56,7 +56,7 @@ void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
   backend_.begin_step(step);
   const Plan& plan = training_.loaded.plan;
-  for (std::int32_t m = 0; m < training_.program.shape.microbatches; ++m) {
+  for (std::int32_t m = 0; m < training_.program.shape().microbatches; ++m) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
       const auto index = static_cast<std::uint32_t>(
           (training_.first_microbatch + m) * plan.micro_batch_size + sample);
@@ -70,18 +70,18 @@ void Trainer::end_step() {
 }
 
 StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
-  if (last_gradient_.empty() || last_gradient_[at(stage.value)] != id) return {};
+  if (last_gradient_.empty() || last_gradient_[stage.position()] != id) return {};
   return [this, stage](int first, int count) { gradients_.whole(stage, first, count); };
 }
 
 Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
-  StageWorker& stage = *training_.stages[at(action.stage.value)];
+  StageWorker& stage = *training_.stages[action.stage.position()];
   Tensor outgoing;
   if (action.kind == ActionKind::OPTIMIZER) {
     update(action.stage);
     return outgoing;
   }
-  const std::size_t m = at(action.microbatch.value);
+  const std::size_t m = action.microbatch.position();
   const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m),
                   losses() + m};
   switch (action.kind) {
@@ -113,7 +113,7 @@ StageWorker::Keep Trainer::keep(const Action& forward) const {
 }
 
 void Trainer::update(Stage stage) {
-  StageWorker& worker = *training_.stages[at(stage.value)];
+  StageWorker& worker = *training_.stages[stage.position()];
   worker.update(step_ + 1,
                 [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
   worker.begin_step();

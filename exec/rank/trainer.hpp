@@ -31,8 +31,8 @@ struct Training {
       : loaded(plan),
         program(lowered),
         batches(data),
-        stages(static_cast<std::size_t>(lowered.shape.total_stages())),
-        losses(static_cast<std::size_t>(lowered.shape.units())) {}
+        stages(static_cast<std::size_t>(lowered.shape().total_stages())),
+        losses(static_cast<std::size_t>(lowered.shape().units())) {}
   const ResolvedPlan& loaded;
   const Program& program;
   const Batches& batches;

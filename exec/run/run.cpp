@@ -66,11 +66,11 @@ class ThreadRun {
         program_(loaded.program),
         routes_(route_messages(program_)) {
     require_recordable_kernels(options);
-    const auto ranks = at(program_.shape.ranks);
+    const auto ranks = at(program_.shape().ranks);
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
-    clock_.start_ns.resize(program_.operations.size());
-    clock_.end_ns.resize(program_.operations.size());
+    clock_.start_ns.resize(program_.size());
+    clock_.end_ns.resize(program_.size());
     if (options.backend == BackendKind::synthetic) {
       result_.oversubscribed = false;  // waits need no core
       require_durations(program_, options);
@@ -105,7 +105,7 @@ class ThreadRun {
       if (auto use = device->backend().device_use()) result_.devices.push_back(std::move(*use));
     }
     result_.trace.origin = TraceOrigin::measured;
-    result_.trace.ranks = program_.shape.ranks;
+    result_.trace.ranks = program_.shape().ranks;
     return std::move(result_);
   }
 
@@ -119,7 +119,7 @@ class ThreadRun {
     result_.oversubscribed = false;  // one thread, whatever K is
     std::vector<std::unique_ptr<ActionHandler>> handlers;
     std::vector<LocalRank> ranks;
-    for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
+    for (std::int32_t rank = 0; rank < program_.shape().ranks; ++rank) {
       handlers.push_back(prepare(rank));
       ranks.push_back(
           {&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), handlers.back().get()});
@@ -145,10 +145,10 @@ class ThreadRun {
   }
 
   void thread_steps() {
-    const auto ranks = static_cast<std::ptrdiff_t>(program_.shape.ranks);
+    const auto ranks = static_cast<std::ptrdiff_t>(program_.shape().ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     std::vector<std::thread> workers;
-    for (std::int32_t rank = 0; rank < program_.shape.ranks; ++rank) {
+    for (std::int32_t rank = 0; rank < program_.shape().ranks; ++rank) {
       workers.emplace_back([this, rank] { work(rank); });
     }
     barrier_->arrive_and_wait();  // every rank is prepared
@@ -164,9 +164,9 @@ class ThreadRun {
   void open_devices(const Backends& backends) {
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::one);
-    for (int rank = 0; rank < program_.shape.ranks; ++rank) {
+    for (int rank = 0; rank < program_.shape().ranks; ++rank) {
       devices_.push_back(std::make_unique<RankDevice>(make({.rank = rank,
-                                                            .ranks = program_.shape.ranks,
+                                                            .ranks = program_.shape().ranks,
                                                             .dtype = loaded_.plan.dtype,
                                                             .fastest = options_.fastest,
                                                             .kernels = options_.kernels})));
@@ -197,12 +197,12 @@ class ThreadRun {
   }
 
   [[nodiscard]] std::string hash() {
-    return hash_parameters(
-        loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-          const Tensor& weight = training_->stages[at(stage.value)]->parameters()[parameter].fp32();
-          devices_[at(program_.shape.rank_of(stage).value)]->backend().to_host(
-              values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
-        });
+    return hash_parameters(loaded_, [&](Stage stage, std::size_t parameter,
+                                        std::vector<float>& values) {
+      const Tensor& weight = training_->stages[stage.position()]->parameters()[parameter].fp32();
+      devices_[program_.shape().rank_of(stage).position()]->backend().to_host(
+          values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
+    });
   }
 
   void run_step(int step) {

@@ -22,14 +22,14 @@ Batches open_batches(const ResolvedPlan& loaded, const RunOptions& options) {
 }
 
 void require_durations(const Program& program, const RunOptions& options) {
-  if (options.synthetic_duration_ns.size() != program.operations.size()) {
+  if (options.synthetic_duration_ns.size() != program.size()) {
     throw RunFailed("the synthetic backend needs a duration for every operation");
   }
 }
 
 std::int64_t compute_actions(const Program& program, std::optional<Rank> of) {
   std::int64_t actions = 0;
-  for (const Lane& lane : program.lanes) {
+  for (const Lane& lane : program.lanes()) {
     if (lane.kind == LaneKind::compute && (!of || lane.rank == *of))
       actions += lane.last - lane.first;
   }

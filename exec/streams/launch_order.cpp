@@ -1,4 +1,3 @@
-// Operations by the time at which they would begin if a compute action took 1, and B took 2.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/streams/launch_order.hpp"
 
@@ -14,11 +13,9 @@
 namespace weir {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 std::int64_t unit_time(const Program& program, OperationId id) {
   if (program.lane_of(id).kind != LaneKind::compute) return 0;
-  return program.operations[at(id)].action.kind == ActionKind::B ? 2 : 1;
+  return program.op(id).action.kind == ActionKind::B ? 2 : 1;
 }
 
 // Of what begins at one time. A receive is ready at the time of its send, so none comes between the
@@ -36,59 +33,37 @@ int turn(LaneKind kind) {
   }
 }
 
-// Who waits for each operation, its lane successor included, and for how many each waits.
-struct Waits {
-  std::vector<std::vector<OperationId>> successors;
-  std::vector<std::int32_t> open;
-
-  explicit Waits(const Program& program)
-      : successors(program.operations.size()), open(program.operations.size(), 0) {
-    for (std::size_t i = 0; i < program.operations.size(); ++i) {
-      const auto id = static_cast<OperationId>(i);
-      if (id > program.lane_of(id).first) add(id - 1, id);
-      for (const Dependency& dependency : program.predecessors(id)) add(dependency.before, id);
-    }
-  }
-
- private:
-  void add(OperationId before, OperationId after) {
-    successors[at(before)].push_back(after);
-    ++open[at(after)];
-  }
-};
-
 }  // namespace
 
 std::vector<OperationId> launch_order(const Program& program) {
-  Waits waits(program);
-  using Ready =
-      std::tuple<std::int64_t, int, std::int32_t, OperationId>;  // when, its turn by lane, rank
+  using Ready = std::tuple<std::int64_t, int, Rank, OperationId>;  // when, its turn by lane
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  std::vector<std::int64_t> start(program.operations.size(), 0);
+  PerOperation<std::int64_t> start(program.size());
+  PerOperation<std::size_t> open(program.size());  // what it waits for and is not in order yet
   const auto offer = [&](OperationId id) {
     const Lane& lane = program.lane_of(id);
-    ready.emplace(start[at(id)], turn(lane.kind), lane.rank.value, id);
+    ready.emplace(start[id], turn(lane.kind), lane.rank, id);
   };
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    if (waits.open[i] == 0) offer(static_cast<OperationId>(i));
+  for (const OperationId id : program.ids()) {
+    open[id] = program.predecessors(id).size() + (program.previous(id) == kNoOperation ? 0 : 1);
+    if (open[id] == 0) offer(id);
   }
   std::vector<OperationId> order;
-  order.reserve(program.operations.size());
+  order.reserve(program.size());
   while (!ready.empty()) {
-    // The earliest; at one time by kind of lane, then rank, then id: the same in every process.
-    const auto [time, kind, rank, id] = ready.top();
+    const OperationId id = std::get<OperationId>(ready.top());
+    const std::int64_t end = std::get<0>(ready.top()) + unit_time(program, id);
     ready.pop();
     order.push_back(id);
-    for (const OperationId next : waits.successors[at(id)]) {
-      // Ready when the last of those it waits for has ended.
-      start[at(next)] = std::max(start[at(next)], time + unit_time(program, id));
-      if (--waits.open[at(next)] == 0) offer(next);
-    }
+    const auto release = [&](OperationId next) {
+      start[next] = std::max(start[next], end);
+      if (--open[next] == 0) offer(next);
+    };
+    for (const OperationId next : program.successors(id)) release(next);
+    if (program.next(id) != kNoOperation) release(program.next(id));
   }
-  if (order.size() < program.operations.size()) {
-    throw RunFailed("the plan can deadlock: " +
-                    describe_cycle(program, shortest_cycle(program).value()));
-  }
+  if (order.size() < program.size())
+    throw RunFailed("the plan can deadlock: " + describe_deadlock(program));
   return order;
 }
 

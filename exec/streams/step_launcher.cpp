@@ -9,10 +9,6 @@
 #include "exec/streams/launch_order.hpp"
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
-
 StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
                            std::vector<LocalRank> ranks, Now now, OtherProcesses others)
     : program_(program),
@@ -20,15 +16,15 @@ StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRout
       ranks_(std::move(ranks)),
       now_(now),
       others_(std::move(others)),
-      begin_(program.operations.size()),
-      end_(program.operations.size()) {
+      begin_(program.size()),
+      end_(program.size()) {
   // Every process finds the same order and keeps its own part of it.
   for (const OperationId id : launch_order(program)) {
-    if (!here(program.lane_of(id).rank)) continue;
+    if (!here(program.rank_of(id))) continue;
     order_.push_back(id);
     if (program.lane_of(id).kind == LaneKind::reduce) last_reduction_ = id;
   }
-  for (const Operation& operation : program.operations)
+  for (const Operation& operation : program.operations())
     names_.push_back(to_string(operation.action));
   const auto first = std::find_if(ranks_.begin(), ranks_.end(),
                                   [](const LocalRank& rank) { return rank.backend != nullptr; });
@@ -37,20 +33,20 @@ StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRout
   make_events();
 }
 
-bool StepLauncher::here(Rank rank) const { return ranks_[at(rank.value)].backend != nullptr; }
+bool StepLauncher::here(Rank rank) const { return ranks_[rank.position()].backend != nullptr; }
 
 void StepLauncher::open_edge_streams() {
-  edge_streams_.resize(program_.edges.size());
-  for (std::size_t i = 0; i < edge_streams_.size(); ++i) {
-    const Edge& edge = program_.edges[i];
+  edge_streams_.resize(program_.edges().size());
+  for (const EdgeId id : edge_streams_.ids()) {
+    const Edge& edge = program_.edge(id);
     if (here(edge.from) && here(edge.to)) {
-      Stream& from = *ranks_[at(edge.from.value)].backend->stream();
+      Stream& from = *ranks_[edge.from.position()].backend->stream();
       // One device: the message is handed over and the edge needs no stream.
-      if (from.device() == ranks_[at(edge.to.value)].backend->stream()->device()) continue;
+      if (from.device() == ranks_[edge.to.position()].backend->stream()->device()) continue;
       copying_.push_back(from.make_side_stream());
-      edge_streams_[i] = copying_.back().get();
+      edge_streams_[id] = copying_.back().get();
     } else if (here(edge.from) || here(edge.to)) {
-      edge_streams_[i] = &others_.transport->edge_stream(static_cast<std::int32_t>(i));
+      edge_streams_[id] = &others_.transport->edge_stream(id.value);
     }
   }
 }
@@ -60,11 +56,11 @@ Stream* StepLauncher::stream_of(const Lane& lane) const {
   if (!here(lane.rank)) return nullptr;
   switch (lane.kind) {
     case LaneKind::compute:
-      return ranks_[at(lane.rank.value)].backend->stream();
+      return ranks_[lane.rank.position()].backend->stream();
     case LaneKind::send:
-      return edge_streams_[at(lane.edge)];
+      return edge_streams_[lane.edge];
     case LaneKind::receive:
-      return here(program_.edges[at(lane.edge)].from) ? nullptr : edge_streams_[at(lane.edge)];
+      return here(program_.edge(lane.edge).from) ? nullptr : edge_streams_[lane.edge];
     default:
       return others_.transport == nullptr ? nullptr : &others_.transport->gradient_stream();
   }
@@ -74,12 +70,12 @@ Stream* StepLauncher::stream_of(const Lane& lane) const {
 void StepLauncher::make_events() {
   fork_ = origin_->make_event();
   done_ = origin_->make_event();
-  for (const Lane& lane : program_.lanes) {
+  for (const Lane& lane : program_.lanes()) {
     Stream* stream = stream_of(lane);
     if (stream == nullptr) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      begin_[at(id)] = stream->make_event();
-      end_[at(id)] = stream->make_event();
+    for (const OperationId id : lane.operations()) {
+      begin_[id] = stream->make_event();
+      end_[id] = stream->make_event();
     }
     if (stream != origin_) joins_.push_back(stream->make_event());
   }
@@ -172,26 +168,26 @@ void StepLauncher::launch(OperationId id) {
 }
 
 void StepLauncher::compute(OperationId id) {
-  const LocalRank& rank = ranks_[at(program_.lane_of(id).rank.value)];
+  const LocalRank& rank = ranks_[program_.rank_of(id).position()];
   Stream& stream = *rank.backend->stream();
-  const MessageRoute& route = routes_[at(id)];
+  const MessageRoute& route = routes_[id.position()];
   Tensor incoming;
   if (route.receive_edge >= 0) {
-    const Lane& sends = program_.lanes[at(program_.edges[at(route.receive_edge)].send_lane)];
+    const Lane& sends = program_.lane(program_.edge(EdgeId{route.receive_edge}).send_lane);
     incoming = messages_.extract(sends.first + route.receive_index).mapped();
-  } else if (route.local_producer >= 0) {
+  } else if (route.local_producer != kNoOperation) {
     incoming = messages_.extract(route.local_producer).mapped();
   }
-  const Action& action = program_.operations[at(id)].action;
+  const Action& action = program_.op(id).action;
   await_predecessors(stream, id);
-  rank.arena->begin_action(end_[at(id)]);  // what this action releases is in use until then
-  stream.begin_action(names_[at(id)]);
-  stream.record(begin_[at(id)]);
+  rank.arena->begin_action(end_[id]);  // what this action releases is in use until then
+  stream.begin_action(names_[id]);
+  stream.record(begin_[id]);
   const Tensor outgoing = rank.handler->act(id, action, incoming);
-  stream.record(end_[at(id)]);
+  stream.record(end_[id]);
   stream.end_action();
   if (route.send_edge >= 0) {
-    const Lane& sends = program_.lanes[at(program_.edges[at(route.send_edge)].send_lane)];
+    const Lane& sends = program_.lane(program_.edge(EdgeId{route.send_edge}).send_lane);
     messages_[sends.first + route.send_index] = outgoing;
   } else if (route.feeds_local) {
     messages_[id] = outgoing;
@@ -199,11 +195,11 @@ void StepLauncher::compute(OperationId id) {
 }
 
 void StepLauncher::send(OperationId id) {
-  const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
+  const Edge& edge = program_.edge_of(id);
   Tensor& message = messages_.at(id);
-  Stream* stream = edge_streams_[at(program_.lane_of(id).edge)];
+  Stream* stream = edge_streams_[program_.lane_of(id).edge];
   if (stream == nullptr) {  // ranks of one device: the block changes accounts, nothing moves
-    ranks_[at(edge.from.value)].arena->hand_over(message, *ranks_[at(edge.to.value)].arena);
+    ranks_[edge.from.position()].arena->hand_over(message, *ranks_[edge.to.position()].arena);
   } else if (!here(edge.to)) {
     send_away(id, *stream);
   } else {
@@ -212,45 +208,45 @@ void StepLauncher::send(OperationId id) {
 }
 
 void StepLauncher::copy(OperationId id, Stream& stream, Tensor& message) {
-  const Edge& edge = program_.edges[at(program_.lane_of(id).edge)];
-  const LocalRank& from = ranks_[at(edge.from.value)];
-  const LocalRank& to = ranks_[at(edge.to.value)];
+  const Edge& edge = program_.edge_of(id);
+  const LocalRank& from = ranks_[edge.from.position()];
+  const LocalRank& to = ranks_[edge.to.position()];
   await_predecessors(stream, id);
   const Tensor received = to.arena->allocate_for(message.bytes, stream);
-  stream.begin_action(names_[at(id)]);
-  stream.record(begin_[at(id)]);
+  stream.begin_action(names_[id]);
+  stream.record(begin_[id]);
   stream.copy(message, received, *to.backend->stream());
   stream.discard(message);
-  stream.record(end_[at(id)]);  // behind the copy: the sender's block is free then
+  stream.record(end_[id]);  // behind the copy: the sender's block is free then
   stream.end_action();
-  from.arena->release_after(message, end_[at(id)]);
+  from.arena->release_after(message, end_[id]);
   message = received;
 }
 
 void StepLauncher::send_away(OperationId id, Stream& stream) {
   Tensor message = messages_.extract(id).mapped();
   await_predecessors(stream, id);
-  stream.begin_action(names_[at(id)]);
-  stream.record(begin_[at(id)]);
-  others_.transport->send(program_.lane_of(id).edge, message);
+  stream.begin_action(names_[id]);
+  stream.record(begin_[id]);
+  others_.transport->send(program_.lane_of(id).edge.value, message);
   stream.discard(message);
-  stream.record(end_[at(id)]);
+  stream.record(end_[id]);
   stream.end_action();
-  ranks_[at(program_.lane_of(id).rank.value)].arena->release_after(message, end_[at(id)]);
+  ranks_[program_.rank_of(id).position()].arena->release_after(message, end_[id]);
 }
 
 // Its memory is the receive slot: the consumer that freed the slot has been waited for.
 void StepLauncher::receive(OperationId id, Stream& stream) {
   const Lane& receives = program_.lane_of(id);
   await_predecessors(stream, id);
-  const Tensor into =
-      ranks_[at(receives.rank.value)].arena->allocate_for((*others_.message_bytes)[at(id)], stream);
-  stream.begin_action(names_[at(id)]);
-  stream.record(begin_[at(id)]);
-  others_.transport->receive(receives.edge, into);
-  stream.record(end_[at(id)]);
+  const Tensor into = ranks_[receives.rank.position()].arena->allocate_for(
+      (*others_.message_bytes)[id.position()], stream);
+  stream.begin_action(names_[id]);
+  stream.record(begin_[id]);
+  others_.transport->receive(receives.edge.value, into);
+  stream.record(end_[id]);
   stream.end_action();
-  const Lane& sends = program_.lanes[at(program_.edges[at(receives.edge)].send_lane)];
+  const Lane& sends = program_.lane(program_.edge(receives.edge).send_lane);
   messages_[sends.first + (id - receives.first)] = into;
 }
 
@@ -259,23 +255,23 @@ void StepLauncher::receive(OperationId id, Stream& stream) {
 void StepLauncher::reduce(OperationId id) {
   Stream& stream = others_.transport->gradient_stream();
   await_predecessors(stream, id);
-  stream.begin_action(names_[at(id)]);
-  stream.record(begin_[at(id)]);
-  others_.gradients->launch_sum(program_.operations[at(id)].action.stage);
+  stream.begin_action(names_[id]);
+  stream.record(begin_[id]);
+  others_.gradients->launch_sum(program_.op(id).action.stage);
   if (id == last_reduction_ && others_.gradients->exchanges()) others_.gradients->launch_exchange();
-  stream.record(end_[at(id)]);
+  stream.record(end_[id]);
   stream.end_action();
 }
 
 void StepLauncher::await_predecessors(Stream& waiting, OperationId id) const {
   std::set<OperationId> launched;
   add_launched_before(id, launched);
-  const bool reduces = program_.operations[at(id)].action.kind == ActionKind::OPTIMIZER &&
-                       !program_.predecessors(id).empty();
+  const bool reduces =
+      program_.op(id).action.kind == ActionKind::OPTIMIZER && !program_.predecessors(id).empty();
   if (reduces && others_.transport != nullptr)
     launched.insert(last_reduction_);  // copies of other processes are there
   for (const OperationId before : launched) {
-    const Event& end = end_[at(before)];
+    const Event& end = end_[before];
     if (end.of != &waiting) waiting.wait_for(end);  // one stream is in order by itself
   }
 }
@@ -286,9 +282,9 @@ void StepLauncher::await_predecessors(Stream& waiting, OperationId id) const {
 // left.
 void StepLauncher::add_launched_before(OperationId id, std::set<OperationId>& launched) const {
   for (const Dependency& dependency : program_.predecessors(id)) {
-    if (end_[at(dependency.before)].of != nullptr) {
+    if (end_[dependency.before].of != nullptr) {
       launched.insert(dependency.before);
-    } else if (here(program_.lane_of(id).rank)) {
+    } else if (here(program_.rank_of(id))) {
       add_launched_before(dependency.before, launched);
     }
   }
@@ -331,7 +327,7 @@ std::int64_t StepLauncher::time_of(const Event& event) const {
 void StepLauncher::adjust_clocks(const LaunchedStep& window) {
   for (auto& [device, clock] : clocks_) {
     std::int64_t first = window.end_ns, last = window.start_ns;
-    for (std::size_t id = 0; id < end_.size(); ++id) {
+    for (const OperationId id : end_.ids()) {
       if (end_[id].of == nullptr || end_[id].of->device() != device) continue;
       first = std::min(first, time_of(begin_[id]));
       last = std::max(last, time_of(end_[id]));
@@ -348,22 +344,22 @@ void StepLauncher::read_times(const LaunchedStep& window, StepClock& clock) cons
     const Lane& lane = program_.lane_of(id);
     // Clamped in launch order, in which all that an operation waits for comes before it.
     std::int64_t ready = window.start_ns;
-    if (id > lane.first) ready = std::max(ready, clock.end_ns[at(id) - 1]);
+    if (id > lane.first) ready = std::max(ready, clock.end_ns[id.position() - 1]);
     for (const Dependency& dependency : program_.predecessors(id)) {
-      if (here(program_.lane_of(dependency.before).rank)) {
-        ready = std::max(ready, clock.end_ns[at(dependency.before)]);
+      if (here(program_.rank_of(dependency.before))) {
+        ready = std::max(ready, clock.end_ns[dependency.before.position()]);
       }
     }
     std::int64_t start = ready, end = ready;
-    if (lane.kind == LaneKind::receive && end_[at(id)].of == nullptr) {
+    if (lane.kind == LaneKind::receive && end_[id].of == nullptr) {
       // Nothing is launched for it: the message was on its way from its send's start.
-      start = clock.start_ns[at(program_.predecessors(id).front().before)];
-    } else if (end_[at(id)].of != nullptr) {
-      start = std::clamp(time_of(begin_[at(id)]), ready, window.end_ns);
-      end = std::clamp(time_of(end_[at(id)]), start, window.end_ns);
+      start = clock.start_ns[program_.predecessors(id).front().before.position()];
+    } else if (end_[id].of != nullptr) {
+      start = std::clamp(time_of(begin_[id]), ready, window.end_ns);
+      end = std::clamp(time_of(end_[id]), start, window.end_ns);
     }
-    clock.start_ns[at(id)] = start;
-    clock.end_ns[at(id)] = end;
+    clock.start_ns[id.position()] = start;
+    clock.end_ns[id.position()] = end;
   }
 }
 

@@ -106,14 +106,15 @@ class StepLauncher {
   OtherProcesses others_;
   Stream* origin_ = nullptr;        // of the first rank here: a step begins and ends on it
   std::vector<OperationId> order_;  // of these ranks
-  std::vector<std::string> names_;  // by operation
+  PerOperation<std::string> names_;
   std::vector<std::unique_ptr<Stream>> copying_;  // streams of edges between devices
-  std::vector<Stream*> edge_streams_;  // by edge; null where a message is handed over, or goes by
-  std::vector<Event> begin_, end_;     // by operation; of no stream where nothing is launched
-  OperationId last_reduction_ = -1;    // of this process's; its end is that of the exchange, too
-  Event fork_, done_;                  // of the step, on the origin
-  std::vector<Event> joins_;           // of every other stream
-  bool under_way_ = false;             // a step is launched whose end was not seen
+  Indexed<EdgeId, Stream*> edge_streams_;         // null where a message is handed over, or goes by
+  PerOperation<Event> begin_, end_;               // of no stream where nothing is launched
+  OperationId last_reduction_ = kNoOperation;     // of this process's; its end is that of the
+                                                  // exchange, too
+  Event fork_, done_;                             // of the step, on the origin
+  std::vector<Event> joins_;                      // of every other stream
+  bool under_way_ = false;                        // a step is launched whose end was not seen
   std::map<OperationId, Tensor>
       messages_;  // by send, or by producer where no send is, until the consumer takes it
   struct DeviceClock {

@@ -19,7 +19,7 @@ const Tensor& StreamGradients::gradient(const GradientKey& key) const {
 }
 
 void StreamGradients::launch_sum(Stage stage) {
-  launch_sum(stage, 0, static_cast<int>(setup_.stages[at(stage.value)]->parameters().size()));
+  launch_sum(stage, 0, static_cast<int>(setup_.stages[stage.position()]->parameters().size()));
 }
 
 void StreamGradients::launch_sum(Stage stage, int first_parameter, int count) {
@@ -54,7 +54,7 @@ void StreamGradients::launch_exchange() {
 
 std::vector<Tensor> StreamGradients::copies(Stage stage, std::size_t parameter) {
   std::vector<Tensor> gradients;
-  for (const GradientUse& use : setup_.copies[at(stage.value)][parameter]) {
+  for (const GradientUse& use : setup_.copies[stage.position()][parameter]) {
     const GradientKey key{use.stage.value, use.parameter};
     const auto arrived = arrived_.find(key);
     gradients.push_back(arrived != arrived_.end() ? arrived->second : gradient(key));

@@ -19,10 +19,10 @@ GradientBarrier::GradientBarrier(const Program& program, const Stages& stages,
       copies_(std::move(copies)),
       spin_(spin),
       last_gradient_(last_gradients(program)),
-      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape.total_stages()))) {}
+      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape().total_stages()))) {}
 
 void GradientBarrier::ended(OperationId id, std::uint32_t step) {
-  const std::int32_t stage = program_.operations[at(id)].action.stage.value;
+  const std::int32_t stage = program_.op(id).action.stage.value;
   if (last_gradient_[at(stage)] != id || stopped_.load()) return;
   // Release: the gradients that this thread wrote are there for who reads the number with acquire.
   opened_[at(stage)].store(step + 1, std::memory_order_release);
@@ -44,25 +44,25 @@ void GradientBarrier::await_stage(std::int32_t stage, std::uint32_t step) {
 }
 
 void GradientBarrier::await(OperationId optimizer, std::uint32_t step, StepClock& clock) {
-  const Stage own = program_.operations[at(optimizer)].action.stage;
+  const Stage own = program_.op(optimizer).action.stage;
   for (const Dependency& reduce : program_.predecessors(optimizer)) {
     std::int64_t ready = 0;
     for (const Dependency& gradient : program_.predecessors(reduce.before)) {
-      await_stage(program_.operations[at(gradient.before)].action.stage.value, step);
+      await_stage(program_.op(gradient.before).action.stage.value, step);
       // Written before `opened_` was stored, by the thread that ended it.
-      ready = std::max(ready, clock.end_ns[at(gradient.before)]);
+      ready = std::max(ready, clock.end_ns[gradient.before.position()]);
     }
     // Another copy's reduction is written by the rank that holds it: one writer an entry.
-    if (program_.operations[at(reduce.before)].action.stage != own) continue;
-    clock.start_ns[at(reduce.before)] = ready;
-    clock.end_ns[at(reduce.before)] = ready;
+    if (program_.op(reduce.before).action.stage != own) continue;
+    clock.start_ns[reduce.before.position()] = ready;
+    clock.end_ns[reduce.before.position()] = ready;
   }
 }
 
 std::vector<Tensor> GradientBarrier::copies(Stage stage, std::size_t parameter) {
   std::vector<Tensor> gradients;
-  for (const GradientUse& use : copies_[at(stage.value)][parameter]) {
-    gradients.push_back(stages_[at(use.stage.value)]->parameters()[at(use.parameter)].gradient);
+  for (const GradientUse& use : copies_[stage.position()][parameter]) {
+    gradients.push_back(stages_[use.stage.position()]->parameters()[at(use.parameter)].gradient);
   }
   return gradients;
 }
@@ -70,7 +70,7 @@ std::vector<Tensor> GradientBarrier::copies(Stage stage, std::size_t parameter) 
 void GradientBarrier::stop() {
   // The flag first: whoever the numbers below wake must find it set.
   stopped_.store(true);
-  for (std::int32_t stage = 0; stage < program_.shape.total_stages(); ++stage) {
+  for (std::int32_t stage = 0; stage < program_.shape().total_stages(); ++stage) {
     opened_[at(stage)].store(std::numeric_limits<std::uint32_t>::max());
     opened_[at(stage)].notify_all();
   }

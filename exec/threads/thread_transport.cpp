@@ -15,8 +15,8 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
                                  bool spin)
     : program_(program), arenas_(std::move(arenas)), now_(now), spin_(spin) {
-  for (const Edge& edge : program.edges) {
-    const Lane& lane = program.lanes[at(edge.send_lane)];
+  for (const Edge& edge : program.edges()) {
+    const Lane& lane = program.lane(edge.send_lane);
     auto made = std::make_unique<Fifo>();
     made->messages.resize(at(lane.last - lane.first));
     made->produced.resize(made->messages.size());
@@ -53,23 +53,24 @@ void ThreadTransport::consumed(std::int32_t edge, std::int32_t index) {
 }
 
 void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
-  const Edge& ends = program_.edges[at(edge)];
-  const OperationId send = program_.lanes[at(ends.send_lane)].first;
-  const OperationId receive = program_.lanes[at(ends.receive_lane)].first;
+  const Edge& ends = program_.edge(EdgeId{edge});
+  const OperationId send = program_.lane(ends.send_lane).first;
+  const OperationId receive = program_.lane(ends.receive_lane).first;
   const auto count = static_cast<std::int32_t>(e.messages.size());
   const std::int32_t before = e.next;
   // In order: message i needs the slot of message i - slots, and one that is held holds those
   // behind.
   while (e.next < count && e.produced[at(e.next)] != 0 &&
-         (program_.slots == 0 || e.next < program_.slots ||
-          e.consumed[at(e.next - program_.slots)] != 0)) {
+         (program_.slots() == 0 || e.next < program_.slots() ||
+          e.consumed[at(e.next - program_.slots())] != 0)) {
     const std::int64_t now = now_();
     for (const OperationId id : {send + e.next, receive + e.next}) {
-      clock_->start_ns[at(id)] = now;
-      clock_->end_ns[at(id)] = now;
+      clock_->start_ns[id.position()] = now;
+      clock_->end_ns[id.position()] = now;
     }
     if (!arenas_.empty())
-      arenas_[at(ends.from.value)]->hand_over(e.messages[at(e.next)], *arenas_[at(ends.to.value)]);
+      arenas_[ends.from.position()]->hand_over(e.messages[at(e.next)],
+                                               *arenas_[ends.to.position()]);
     ++e.next;
   }
   if (e.next == before || stopped_.load()) return;

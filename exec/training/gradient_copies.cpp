@@ -57,12 +57,11 @@ GradientCopies gradient_copies(const ResolvedPlan& loaded) {
 }
 
 std::vector<OperationId> last_gradients(const Program& program) {
-  std::vector<OperationId> last(at(program.shape.total_stages()), -1);
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    const Action& action = program.operations[i].action;
-    if (action.kind == ActionKind::B || action.kind == ActionKind::W) {
-      last[at(action.stage.value)] = static_cast<OperationId>(i);
-    }
+  std::vector<OperationId> last(at(program.shape().total_stages()), kNoOperation);
+  for (const OperationId id : program.ids()) {
+    const Action& action = program.op(id).action;
+    if (action.kind == ActionKind::B || action.kind == ActionKind::W)
+      last[action.stage.position()] = id;
   }
   return last;
 }

@@ -9,7 +9,7 @@ std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 GradientPeers gradient_peers(const Program& program, const GradientCopies& copies, Rank rank) {
   GradientPeers peers;
-  const ScheduleShape& shape = program.shape;
+  const ScheduleShape& shape = program.shape();
   for (std::int32_t stage = 0; stage < static_cast<std::int32_t>(copies.size()); ++stage) {
     const bool here = shape.rank_of(Stage{stage}) == rank;
     for (std::size_t p = 0; p < copies[at(stage)].size(); ++p) {
@@ -28,7 +28,7 @@ GradientPeers gradient_peers(const Program& program, const GradientCopies& copie
 
 std::vector<std::int32_t> sharing_ranks(const Program& program, const GradientCopies& copies) {
   std::vector<std::int32_t> ranks;
-  for (std::int32_t rank = 0; rank < program.shape.ranks; ++rank) {
+  for (std::int32_t rank = 0; rank < program.shape().ranks; ++rank) {
     const GradientPeers peers = gradient_peers(program, copies, Rank{rank});
     if (!peers.outgoing.empty() || !peers.incoming.empty()) ranks.push_back(rank);
   }

@@ -1,37 +1,31 @@
-// Messages as transfers that block: what each rank posts between two actions, and waits for.
+// The gaps between a rank's compute actions, one after the other: what is posted in each, and what
+// then waits for it.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/blocking.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cassert>
 #include <utility>
 #include <vector>
 
+#include "plan/words/names.hpp"
+
 namespace weir {
 namespace {
 
-constexpr OperationId kNone = -1;
-constexpr std::array<std::string_view, 3> kModes{"buffered", "rendezvous", "batched"};
-
-std::size_t at(OperationId id) { return static_cast<std::size_t>(id); }
+constexpr Names<TransferMode, 3> kModes{{
+    {TransferMode::buffered, "buffered"},
+    {TransferMode::rendezvous, "rendezvous"},
+    {TransferMode::batched, "batched"},
+}};
 
 class Blocking {
  public:
   Blocking(const Program& program, TransferMode mode)
-      : program_(program),
-        mode_(mode),
-        added_(program.operations.size()),
-        send_of_(program.operations.size(), kNone) {}
+      : program_(program), mode_(mode), added_(program.size()) {}
 
   Program build() {
-    for (const Lane& lane : program_.lanes) {
-      if (lane.kind != LaneKind::send) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id)
-        send_of_[at(program_.predecessors(id).front().before)] = id;
-    }
-    for (const Lane& lane : program_.lanes) {
-      if (lane.kind == LaneKind::compute) block(lane);
-    }
+    for (const Rank rank : program_.ranks()) block(program_.compute_lane(rank));
     return with_added();
   }
 
@@ -42,67 +36,69 @@ class Blocking {
     OperationId send, end;
   };
 
+  // From gap to gap between compute actions: `before` made what is sent, `id` takes what is
+  // received.
   void block(const Lane& lane) {
-    for (OperationId id = lane.first; id <= lane.last; ++id) {
-      const OperationId before = id == lane.first ? kNone : id - 1;
-      std::vector<Posted> gap;
-      if (before != kNone && send_of_[at(before)] != kNone)
-        gap.push_back({send_of_[at(before)], send_of_[at(before)]});
-      if (id < lane.last) {
-        for (const Dependency& d : program_.predecessors(id)) {
-          if (program_.lane_of(d.before).kind == LaneKind::receive)
-            gap.push_back({program_.predecessors(d.before).front().before, d.before});
-        }
-      }
-      // Rendezvous posts one after the other, so the second waits for the first's end; a batch
-      // posts both behind the last compute action.
-      OperationId posted_after = before;
-      for (const Posted& transfer : gap) {
-        if (posted_after != kNone) added_[at(transfer.send)].push_back(posted_after);
-        if (mode_ == TransferMode::rendezvous) posted_after = transfer.end;
-        if (id < lane.last) added_[at(id)].push_back(transfer.end);
-      }
+    OperationId before = kNoOperation;
+    for (const OperationId id : lane.operations()) {
+      block_gap(before, id);
+      before = id;
+    }
+    if (before != kNoOperation) block_gap(before, kNoOperation);
+  }
+
+  void block_gap(OperationId before, OperationId id) {
+    std::vector<Posted> gap;
+    if (before != kNoOperation) {
+      const OperationId send = program_.send_after(before);
+      if (send != kNoOperation) gap.push_back({send, send});
+    }
+    if (id != kNoOperation) {
+      const OperationId receive = program_.receive_before(id);
+      if (receive != kNoOperation) gap.push_back({program_.peer(receive), receive});
+    }
+    // Rendezvous posts one after the other, so the second waits for the first's end; a batch
+    // posts both behind the last compute action.
+    OperationId posted_after = before;
+    for (const Posted& transfer : gap) {
+      if (posted_after != kNoOperation) added_[transfer.send].push_back(posted_after);
+      if (mode_ == TransferMode::rendezvous) posted_after = transfer.end;
+      if (id != kNoOperation) added_[id].push_back(transfer.end);
     }
   }
 
   [[nodiscard]] Program with_added() const {
-    Program blocked = program_;
-    blocked.dependency_first.clear();
-    blocked.dependencies.clear();
-    for (std::size_t i = 0; i < program_.operations.size(); ++i) {
-      blocked.dependency_first.push_back(static_cast<std::int32_t>(blocked.dependencies.size()));
-      const auto known = program_.predecessors(static_cast<OperationId>(i));
-      blocked.dependencies.insert(blocked.dependencies.end(), known.begin(), known.end());
-      for (const OperationId before : added_[i]) {
-        bool has = false;
-        for (const Dependency& d : known) has |= d.before == before;
-        if (!has) blocked.dependencies.push_back({before, DependencyKind::transfer});
+    Program::Parts parts = program_.parts();
+    parts.dependencies = {};
+    for (const OperationId id : program_.ids()) {
+      parts.dependencies.next();
+      const auto known = program_.predecessors(id);
+      for (const Dependency& d : known) parts.dependencies.add(d.before, d.kind);
+      for (const OperationId before : added_[id]) {
+        const bool has = std::any_of(known.begin(), known.end(),
+                                     [&](const Dependency& d) { return d.before == before; });
+        if (!has) parts.dependencies.add(before, DependencyKind::transfer);
       }
     }
-    blocked.dependency_first.push_back(static_cast<std::int32_t>(blocked.dependencies.size()));
-    return blocked;
+    return Program(std::move(parts));
   }
 
   const Program& program_;
   const TransferMode mode_;
-  std::vector<std::vector<OperationId>> added_;
-  std::vector<OperationId> send_of_;  // per compute operation: the send of what it makes
+  PerOperation<std::vector<OperationId>> added_;
 };
 
 }  // namespace
 
-std::string_view to_string(TransferMode mode) { return kModes[static_cast<std::size_t>(mode)]; }
+std::string_view to_string(TransferMode mode) { return name_of(kModes, mode); }
 
 std::optional<TransferMode> parse_transfer_mode(std::string_view text) {
-  for (std::size_t i = 0; i < kModes.size(); ++i) {
-    if (text == kModes[i]) return static_cast<TransferMode>(i);
-  }
-  return std::nullopt;
+  return named(kModes, text);
 }
 
 Program block_transfers(const Program& buffered, TransferMode mode) {
   if (mode == TransferMode::buffered) return buffered;
-  assert(buffered.slots == 0 && "a blocked transfer needs no receive slots");
+  assert(buffered.slots() == 0 && "a blocked transfer needs no receive slots");
   return Blocking(buffered, mode).build();
 }
 

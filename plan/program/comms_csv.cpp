@@ -5,45 +5,35 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <vector>
 
 namespace weir {
 
 std::string to_comms_csv(const Program& program) {
-  std::vector<OperationId> send_of(program.operations.size(), -1);
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::send) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id)
-      send_of[static_cast<std::size_t>(program.predecessors(id).front().before)] = id;
-  }
-  const auto action = [&](OperationId id) {
-    return program.operations[static_cast<std::size_t>(id)].action;
-  };
   std::string text;
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
+  for (const Rank rank : program.ranks()) {
+    const Lane& lane = program.compute_lane(rank);
     std::map<Stage, OperationId> last_gradient;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      if (action(id).kind == ActionKind::B || action(id).kind == ActionKind::W)
-        last_gradient[action(id).stage] = id;
+    for (const OperationId id : lane.operations()) {
+      const Action& action = program.op(id).action;
+      if (action.kind == ActionKind::B || action.kind == ActionKind::W)
+        last_gradient[action.stage] = id;
     }
     std::string row;
     const auto add = [&row](const Action& a) {
       row += fmt::format("{}{}", row.empty() ? "" : ",", to_string(a));
     };
     for (const auto& [stage, id] : last_gradient) add({stage, ActionKind::UNSHARD, Microbatch{-1}});
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      if (action(id).kind > ActionKind::W)
+    for (const OperationId id : lane.operations()) {
+      const Action& action = program.op(id).action;
+      if (action.kind > ActionKind::W)
         continue;  // PyTorch has no word for R and steps the optimizer itself
-      for (const Dependency& d : program.predecessors(id)) {
-        if (is_receive(action(d.before).kind)) add(action(d.before));
-      }
-      add(action(id));
-      if (send_of[static_cast<std::size_t>(id)] >= 0)
-        add(action(send_of[static_cast<std::size_t>(id)]));
-      if (last_gradient[action(id).stage] == id) {
-        add({action(id).stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
-        add({action(id).stage, ActionKind::RESHARD, Microbatch{-1}});
+      const OperationId receive = program.receive_before(id), send = program.send_after(id);
+      if (receive != kNoOperation) add(program.op(receive).action);
+      add(action);
+      if (send != kNoOperation) add(program.op(send).action);
+      if (last_gradient[action.stage] == id) {
+        add({action.stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
+        add({action.stage, ActionKind::RESHARD, Microbatch{-1}});
       }
     }
     text += row + "\n";

@@ -1,5 +1,6 @@
 // The proof that a program cannot deadlock: the graph of lane order, data, messages, slots and
-// blocking transfers has no cycle. A cycle, where there is one, is the counter-example.
+// blocking transfers (plan/program/graph) has no cycle. A cycle, where there is one, is the
+// counter-example.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +12,16 @@
 
 namespace weir {
 
-// A cycle, as operations each of which waits for the next
-// (the last for the first); nullopt when the program cannot deadlock.
+// A cycle, as operations each of which waits for the next (the last for the first); nullopt when
+// the program cannot deadlock. The shortest one takes quadratic time.
 [[nodiscard]] std::optional<std::vector<OperationId>> find_cycle(const Program& program);
+[[nodiscard]] std::optional<std::vector<OperationId>> shortest_cycle(const Program& program);
 
 // "rank 0 send lane to 1: 0SEND_F2 waits for a slot freed by 1F0 on rank 1; ..." one line a wait.
 [[nodiscard]] std::string describe_cycle(const Program& program,
                                          const std::vector<OperationId>& cycle);
 
-// The same, but the shortest there is: breadth first from every operation that can never run.
-// Quadratic in their number.
-[[nodiscard]] std::optional<std::vector<OperationId>> shortest_cycle(const Program& program);
+// The shortest cycle, described. Precondition: the program can deadlock.
+[[nodiscard]] std::string describe_deadlock(const Program& program);
 
 }  // namespace weir

@@ -29,8 +29,8 @@ struct LoweringOptions {
 };
 
 // Compute order of each rank with R placed directly before its B or I. Golden-testable step 1.
-[[nodiscard]] std::vector<std::vector<Action>> place_recompute(const Schedule& schedule,
-                                                               const LoweringOptions& options);
+[[nodiscard]] Indexed<Rank, std::vector<Action>> place_recompute(const Schedule& schedule,
+                                                                 const LoweringOptions& options);
 
 // Precondition: validate(schedule) found nothing.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options);

@@ -1,6 +1,8 @@
 // A program is what both engines consume: a schedule lowered to operations on lanes, with every
 // dependency written down. The simulator gives it virtual time, the executor real time; an
-// operation's index is the action id by which the two are joined.
+// operation's id is the action id by which the two are joined. It is made whole and then only read
+// (plan/program/lower makes it; blocking and repeat make others of it); order, cycles and longest
+// paths are in plan/program/graph.
 //
 // Lanes of a rank: one compute lane (F B I W R OPTIMIZER), one reduce lane (REDUCE_GRAD), and for
 // each directed edge to or from another rank one send or receive lane, so that a full edge blocks
@@ -12,37 +14,49 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "plan/schedule/schedule.hpp"
+#include "plan/words/indexed.hpp"
 
 namespace weir {
 
 enum class LaneKind : std::uint8_t { compute, send, receive, reduce };
+[[nodiscard]] std::string_view to_string(LaneKind kind);
+[[nodiscard]] std::optional<LaneKind> parse_lane_kind(std::string_view text);
 
-using OperationId = std::int32_t;
-using LaneId = std::int32_t;
+using OperationId = Index<struct OperationTag>;
+using LaneId = Index<struct LaneTag>;
+using EdgeId = Index<struct EdgeTag>;
+template <class T>
+using PerOperation = Indexed<OperationId, T>;
+constexpr OperationId kNoOperation{-1};
+constexpr EdgeId kNoEdge{-1};
 
 struct Operation {
   Action action;
-  LaneId lane = 0;
+  LaneId lane;
 };
 
 struct Lane {
   Rank rank;
   LaneKind kind = LaneKind::compute;
-  std::int32_t edge = -1;  // index into Program::edges for send and receive lanes
-  OperationId first = 0;   // operations [first, last), in order
-  OperationId last = 0;
+  EdgeId edge = kNoEdge;  // of send and receive lanes
+  OperationId first, last;
+
+  // [first, last), in order.
+  [[nodiscard]] Ids<OperationId> operations() const { return {first, last}; }
+  [[nodiscard]] std::int32_t size() const { return last - first; }
 };
 
-// A directed edge: one FIFO. Message i is operation send_first + i of the send lane and
-// receive_first + i of the receive lane.
+// A directed edge: one FIFO. Message i is operation i of the send lane and of the receive lane.
 struct Edge {
   Rank from, to;
-  LaneId send_lane = 0;
-  LaneId receive_lane = 0;
+  LaneId send_lane;
+  LaneId receive_lane;
 };
 
 enum class DependencyKind : std::uint8_t {
@@ -55,29 +69,107 @@ enum class DependencyKind : std::uint8_t {
 };
 
 struct Dependency {
-  OperationId before = 0;
+  OperationId before;
   DependencyKind kind = DependencyKind::data;
 };
 
-struct Program {
-  ScheduleShape shape;
-  std::int32_t slots = 0;  // receive slots an edge; 0: unlimited
-  std::vector<Operation> operations;
-  std::vector<Lane> lanes;  // of rank 0, then rank 1, ...; compute lane first
-  std::vector<Edge> edges;  // ordered by (from, to)
-  // Predecessors of operation i besides its lane predecessor: dependencies[dependency_first[i] ..
-  // [i+1]).
-  std::vector<std::int32_t> dependency_first;
-  std::vector<Dependency> dependencies;
+// What each operation waits for besides its lane predecessor, in one array: `add` appends to the
+// operation that `next` opened last. A send's first is the operation whose value it sends, a
+// receive's only one is its send.
+class Dependencies {
+ public:
+  void reserve(std::size_t operations, std::size_t dependencies) {
+    first_.reserve(operations + 1);
+    all_.reserve(dependencies);
+  }
+  void next() { first_.push_back(first_.back()); }
+  void add(OperationId before, DependencyKind kind) {
+    all_.push_back({before, kind});
+    ++first_.back();
+  }
+  [[nodiscard]] std::span<const Dependency> of(OperationId id) const {
+    return std::span(all_).subspan(first_[id.position()],
+                                   first_[id.position() + 1] - first_[id.position()]);
+  }
+  [[nodiscard]] std::size_t size() const { return all_.size(); }
 
+ private:
+  std::vector<std::uint32_t> first_{0};
+  std::vector<Dependency> all_;
+};
+
+class Program {
+ public:
+  struct Parts {
+    ScheduleShape shape;
+    std::int32_t slots = 0;  // receive slots an edge; 0: unlimited
+    PerOperation<Operation> operations;
+    Indexed<LaneId, Lane> lanes;  // of rank 0, then rank 1, ...; compute lane first
+    Indexed<EdgeId, Edge> edges;  // ordered by (from, to)
+    Dependencies dependencies;
+  };
+  Program() = default;  // of no rank
+  explicit Program(Parts parts);
+
+  // The parts again, to make another program of them.
+  [[nodiscard]] const Parts& parts() const { return parts_; }
+  [[nodiscard]] const ScheduleShape& shape() const { return parts_.shape; }
+  [[nodiscard]] std::int32_t slots() const { return parts_.slots; }
+
+  [[nodiscard]] std::size_t size() const { return parts_.operations.size(); }
+  [[nodiscard]] Ids<OperationId> ids() const { return parts_.operations.ids(); }
+  [[nodiscard]] const Operation& op(OperationId id) const { return parts_.operations[id]; }
+  [[nodiscard]] const PerOperation<Operation>& operations() const { return parts_.operations; }
+  [[nodiscard]] const Lane& lane(LaneId id) const { return parts_.lanes[id]; }
+  [[nodiscard]] const Lane& lane_of(OperationId id) const { return lane(op(id).lane); }
+  [[nodiscard]] const Indexed<LaneId, Lane>& lanes() const { return parts_.lanes; }
+  [[nodiscard]] const Edge& edge(EdgeId id) const { return parts_.edges[id]; }
+  // Of a send or a receive.
+  [[nodiscard]] const Edge& edge_of(OperationId id) const { return edge(lane_of(id).edge); }
+  [[nodiscard]] const Indexed<EdgeId, Edge>& edges() const { return parts_.edges; }
+
+  [[nodiscard]] Ids<Rank> ranks() const { return Ids<Rank>(shape().ranks); }
+  [[nodiscard]] Rank rank_of(OperationId id) const { return lane_of(id).rank; }
+  [[nodiscard]] const Lane& compute_lane(Rank rank) const { return lane(compute_lanes_[rank]); }
+  // The rank at the other end of a send or a receive; the operation's own for others.
+  [[nodiscard]] Rank peer_rank(OperationId id) const;
+  // The receive of a send, the send of a receive.
+  [[nodiscard]] OperationId peer(OperationId id) const;
+
+  // Neighbours on its lane; kNoOperation at the lane's ends.
+  [[nodiscard]] OperationId previous(OperationId id) const {
+    return lane_of(id).first == id ? kNoOperation : id - 1;
+  }
+  [[nodiscard]] OperationId next(OperationId id) const {
+    return lane_of(id).last == id + 1 ? kNoOperation : id + 1;
+  }
+  // What `id` waits for besides its lane predecessor, and what waits for it besides its lane
+  // successor (in ascending order; once for each dependency).
   [[nodiscard]] std::span<const Dependency> predecessors(OperationId id) const {
-    const auto first = static_cast<std::size_t>(dependency_first[static_cast<std::size_t>(id)]);
-    const auto last = static_cast<std::size_t>(dependency_first[static_cast<std::size_t>(id) + 1]);
-    return std::span(dependencies).subspan(first, last - first);
+    return parts_.dependencies.of(id);
   }
-  [[nodiscard]] const Lane& lane_of(OperationId id) const {
-    return lanes[static_cast<std::size_t>(operations[static_cast<std::size_t>(id)].lane)];
+  [[nodiscard]] std::span<const OperationId> successors(OperationId id) const {
+    return std::span(successors_)
+        .subspan(first_successor_[id.position()],
+                 first_successor_[id.position() + 1] - first_successor_[id.position()]);
   }
+  // The operation whose value a send carries.
+  [[nodiscard]] OperationId producer(OperationId send) const {
+    return predecessors(send).front().before;
+  }
+  // The send of what a compute operation makes, the compute operation that takes what a receive
+  // brings; kNoOperation where there is none.
+  [[nodiscard]] OperationId send_after(OperationId compute) const;
+  [[nodiscard]] OperationId consumer(OperationId receive) const;
+  // The receive whose message a compute operation takes or, with R fused into it, waits for;
+  // kNoOperation where there is none.
+  [[nodiscard]] OperationId receive_before(OperationId compute) const;
+
+ private:
+  Parts parts_;
+  Indexed<Rank, LaneId> compute_lanes_;
+  std::vector<std::uint32_t> first_successor_;
+  std::vector<OperationId> successors_;
 };
 
 }  // namespace weir

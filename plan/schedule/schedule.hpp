@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "plan/words/action.hpp"
+#include "plan/words/indexed.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -28,18 +29,41 @@ struct ScheduleShape {
       1;  // copies of the stages with micro-batches of their own (bidirectional: 2)
   std::int32_t segments =
       1;  // sequence slices a micro-batch; microbatch index = m * segments + slice
-  std::vector<Rank> rank_of_stage;  // size stages * replicas
+  Indexed<Stage, Rank> rank_of_stage;  // size stages * replicas
 
   [[nodiscard]] std::int32_t total_stages() const { return stages * replicas; }
   [[nodiscard]] std::int32_t units() const { return microbatches * segments; }
-  [[nodiscard]] Rank rank_of(Stage stage) const {
-    return rank_of_stage[static_cast<std::size_t>(stage.value)];
-  }
+  [[nodiscard]] Ids<Stage> all_stages() const { return Ids<Stage>(total_stages()); }
+  [[nodiscard]] Rank rank_of(Stage stage) const { return rank_of_stage[stage]; }
   [[nodiscard]] std::int32_t replica_of(Stage stage) const { return stage.value / stages; }
   // First and last stage of the replica that `stage` belongs to.
   [[nodiscard]] bool is_first(Stage stage) const { return stage.value % stages == 0; }
   [[nodiscard]] bool is_last(Stage stage) const { return stage.value % stages == stages - 1; }
   bool operator==(const ScheduleShape&) const = default;
+};
+
+// One value for each stage and micro-batch (slice) of a shape.
+template <class T>
+class Cells {
+ public:
+  Cells() = default;
+  explicit Cells(const ScheduleShape& shape, const T& value = T())
+      : units_(static_cast<std::size_t>(shape.units())),
+        values_(static_cast<std::size_t>(shape.total_stages()) * units_, value) {}
+  [[nodiscard]] T& operator()(Stage stage, Microbatch unit) {
+    return values_[stage.position() * units_ + unit.position()];
+  }
+  [[nodiscard]] const T& operator()(Stage stage, Microbatch unit) const {
+    return values_[stage.position() * units_ + unit.position()];
+  }
+  [[nodiscard]] T& operator[](const Action& of) { return (*this)(of.stage, of.microbatch); }
+  [[nodiscard]] const T& operator[](const Action& of) const {
+    return (*this)(of.stage, of.microbatch);
+  }
+
+ private:
+  std::size_t units_ = 0;
+  std::vector<T> values_;
 };
 
 // Standard placements.
@@ -51,11 +75,11 @@ struct ScheduleShape {
 struct Schedule {
   std::string name;
   ScheduleShape shape;
-  std::vector<std::vector<Action>> order;  // per rank; kinds F, B, I, W only
+  Indexed<Rank, std::vector<Action>> order;  // kinds F, B, I, W only
   // Per rank, ascending positions p such that order[p] and order[p+1] are one overlapped pair,
   // PyTorch's "(0F1;3B0)OVERLAP_F_B". A hint for executors and a mark in files; the order alone is
   // binding.
-  std::vector<std::vector<std::int32_t>> overlapped;
+  Indexed<Rank, std::vector<std::int32_t>> overlapped;
 
   bool operator==(const Schedule&) const = default;
 };

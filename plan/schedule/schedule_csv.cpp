@@ -25,7 +25,8 @@ constexpr std::int32_t kMostMicrobatches = 1 << 20;
 
 struct Cell {
   std::string text;
-  std::size_t row = 0, column = 0;
+  Rank row;
+  std::size_t column = 0;
   bool overlapped_with_next = false;
 };
 
@@ -36,7 +37,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const std::string& file, const Cell& cell, std::string_view why) {
-  throw InputError(file, fmt::format("row {}, column {}", cell.row + 1, cell.column + 1),
+  throw InputError(file, fmt::format("row {}, column {}", cell.row.value + 1, cell.column + 1),
                    fmt::format("\"{}\": {}", cell.text.substr(0, 60), why));
 }
 
@@ -86,7 +87,7 @@ std::vector<Cell> read_cells(const std::string& text, const std::string& file, s
     std::istringstream row(line);
     std::size_t column = 0;
     for (std::string cell; std::getline(row, cell, ','); ++column) {
-      add_cell(cells, {std::string(trimmed(cell)), rows, column, false}, file);
+      add_cell(cells, {std::string(trimmed(cell)), Rank{rows}, column, false}, file);
     }
     ++rows;
   }
@@ -166,21 +167,21 @@ void place_stages(Schedule& schedule, const std::string& file) {
       shape.microbatches = std::max(shape.microbatches, action.microbatch.value + 1);
     }
   }
-  shape.rank_of_stage.assign(static_cast<std::size_t>(shape.stages), Rank{-1});
-  for (std::size_t rank = 0; rank < schedule.order.size(); ++rank) {
+  shape.rank_of_stage.assign(shape.stages, Rank{-1});
+  for (const Rank rank : schedule.order.ids()) {
     for (const Action& action : schedule.order[rank]) {
-      Rank& place = shape.rank_of_stage[static_cast<std::size_t>(action.stage.value)];
-      if (place.value >= 0 && place.value != static_cast<std::int32_t>(rank)) {
+      Rank& place = shape.rank_of_stage[action.stage];
+      if (place.value >= 0 && place != rank) {
         throw InputError(
-            file, fmt::format("row {}", rank + 1),
+            file, fmt::format("row {}", rank.value + 1),
             fmt::format("stage {} is also in row {}", action.stage.value, place.value + 1));
       }
-      place = Rank{static_cast<std::int32_t>(rank)};
+      place = rank;
     }
   }
-  for (std::size_t stage = 0; stage < shape.rank_of_stage.size(); ++stage) {
-    if (shape.rank_of_stage[stage].value < 0)
-      throw InputError(file, "", fmt::format("stage {} is in no row", stage));
+  for (const Stage stage : shape.rank_of_stage.ids()) {
+    if (shape.rank_of(stage).value < 0)
+      throw InputError(file, "", fmt::format("stage {} is in no row", stage.value));
   }
   if (shape.stages % 2 == 0 && halves_share_nothing(schedule, shape.stages / 2)) {
     shape.replicas = 2;
@@ -193,9 +194,9 @@ void place_stages(Schedule& schedule, const std::string& file) {
 std::string to_csv(const Schedule& schedule) {
   std::string text;
   if (schedule.shape.segments > 1) text = fmt::format("{}{}\n", kSegments, schedule.shape.segments);
-  for (std::size_t rank = 0; rank < schedule.order.size(); ++rank) {
+  for (const Rank rank : schedule.order.ids()) {
     const auto& order = schedule.order[rank];
-    const auto* pairs = rank < schedule.overlapped.size() ? &schedule.overlapped[rank] : nullptr;
+    const auto* pairs = schedule.overlapped.has(rank) ? &schedule.overlapped[rank] : nullptr;
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (i > 0) text += ',';
       const bool pair =

@@ -24,7 +24,7 @@ std::string draw(const Schedule& schedule, Rank rank, std::int32_t position) {
   const std::int32_t first = std::max(0, position - kPictureColumns);
   const std::int32_t last = position + kPictureColumns + 1;
   const auto cell = [&](std::int32_t row, std::int32_t column) {
-    const auto& order = schedule.order[static_cast<std::size_t>(row)];
+    const auto& order = schedule.order[Rank{row}];
     std::string text = column < static_cast<std::int32_t>(order.size())
                            ? to_string(order[static_cast<std::size_t>(column)])
                            : std::string();
@@ -55,11 +55,12 @@ class Judge {
   std::optional<ScheduleFault> judge() {
     check_shape();
     if (!fault_) {
-      seen_.resize(static_cast<std::size_t>(shape_.total_stages()) *
-                   static_cast<std::size_t>(shape_.units()));
-      replica_of_unit_.assign(static_cast<std::size_t>(shape_.units()), -1);
+      seen_ = Cells<std::uint8_t>(shape_);
+      replica_of_unit_.assign(shape_.units(), -1);
     }
-    for (std::int32_t rank = 0; rank < shape_.ranks && !fault_; ++rank) check_rank(Rank{rank});
+    for (const Rank rank : schedule_.order.ids()) {
+      if (!fault_) check_rank(rank);
+    }
     if (!fault_) check_complete();
     if (!fault_) dry_run();
     return std::move(fault_);
@@ -79,11 +80,6 @@ class Judge {
     const auto column = static_cast<std::int32_t>(position);
     fault_ = ScheduleFault{rank, column, std::move(reason), draw(schedule_, rank, column)};
   }
-  std::uint8_t& seen(Stage stage, Microbatch unit) {
-    return seen_[static_cast<std::size_t>(stage.value) * static_cast<std::size_t>(shape_.units()) +
-                 static_cast<std::size_t>(unit.value)];
-  }
-
   void check_shape() {
     if (shape_.ranks < 1 || shape_.stages < 1 || shape_.microbatches < 1 || shape_.segments < 1 ||
         shape_.replicas < 1 || schedule_.order.size() != static_cast<std::size_t>(shape_.ranks) ||
@@ -93,14 +89,14 @@ class Judge {
   }
 
   void check_rank(Rank rank) {
-    const auto& order = schedule_.order[static_cast<std::size_t>(rank.value)];
-    std::vector<std::int64_t> last_gradient(static_cast<std::size_t>(shape_.total_stages()), -1);
+    const auto& order = schedule_.order[rank];
+    Indexed<Stage, std::int64_t> last_gradient(shape_.total_stages(), -1);
     for (std::size_t position = 0; position < order.size() && !fault_; ++position) {
       const Action& action = order[position];
       std::string reason = misplaced(rank, action);
       if (reason.empty()) reason = out_of_turn(action);
       if (reason.empty() && (action.kind == ActionKind::B || action.kind == ActionKind::W)) {
-        auto& last = last_gradient[static_cast<std::size_t>(action.stage.value)];
+        auto& last = last_gradient[action.stage];
         const std::int64_t turn = gradient_turn(action.microbatch);
         if (turn < last && !options_.allow_reordered) {
           reason = fmt::format(
@@ -136,7 +132,7 @@ class Judge {
   }
 
   std::string out_of_turn(const Action& action) {
-    std::uint8_t& so_far = seen(action.stage, action.microbatch);
+    std::uint8_t& so_far = seen_[action];
     const std::string name = to_string(action);
     const std::string forward = to_string(
         Action{.stage = action.stage, .kind = ActionKind::F, .microbatch = action.microbatch});
@@ -147,7 +143,7 @@ class Judge {
     switch (action.kind) {
       case ActionKind::F: {
         if ((so_far & seen_f) != 0) return fmt::format("{} a second time", name);
-        auto& owner = replica_of_unit_[static_cast<std::size_t>(action.microbatch.value)];
+        auto& owner = replica_of_unit_[action.microbatch];
         if (owner < 0) owner = shape_.replica_of(action.stage);
         if (owner != shape_.replica_of(action.stage)) {
           return fmt::format("{}: micro-batch {} already goes through replica {}", name,
@@ -170,20 +166,20 @@ class Judge {
   }
 
   void check_complete() {
-    for (std::int32_t stage = 0; stage < shape_.total_stages() && !fault_; ++stage) {
-      for (std::int32_t unit = 0; unit < shape_.units() && !fault_; ++unit) {
-        const std::uint8_t so_far = seen(Stage{stage}, Microbatch{unit});
-        const bool owned =
-            replica_of_unit_[static_cast<std::size_t>(unit)] == shape_.replica_of(Stage{stage});
+    for (const Stage stage : shape_.all_stages()) {
+      for (const Microbatch unit : replica_of_unit_.ids()) {
+        const std::uint8_t so_far = seen_(stage, unit);
+        const bool owned = replica_of_unit_[unit] == shape_.replica_of(stage);
         const bool whole = (so_far & seen_b) != 0 || (so_far & seen_w) != 0;
-        const bool nowhere = replica_of_unit_[static_cast<std::size_t>(unit)] < 0;
+        const bool nowhere = replica_of_unit_[unit] < 0;
         if ((!owned && !nowhere) || (owned && whole)) continue;
         const char* missing = (so_far & seen_f) == 0   ? "F"
                               : (so_far & seen_i) == 0 ? "B (or I and W)"
                                                        : "W";
-        const Rank rank = shape_.rank_of(Stage{stage});
-        fail(rank, schedule_.order[static_cast<std::size_t>(rank.value)].size(),
-             fmt::format("stage {} has no {} of micro-batch {}", stage, missing, unit));
+        const Rank rank = shape_.rank_of(stage);
+        return fail(
+            rank, schedule_.order[rank].size(),
+            fmt::format("stage {} has no {} of micro-batch {}", stage.value, missing, unit.value));
       }
     }
   }
@@ -191,43 +187,41 @@ class Judge {
   // The action of a neighbouring stage that `action` must wait for; nullopt when there is none.
   [[nodiscard]] std::optional<Action> awaited(const Action& action) const {
     if (action.kind == ActionKind::F && !shape_.is_first(action.stage)) {
-      return Action{Stage{action.stage.value - 1}, ActionKind::F, action.microbatch};
+      return Action{action.stage - 1, ActionKind::F, action.microbatch};
     }
     if (is_backward(action.kind) && !shape_.is_last(action.stage)) {
-      return Action{Stage{action.stage.value + 1}, ActionKind::B, action.microbatch};
+      return Action{action.stage + 1, ActionKind::B, action.microbatch};
     }
     return std::nullopt;
   }
 
   void dry_run() {
-    std::vector<std::size_t> next(schedule_.order.size(), 0);
-    std::vector<std::int32_t> awake;
-    for (std::int32_t rank = shape_.ranks; rank-- > 0;) awake.push_back(rank);
+    Indexed<Rank, std::size_t> next(shape_.ranks);
+    std::vector<Rank> awake;
+    for (const Rank rank : next.ids()) awake.push_back(rank);
     while (!awake.empty()) {
-      const auto rank = static_cast<std::size_t>(awake.back());
+      const Rank rank = awake.back();
       awake.pop_back();
       const auto& order = schedule_.order[rank];
       for (; next[rank] < order.size(); ++next[rank]) {
         const Action& action = order[next[rank]];
         const auto other = awaited(action);
-        if (other && (seen(other->stage, other->microbatch) &
-                      (other->kind == ActionKind::F ? done_f : done_i)) == 0) {
+        if (other && (seen_[*other] & (other->kind == ActionKind::F ? done_f : done_i)) == 0) {
           break;
         }
         if (action.kind == ActionKind::W) continue;
         const bool forward = action.kind == ActionKind::F;
-        std::uint8_t& flags = seen(action.stage, action.microbatch);
+        std::uint8_t& flags = seen_[action];
         flags = static_cast<std::uint8_t>(flags | (forward ? done_f : done_i));
         const bool ends = forward ? shape_.is_last(action.stage) : shape_.is_first(action.stage);
-        if (!ends)
-          awake.push_back(shape_.rank_of(Stage{action.stage.value + (forward ? 1 : -1)}).value);
+        if (!ends) awake.push_back(shape_.rank_of(action.stage + (forward ? 1 : -1)));
       }
     }
-    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+    for (const Rank rank : next.ids()) {
       if (next[rank] == schedule_.order[rank].size()) continue;
       const Action& action = schedule_.order[rank][next[rank]];
       const Action other = *awaited(action);
-      fail(Rank{static_cast<std::int32_t>(rank)}, next[rank],
+      fail(rank, next[rank],
            fmt::format("deadlock: {} waits for {} of stage {}, which is never reached on rank {}",
                        to_string(action),
                        other.kind == ActionKind::F ? "the output" : "the gradient",
@@ -239,8 +233,8 @@ class Judge {
   const Schedule& schedule_;
   const ScheduleShape& shape_;
   const ValidationOptions& options_;
-  std::vector<std::uint8_t> seen_;             // flags of Seen per (stage, unit)
-  std::vector<std::int32_t> replica_of_unit_;  // which replica a micro-batch goes through
+  Cells<std::uint8_t> seen_;                           // flags of Seen
+  Indexed<Microbatch, std::int32_t> replica_of_unit_;  // which replica a micro-batch goes through
   std::optional<ScheduleFault> fault_;
 };
 

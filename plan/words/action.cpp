@@ -1,16 +1,29 @@
-// Printing and parsing of actions; `kWords` is in the order of ActionKind.
+// Printing and parsing of actions.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/words/action.hpp"
 
-#include <array>
 #include <charconv>
+
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::array<std::string_view, 13> kWords{
-    "F",      "B",      "I",       "W",       "R",           "SEND_F",   "RECV_F",
-    "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "OPTIMIZER"};
+constexpr Names<ActionKind, 13> kWords{{
+    {ActionKind::F, "F"},
+    {ActionKind::B, "B"},
+    {ActionKind::I, "I"},
+    {ActionKind::W, "W"},
+    {ActionKind::R, "R"},
+    {ActionKind::SEND_F, "SEND_F"},
+    {ActionKind::RECV_F, "RECV_F"},
+    {ActionKind::SEND_B, "SEND_B"},
+    {ActionKind::RECV_B, "RECV_B"},
+    {ActionKind::UNSHARD, "UNSHARD"},
+    {ActionKind::RESHARD, "RESHARD"},
+    {ActionKind::REDUCE_GRAD, "REDUCE_GRAD"},
+    {ActionKind::OPTIMIZER, "OPTIMIZER"},
+}};
 
 // A decimal number at the front of `text`, taken off it.
 std::optional<std::int32_t> take_number(std::string_view& text) {
@@ -24,7 +37,7 @@ std::optional<std::int32_t> take_number(std::string_view& text) {
 
 }  // namespace
 
-std::string_view to_string(ActionKind kind) { return kWords[static_cast<std::size_t>(kind)]; }
+std::string_view to_string(ActionKind kind) { return name_of(kWords, kind); }
 
 std::string to_string(const Action& action) {
   std::string text = std::to_string(action.stage.value);
@@ -37,19 +50,17 @@ std::optional<Action> parse_action(std::string_view text) {
   const auto stage = take_number(text);
   if (!stage) return std::nullopt;
   const std::string_view word = text.substr(0, text.find_first_of("0123456789"));
-  for (std::size_t i = 0; i < kWords.size(); ++i) {
-    if (word != kWords[i]) continue;
-    text.remove_prefix(word.size());
-    Action action{Stage{*stage}, static_cast<ActionKind>(i), Microbatch{-1}};
-    if (has_microbatch(action.kind)) {
-      const auto microbatch = take_number(text);
-      if (!microbatch) return std::nullopt;
-      action.microbatch = Microbatch{*microbatch};
-    }
-    if (!text.empty()) return std::nullopt;
-    return action;
+  const auto kind = named(kWords, word);
+  if (!kind) return std::nullopt;
+  text.remove_prefix(word.size());
+  Action action{Stage{*stage}, *kind, Microbatch{-1}};
+  if (has_microbatch(action.kind)) {
+    const auto microbatch = take_number(text);
+    if (!microbatch) return std::nullopt;
+    action.microbatch = Microbatch{*microbatch};
   }
-  return std::nullopt;
+  if (!text.empty()) return std::nullopt;
+  return action;
 }
 
 }  // namespace weir

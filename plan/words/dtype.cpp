@@ -2,21 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/words/dtype.hpp"
 
-#include <array>
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
-constexpr std::array<std::string_view, 4> kNames{"fp32", "tf32", "bf16",
-                                                 "fp16"};  // in the order of Dtype
+constexpr Names<Dtype, 4> kNames{
+    {{Dtype::fp32, "fp32"}, {Dtype::tf32, "tf32"}, {Dtype::bf16, "bf16"}, {Dtype::fp16, "fp16"}}};
 }
 
-std::string_view to_string(Dtype dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
+std::string_view to_string(Dtype dtype) { return name_of(kNames, dtype); }
 
-std::optional<Dtype> parse_dtype(std::string_view text) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (text == kNames[i]) return static_cast<Dtype>(i);
-  }
-  return std::nullopt;
-}
+std::optional<Dtype> parse_dtype(std::string_view text) { return named(kNames, text); }
 
 }  // namespace weir

@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <compare>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,16 +72,29 @@ constexpr Seconds operator/(Flops amount, FlopsPerSecond rate) {
 [[nodiscard]] Nanoseconds to_nanoseconds(Seconds value);
 [[nodiscard]] constexpr Seconds to_seconds(Nanoseconds value) { return Seconds(value); }
 
-// Indices that must not be mixed up.
+// Indices that must not be mixed up. They count up and down, and their difference is a number;
+// containers addressed by them are in plan/words/indexed.
 template <class Tag>
 struct Index {
   std::int32_t value = 0;
+
+  constexpr Index() = default;
+  constexpr explicit Index(std::integral auto of) : value(static_cast<std::int32_t>(of)) {}
   constexpr auto operator<=>(const Index&) const = default;
+  // Where a container keeps what belongs to it. Precondition: not negative.
+  [[nodiscard]] constexpr std::size_t position() const { return static_cast<std::size_t>(value); }
+  constexpr Index& operator++() {
+    ++value;
+    return *this;
+  }
+  friend constexpr Index operator+(Index a, std::int32_t steps) { return Index(a.value + steps); }
+  friend constexpr Index operator-(Index a, std::int32_t steps) { return Index(a.value - steps); }
+  friend constexpr std::int32_t operator-(Index a, Index b) { return a.value - b.value; }
 };
 using Rank = Index<struct RankTag>;    // device, 0..K-1
 using Stage = Index<struct StageTag>;  // global stage, 0..K*v-1 (times replicas)
-using Microbatch =
-    Index<struct MicrobatchTag>;  // 0..M-1 (micro-batch segments where a schedule slices sequences)
+// 0..M-1 (micro-batch segments where a schedule slices sequences)
+using Microbatch = Index<struct MicrobatchTag>;
 
 // Strict readers of a number with its unit; nullopt when the text is anything else.
 //   bytes: B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)

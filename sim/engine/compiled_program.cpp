@@ -70,16 +70,16 @@ std::uint16_t cost_index(const Action& action) {
 
 class Compiler {
  public:
-  explicit Compiler(const Program& program) : program_(program), next_(program.lanes.size()) {
-    for (std::size_t l = 0; l < next_.size(); ++l) next_[l] = program.lanes[l].first;
+  explicit Compiler(const Program& program) : program_(program), next_(program.lanes().size()) {
+    for (const LaneId lane : next_.ids()) next_[lane] = program.lane(lane).first;
   }
 
   std::variant<CompiledProgram, NotCompiled> run() {
-    compiled_.stages = program_.shape.total_stages();
+    compiled_.stages = program_.shape().total_stages();
     if (compiled_.costs() > kMostRegisters)
       return NotCompiled{fmt::format("{} stages are too many", compiled_.stages)};
     put_in_order();
-    if (order_.size() < program_.operations.size())
+    if (order_.size() < program_.size())
       return NotCompiled{"the program waits for itself: it deadlocks"};
     find_lifetimes();
     if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
@@ -91,46 +91,48 @@ class Compiler {
   [[nodiscard]] bool ready(OperationId id) const {
     const auto before = program_.predecessors(id);
     return std::all_of(before.begin(), before.end(),
-                       [&](const Dependency& d) { return position_[at(d.before)] >= 0; });
+                       [&](const Dependency& d) { return position_[d.before] >= 0; });
   }
   void place(OperationId id) {
-    position_[at(id)] = static_cast<std::int32_t>(order_.size());
+    position_[id] = static_cast<std::int32_t>(order_.size());
     order_.push_back(id);
   }
   // The next operation of a lane, if it may run.
   bool advance(LaneId lane) {
-    OperationId& next = next_[at(lane)];
-    if (next == program_.lanes[at(lane)].last || !ready(next)) return false;
-    place(next++);
+    OperationId& next = next_[lane];
+    if (next == program_.lane(lane).last || !ready(next)) return false;
+    place(next);
+    ++next;
     return true;
   }
   // A message arrives as soon as it is sent: its receive follows at once.
   bool advance_edge(const Edge& edge) {
     bool any = false;
     while (advance(edge.send_lane)) {
-      place(next_[at(edge.receive_lane)]++);
+      place(next_[edge.receive_lane]);
+      ++next_[edge.receive_lane];
       any = true;
     }
     return any;
   }
   void put_in_order() {
-    position_.assign(program_.operations.size(), -1);
+    position_.assign(program_.size(), -1);
     order_.reserve(position_.size());
-    std::vector<std::vector<std::size_t>> edges_of(at(program_.shape.ranks));
-    for (std::size_t e = 0; e < program_.edges.size(); ++e) {
-      edges_of[at(program_.edges[e].from.value)].push_back(e);
-      edges_of[at(program_.edges[e].to.value)].push_back(e);
+    Indexed<Rank, std::vector<EdgeId>> edges_of(program_.shape().ranks);
+    for (const EdgeId edge : program_.edges().ids()) {
+      edges_of[program_.edge(edge).from].push_back(edge);
+      edges_of[program_.edge(edge).to].push_back(edge);
     }
     for (bool any = true; any;) {
       any = false;
-      for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
-        const Lane& lane = program_.lanes[l];
+      for (const LaneId id : program_.lanes().ids()) {
+        const Lane& lane = program_.lane(id);
         if (lane.kind != LaneKind::compute && lane.kind != LaneKind::reduce) continue;
-        if (!advance(static_cast<LaneId>(l))) continue;
+        if (!advance(id)) continue;
         any = true;
-        for (const std::size_t e : edges_of[at(lane.rank.value)]) advance_edge(program_.edges[e]);
+        for (const EdgeId edge : edges_of[lane.rank]) advance_edge(program_.edge(edge));
       }
-      for (const Edge& edge : program_.edges) any |= advance_edge(edge);
+      for (const Edge& edge : program_.edges()) any |= advance_edge(edge);
     }
   }
 
@@ -138,33 +140,33 @@ class Compiler {
   // Messages of one edge may overtake each other in flight only where their latencies differ.
   [[nodiscard]] bool mixed(const Lane& receive) const {
     std::uint16_t first = 0;
-    for (OperationId id = receive.first; id < receive.last; ++id) {
-      const std::uint16_t cost = cost_index(program_.operations[at(id)].action);
+    for (const OperationId id : receive.operations()) {
+      const std::uint16_t cost = cost_index(program_.op(id).action);
       if (id == receive.first) first = cost;
       if (cost != first) return true;
     }
     return false;
   }
   void find_lifetimes() {
-    last_use_.assign(program_.operations.size(), -1);
+    last_use_.assign(program_.size(), -1);
     for (const OperationId id : order_) {
       for (const Dependency& d : program_.predecessors(id))
-        last_use_[at(d.before)] = std::max(last_use_[at(d.before)], position_[at(id)]);
+        last_use_[d.before] = std::max(last_use_[d.before], position_[id]);
     }
-    in_order_.resize(program_.lanes.size());
-    for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
-      const Lane& lane = program_.lanes[l];
+    in_order_.resize(program_.lanes().size());
+    for (const LaneId l : program_.lanes().ids()) {
+      const Lane& lane = program_.lane(l);
       if (lane.kind != LaneKind::receive || !mixed(lane)) continue;
       in_order_[l] = true;
-      for (OperationId id = lane.first; id + 1 < lane.last; ++id)
-        last_use_[at(id)] = std::max(last_use_[at(id)], position_[at(id) + 1]);
+      for (const OperationId id : Ids(lane.first, lane.last - 1))
+        last_use_[id] = std::max(last_use_[id], position_[id + 1]);
     }
   }
   // An end is read from its lane's register until the lane goes on; whoever needs it later needs a
   // copy.
   [[nodiscard]] bool needs_copy(OperationId id) const {
     const Lane& lane = program_.lane_of(id);
-    return id + 1 < lane.last && last_use_[at(id)] > position_[at(id) + 1];
+    return id + 1 < lane.last && last_use_[id] > position_[id + 1];
   }
 
   // --- registers and instructions
@@ -178,27 +180,26 @@ class Compiler {
     return static_cast<Register>(compiled_.registers++);
   }
   [[nodiscard]] Register register_of(OperationId id) const {
-    return kept_[at(id)] != 0 ? kept_[at(id)]
-                              : lane_register_[at(program_.operations[at(id)].lane)];
+    return kept_[id] != 0 ? kept_[id] : lane_register_[program_.op(id).lane];
   }
   bool keep(OperationId id) {
     const auto r = allocate();
     if (!r) return false;
-    kept_[at(id)] = *r;
-    expiring_[at(std::max(last_use_[at(id)], position_[at(id)]))].push_back(*r);
+    kept_[id] = *r;
+    expiring_[at(std::max(last_use_[id], position_[id]))].push_back(*r);
     return true;
   }
 
   bool emit() {
-    lane_register_.assign(program_.lanes.size(), 0);
-    for (std::size_t l = 0; l < program_.lanes.size(); ++l) {
-      if (program_.lanes[l].kind == LaneKind::receive) continue;
+    lane_register_.assign(program_.lanes().size(), 0);
+    for (const LaneId l : program_.lanes().ids()) {
+      if (program_.lane(l).kind == LaneKind::receive) continue;
       const auto r = allocate();
       if (!r) return false;
       lane_register_[l] = *r;
-      if (program_.lanes[l].kind != LaneKind::send) compiled_.lane_ends.push_back(*r);
+      if (program_.lane(l).kind != LaneKind::send) compiled_.lane_ends.push_back(*r);
     }
-    kept_.assign(program_.operations.size(), 0);
+    kept_.assign(program_.size(), 0);
     expiring_.resize(order_.size());
     compiled_.code.reserve(order_.size() + order_.size() / 2);
     for (std::size_t p = 0; p < order_.size();) {
@@ -217,10 +218,9 @@ class Compiler {
     if (program_.lane_of(id).kind == LaneKind::send)
       return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
     Instruction last = emit_end(id);
-    const bool sends = p + 1 < order_.size() &&
-                       program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
-                       program_.predecessors(order_[p + 1]).front().before == id &&
-                       program_.predecessors(order_[p + 1]).size() <= 2;
+    const bool sends =
+        p + 1 < order_.size() && program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
+        program_.producer(order_[p + 1]) == id && program_.predecessors(order_[p + 1]).size() <= 2;
     if (sends) {
       last.kind = Instruction::Kind::end_and_send;
       if (!emit_send(order_[p + 1], last)) return p;
@@ -229,15 +229,15 @@ class Compiler {
     }
     if (needs_copy(id)) {
       if (!keep(id)) return p;
-      copy(lane_register_[at(program_.operations[at(id)].lane)], kept_[at(id)]);
+      copy(lane_register_[program_.op(id).lane], kept_[id]);
     }
     return p + (sends ? 3 : 1);
   }
   // Waits for all but the last two of what an operation waits for, and returns the instruction for
   // those.
   Instruction emit_end(OperationId id) {
-    const Operation& operation = program_.operations[at(id)];
-    Instruction instruction{.to = lane_register_[at(operation.lane)]};
+    const Operation& operation = program_.op(id);
+    Instruction instruction{.to = lane_register_[operation.lane]};
     const auto before = program_.predecessors(id);
     for (std::size_t d = 0; d < before.size(); ++d) {
       if (d > 0 && d % 2 == 0) {
@@ -252,11 +252,9 @@ class Compiler {
   // `instruction`: of kind end_and_send with its first half filled in, or of kind send. Receives go
   // with their sends.
   bool emit_send(OperationId send, Instruction instruction) {
-    const Operation& operation = program_.operations[at(send)];
-    const Lane& lane = program_.lane_of(send);
-    const Lane& arrivals = program_.lanes[at(program_.edges[at(lane.edge)].receive_lane)];
-    const OperationId receive = arrivals.first + (send - lane.first);
-    instruction.edge = lane_register_[at(operation.lane)];
+    const Operation& operation = program_.op(send);
+    const OperationId receive = program_.peer(send), earlier = program_.previous(receive);
+    instruction.edge = lane_register_[operation.lane];
     const auto before = program_.predecessors(send);
     for (std::size_t d = 2; d < before.size(); d += 2) {
       Instruction wait{.to = instruction.edge, .a = register_of(before[d].before)};
@@ -266,15 +264,15 @@ class Compiler {
     if (instruction.kind == Instruction::Kind::send) instruction.to = register_of(before[0].before);
     if (before.size() > 1) instruction.slot = register_of(before[1].before);
     instruction.occupancy = cost_index(operation.action);
-    instruction.latency = cost_index(program_.operations[at(receive)].action);
+    instruction.latency = cost_index(program_.op(receive).action);
     if (!keep(receive)) return false;
-    instruction.message = kept_[at(receive)];
+    instruction.message = kept_[receive];
     compiled_.code.push_back(instruction);
-    if (in_order_[at(program_.operations[at(receive)].lane)] && receive != arrivals.first)
-      compiled_.code.push_back({.to = instruction.message, .a = kept_[at(receive - 1)]});
+    if (in_order_[program_.op(receive).lane] && earlier != kNoOperation)
+      compiled_.code.push_back({.to = instruction.message, .a = kept_[earlier]});
     if (!needs_copy(send)) return true;
     if (!keep(send)) return false;
-    copy(instruction.edge, kept_[at(send)]);
+    copy(instruction.edge, kept_[send]);
     return true;
   }
   void copy(Register from, Register to) {
@@ -282,13 +280,13 @@ class Compiler {
   }
 
   const Program& program_;
-  std::vector<OperationId> next_;  // per lane
+  Indexed<LaneId, OperationId> next_;
   std::vector<OperationId> order_;
-  std::vector<std::int32_t> position_;  // of each operation in order_; -1: not placed
-  std::vector<std::int32_t> last_use_;  // position at which an end is read last
-  std::vector<bool>
-      in_order_;  // per lane: receives whose arrivals must be held back to stay in order
-  std::vector<Register> lane_register_, kept_;
+  PerOperation<std::int32_t> position_;  // in order_; -1: not placed
+  PerOperation<std::int32_t> last_use_;  // position at which an end is read last
+  Indexed<LaneId, bool> in_order_;  // receives whose arrivals must be held back to stay in order
+  Indexed<LaneId, Register> lane_register_;
+  PerOperation<Register> kept_;
   std::vector<std::vector<Register>> expiring_;  // per position: registers free after it
   std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;
   CompiledProgram compiled_;

@@ -4,8 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/contention.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,12 +11,11 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/program/deadlock.hpp"
 #include "sim/engine/max_min.hpp"
 
 namespace weir {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class ContentionEngine {
  public:
@@ -35,13 +32,13 @@ class ContentionEngine {
         events_.pop();
         if (event.kind == EventKind::start) {
           start(event.operation, now);
-        } else if (event.version == version_[at(event.operation)]) {
+        } else if (event.version == version_[event.operation]) {
           end(event.operation, now);
         }
       }
       if (rates_stale_) solve(now);
     }
-    if (ended_ < program_.operations.size()) return Stuck{report()};
+    if (ended_ < program_.size()) return Stuck{describe_deadlock(program_)};
     return std::move(timing_);
   }
 
@@ -67,29 +64,22 @@ class ContentionEngine {
   };
 
   void prepare() {
-    const std::size_t count = program_.operations.size();
-    timing_.start_ns.assign(count, 0);
-    timing_.end_ns.assign(count, 0);
-    waiting_.assign(count, 0);
-    version_.assign(count, 0);
-    successors_.resize(count);
+    timing_.start_ns.assign(program_.size(), 0);
+    timing_.end_ns.assign(program_.size(), 0);
+    waiting_.assign(program_.size(), 0);
+    version_.assign(program_.size(), 0);
     std::int32_t devices = 0;
     for (const std::int32_t device : contention_.device_of_rank)
       devices = std::max(devices, device + 1);
     capacities_ = contention_.capacities;
     first_device_ = static_cast<std::int32_t>(capacities_.size());
-    capacities_.resize(capacities_.size() + at(devices), 1.0);
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto id = static_cast<OperationId>(i);
-      for (const Dependency& d : program_.predecessors(id)) successors_[at(d.before)].push_back(id);
-      waiting_[i] = static_cast<std::int32_t>(program_.predecessors(id).size());
-      if (program_.lane_of(id).first != id) {
-        successors_[i - 1].push_back(id);
-        ++waiting_[i];
-      }
+    capacities_.resize(capacities_.size() + static_cast<std::size_t>(devices), 1.0);
+    for (const OperationId id : program_.ids()) {
+      waiting_[id] = static_cast<std::int32_t>(program_.predecessors(id).size()) +
+                     (program_.previous(id) == kNoOperation ? 0 : 1);
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      if (waiting_[i] == 0) ready(static_cast<OperationId>(i), 0);
+    for (const OperationId id : program_.ids()) {
+      if (waiting_[id] == 0) ready(id, 0);
     }
   }
 
@@ -98,31 +88,29 @@ class ContentionEngine {
     const Lane& lane = program_.lane_of(id);
     if (lane.kind == LaneKind::receive) {
       // Spans from the start of its send, and arrives its latency after the send's end, in order.
-      const OperationId send = program_.predecessors(id).front().before;
-      const std::int64_t before = lane.first == id ? 0 : timing_.end_ns[at(id) - 1];
-      timing_.start_ns[at(id)] = std::max(timing_.start_ns[at(send)], before);
-      const std::int64_t arrival =
-          std::max(timing_.end_ns[at(send)] + costs_.duration_ns[at(id)], before);
-      events_.push({arrival, EventKind::end, lane.rank.value, id, version_[at(id)]});
+      const OperationId send = program_.peer(id), previous = program_.previous(id);
+      const std::int64_t before = previous == kNoOperation ? 0 : timing_.end_ns[previous];
+      timing_.start_ns[id] = std::max(timing_.start_ns[send], before);
+      const std::int64_t arrival = std::max(timing_.end_ns[send] + costs_.duration_ns[id], before);
+      events_.push({arrival, EventKind::end, lane.rank.value, id, version_[id]});
       return;
     }
-    const std::int64_t gap = costs_.gap_ns.empty() ? 0 : costs_.gap_ns[at(id)];
+    const std::int64_t gap = costs_.gap_ns.empty() ? 0 : costs_.gap_ns[id];
     events_.push({now + gap, EventKind::start, lane.rank.value, id, 0});
   }
 
   void start(OperationId id, std::int64_t now) {
-    timing_.start_ns[at(id)] = now;
-    const std::int64_t duration = costs_.duration_ns[at(id)];
+    timing_.start_ns[id] = now;
+    const std::int64_t duration = costs_.duration_ns[id];
     const LaneKind kind = program_.lane_of(id).kind;
-    events_.push(
-        {now + duration, EventKind::end, program_.lane_of(id).rank.value, id, version_[at(id)]});
+    events_.push({now + duration, EventKind::end, program_.rank_of(id).value, id, version_[id]});
     if (duration == 0 || kind == LaneKind::reduce) return;
     running_.push_back({id, static_cast<double>(duration), 1.0, now});
     rates_stale_ = true;
   }
 
   void end(OperationId id, std::int64_t now) {
-    timing_.end_ns[at(id)] = now;
+    timing_.end_ns[id] = now;
     timing_.makespan = std::max(timing_.makespan, Nanoseconds(now));
     ++ended_;
     const auto found = std::find_if(running_.begin(), running_.end(),
@@ -131,41 +119,38 @@ class ContentionEngine {
       running_.erase(found);
       rates_stale_ = true;
     }
-    for (const OperationId next : successors_[at(id)]) {
-      if (--waiting_[at(next)] == 0) ready(next, now);
-    }
+    for (const OperationId next : program_.successors(id)) release(next, now);
+    if (const OperationId next = program_.next(id); next != kNoOperation) release(next, now);
+  }
+  void release(OperationId id, std::int64_t now) {
+    if (--waiting_[id] == 0) ready(id, now);
   }
 
   [[nodiscard]] bool is_transfer(OperationId id) const {
     return program_.lane_of(id).kind == LaneKind::send;
   }
-  [[nodiscard]] const Edge& edge_of(OperationId id) const {
-    return program_.edges[at(program_.lane_of(id).edge)];
-  }
-
   [[nodiscard]] Flow flow_of(OperationId id) const {
     const Lane& lane = program_.lane_of(id);
     if (is_transfer(id)) {
       if (contention_.edges.empty()) return {1.0, {}};
-      const Contention::EdgeLink& link = contention_.edges[at(lane.edge)];
+      const Contention::EdgeLink& link = contention_.edges[lane.edge];
       return {link.bandwidth, link.shared};
     }
     if (contention_.device_of_rank.empty()) return {1.0, {}};
-    return {1.0, {first_device_ + contention_.device_of_rank[at(lane.rank.value)]}};
+    return {1.0, {first_device_ + contention_.device_of_rank[lane.rank]}};
   }
 
   void solve(std::int64_t now) {
     rates_stale_ = false;
     std::vector<Flow> flows;
-    std::vector<bool> computes(at(program_.shape.ranks), false),
-        transfers(at(program_.shape.ranks), false);
+    Indexed<Rank, bool> computes(program_.shape().ranks), transfers(program_.shape().ranks);
     for (const Running& r : running_) {
       flows.push_back(flow_of(r.operation));
       if (is_transfer(r.operation)) {
-        transfers[at(edge_of(r.operation).from.value)] =
-            transfers[at(edge_of(r.operation).to.value)] = true;
+        transfers[program_.edge_of(r.operation).from] =
+            transfers[program_.edge_of(r.operation).to] = true;
       } else {
-        computes[at(program_.lane_of(r.operation).rank.value)] = true;
+        computes[program_.rank_of(r.operation)] = true;
       }
     }
     const std::vector<double> rates = max_min_rates(flows, capacities_);
@@ -173,10 +158,9 @@ class ContentionEngine {
       Running& r = running_[i];
       double rate = rates[i] / flows[i].limit;
       if (is_transfer(r.operation)) {
-        const Edge& edge = edge_of(r.operation);
-        if (computes[at(edge.from.value)] || computes[at(edge.to.value)])
-          rate *= 1 - contention_.transfer_slowdown;
-      } else if (transfers[at(program_.lane_of(r.operation).rank.value)]) {
+        const Edge& edge = program_.edge_of(r.operation);
+        if (computes[edge.from] || computes[edge.to]) rate *= 1 - contention_.transfer_slowdown;
+      } else if (transfers[program_.rank_of(r.operation)]) {
         rate *= 1 - contention_.compute_slowdown;
       }
       if (rate == r.rate) continue;
@@ -187,28 +171,8 @@ class ContentionEngine {
           1e-6;  // ns: a whole number that arithmetic missed by a hair is that number
       const auto left = static_cast<std::int64_t>(std::ceil(r.work_left / rate - kRoundOff));
       events_.push({now + std::max<std::int64_t>(left, 0), EventKind::end,
-                    program_.lane_of(r.operation).rank.value, r.operation,
-                    ++version_[at(r.operation)]});
+                    program_.rank_of(r.operation).value, r.operation, ++version_[r.operation]});
     }
-  }
-
-  [[nodiscard]] std::string report() const {
-    const auto name = [&](OperationId id) {
-      return fmt::format("{} (rank {})", to_string(program_.operations[at(id)].action),
-                         program_.lane_of(id).rank.value);
-    };
-    std::string text = "stuck:";
-    for (const Lane& lane : program_.lanes) {
-      const auto first = std::find_if(waiting_.begin() + lane.first, waiting_.begin() + lane.last,
-                                      [](std::int32_t waiting) { return waiting > 0; });
-      if (first == waiting_.begin() + lane.last) continue;
-      const auto id = static_cast<OperationId>(first - waiting_.begin());
-      for (const Dependency& d : program_.predecessors(id)) {
-        if (waiting_[at(d.before)] > 0)
-          text += fmt::format("\n{} waits for {}", name(id), name(d.before));
-      }
-    }
-    return text;
   }
 
   const Program& program_;
@@ -216,11 +180,10 @@ class ContentionEngine {
   const Contention& contention_;
   Timing timing_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<Running> running_;       // in order of their starts
-  std::vector<std::int32_t> waiting_;  // predecessors that have not ended
-  std::vector<std::int32_t> version_;  // of an operation's end; older ends are void
-  std::vector<std::vector<OperationId>> successors_;
-  std::vector<double> capacities_;  // shared links, then devices
+  std::vector<Running> running_;        // in order of their starts
+  PerOperation<std::int32_t> waiting_;  // predecessors that have not ended
+  PerOperation<std::int32_t> version_;  // of an operation's end; older ends are void
+  std::vector<double> capacities_;      // shared links, then devices
   std::int32_t first_device_ = 0;
   std::size_t ended_ = 0;
   bool rates_stale_ = false;
@@ -234,10 +197,10 @@ Contention shared_node_links(const Program& program, const Cluster& cluster, int
   const auto node = [&](Rank rank) {
     return rank.value * devices_per_rank / cluster.devices_per_node;
   };
-  const std::int32_t nodes = node(Rank{program.shape.ranks - 1}) + 1;
+  const std::int32_t nodes = node(Rank{program.shape().ranks - 1}) + 1;
   if (nodes == 1) return contention;
-  contention.capacities.assign(2 * at(nodes), cluster.node_bandwidth.count());
-  for (const Edge& edge : program.edges) {
+  contention.capacities.assign(2 * static_cast<std::size_t>(nodes), cluster.node_bandwidth.count());
+  for (const Edge& edge : program.edges()) {
     const Link& used = node(edge.from) == node(edge.to) ? cluster.intra : cluster.inter;
     Contention::EdgeLink link{used.bandwidth.count() * devices_per_rank, {}};
     if (node(edge.from) != node(edge.to))

@@ -23,15 +23,15 @@ struct Contention {
     double bandwidth = 0;  // bytes/s; > 0
     std::vector<std::int32_t> shared;
   };
-  std::vector<EdgeLink> edges;
+  Indexed<EdgeId, EdgeLink> edges;
   std::vector<double> capacities;  // bytes/s
   // Fractions of speed lost: by compute while a transfer to or from its rank is under way, by a
   // transfer while either end computes (measured factors; arXiv 2507.03114 found 0.19 on average
   // for compute). In [0, 1).
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
-  std::vector<std::int32_t>
-      device_of_rank;  // ranks of one device share its speed evenly; empty: a device each
+  // Ranks of one device share its speed evenly; empty: a device each.
+  Indexed<Rank, std::int32_t> device_of_rank;
 
   [[nodiscard]] bool none() const {
     return edges.empty() && compute_slowdown == 0 && transfer_slowdown == 0 &&

@@ -15,10 +15,9 @@
 
 namespace weir {
 
-// Virtual start and end of each operation; index = OperationId.
+// Virtual start and end of each operation.
 struct Timing {
-  std::vector<std::int64_t> start_ns;
-  std::vector<std::int64_t> end_ns;
+  PerOperation<std::int64_t> start_ns, end_ns;
   Nanoseconds makespan{0};  // end of the last operation
 };
 

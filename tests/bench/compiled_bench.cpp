@@ -43,7 +43,7 @@ Case make_case(const benchmark::State& state, const char* schedule = "1f1b", int
   };
   for (std::size_t i = 0; i < kBatch; ++i) {
     CostTable table;
-    for (std::int32_t s = 0; s < c.program.shape.stages; ++s) {
+    for (std::int32_t s = 0; s < c.program.shape().stages; ++s) {
       table.stages.push_back({.f = draw(900, 1100), .b = draw(1800, 2200)});
       table.forward_messages.push_back({draw(10, 50), draw(1, 9)});
       table.backward_messages.push_back({draw(10, 50), draw(1, 9)});
@@ -64,8 +64,8 @@ struct ByHand {
   std::size_t cells = 0, ranks = 0;
 
   explicit ByHand(const Case& c) {
-    const auto k = static_cast<std::uint32_t>(c.program.shape.ranks);
-    const auto m = static_cast<std::uint32_t>(c.program.shape.microbatches);
+    const auto k = static_cast<std::uint32_t>(c.program.shape().ranks);
+    const auto m = static_cast<std::uint32_t>(c.program.shape().microbatches);
     ranks = k;
     const auto forward = [m](std::uint32_t s, std::uint32_t i) { return 2 + s * m + i; };
     const auto backward = [m, k](std::uint32_t s, std::uint32_t i) { return 2 + (k + s) * m + i; };
@@ -78,8 +78,8 @@ struct ByHand {
     for (bool any = true; any;) {
       any = false;
       for (std::uint32_t r = 0; r < k; ++r) {
-        if (next[r] == schedule.order[r].size()) continue;
-        const Action& action = schedule.order[r][next[r]];
+        if (next[r] == schedule.order[Rank{r}].size()) continue;
+        const Action& action = schedule.order[Rank{r}][next[r]];
         const auto i = static_cast<std::uint32_t>(action.microbatch.value);
         const bool f = action.kind == ActionKind::F;
         const std::uint32_t in =
@@ -140,7 +140,7 @@ WEIR_MULTIVERSION void run_eight(const ByHand* hand, std::int64_t* cell, std::in
 
 void report(benchmark::State& state, const Case& c, std::size_t candidates) {
   state.SetItemsProcessed(static_cast<std::int64_t>(candidates) * state.iterations());
-  state.counters["operations"] = static_cast<double>(c.program.operations.size());
+  state.counters["operations"] = static_cast<double>(c.program.size());
 }
 
 void candidate_compiled(benchmark::State& state, Periodicity periodicity) {
@@ -150,7 +150,7 @@ void candidate_compiled(benchmark::State& state, Periodicity periodicity) {
   for (auto _ : state) benchmark::DoNotOptimize(engine.makespan(c.tables[i++ % kBatch]));
   report(state, c, 1);
   state.counters["bytes/operation"] =
-      static_cast<double>(c.compiled.bytes()) / static_cast<double>(c.program.operations.size());
+      static_cast<double>(c.compiled.bytes()) / static_cast<double>(c.program.size());
 }
 void candidate_by_hand(benchmark::State& state) {
   const Case c = make_case(state);
@@ -219,7 +219,7 @@ void growth(benchmark::State& state) {
   std::vector<Nanoseconds> out(kBatch);
   for (auto _ : state) benchmark::DoNotOptimize(engine.makespan(c.tables[0]));
   state.counters["ns/operation"] = benchmark::Counter(
-      1e-9 * static_cast<double>(c.program.operations.size()),
+      1e-9 * static_cast<double>(c.program.size()),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 

@@ -113,10 +113,10 @@ std::vector<Case> gpt2_cases() {
 class Bench {
  public:
   Bench()
-      : stream_(make_stream()),
+      : stream_(make_stream_handle()),
         scratch_(allocate(Matmul::kScratchBytes)),
-        begin_(make_event(cudaEventDefault)),
-        end_(make_event(cudaEventDefault)) {
+        begin_(make_event_handle(cudaEventDefault)),
+        end_(make_event_handle(cudaEventDefault)) {
     CUDA_CHECK(cudaDeviceGetAttribute(&cache_, cudaDevAttrL2CacheSize, 0));
   }
 
@@ -170,9 +170,9 @@ class Bench {
   }
 
   Matmul matmul_{Dtype::bf16, 0};
-  Stream stream_;
+  StreamHandle stream_;
   Memory scratch_;
-  Event begin_, end_;
+  EventHandle begin_, end_;
   int cache_ = 0;
 };
 

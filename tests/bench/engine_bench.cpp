@@ -47,7 +47,7 @@ Schedule schedule_for(const benchmark::State& state) {
 
 OperationCosts costs_for(const Program& program) {
   CostTable table;
-  const auto stages = static_cast<std::size_t>(program.shape.stages);
+  const auto stages = static_cast<std::size_t>(program.shape().stages);
   table.stages.assign(stages,
                       {Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)});
   table.forward_messages.assign(stages, {Nanoseconds(5), Nanoseconds(2)});
@@ -73,9 +73,9 @@ void event_engine(benchmark::State& state) {
   const Program program = lower(schedule_for(state), {});
   const OperationCosts costs = costs_for(program);
   for (auto _ : state) benchmark::DoNotOptimize(simulate(program, costs));
-  per_action(state, program.operations.size());
-  state.counters["bytes/action"] = bytes_per_action(
-      program.operations.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
+  per_action(state, program.size());
+  state.counters["bytes/action"] =
+      bytes_per_action(program.size(), [&] { benchmark::DoNotOptimize(simulate(program, costs)); });
 }
 BENCHMARK(event_engine)->Args({4, 250})->Args({16, 128})->Args({64, 1024});
 
@@ -85,7 +85,7 @@ void program_and_engine(benchmark::State& state) {
   std::size_t actions = 0;
   const auto work = [&] {
     const Program program = lower(schedule, {});
-    actions = program.operations.size();
+    actions = program.size();
     benchmark::DoNotOptimize(simulate(program, costs_for(program)));
   };
   for (auto _ : state) work();
@@ -101,7 +101,7 @@ void generate_judge_and_lower(benchmark::State& state) {
     if (validate(schedule)) state.SkipWithError("invalid");
     const Program program = lower(schedule, {});
     if (find_cycle(program)) state.SkipWithError("deadlock");
-    actions = program.operations.size();
+    actions = program.size();
   }
   per_action(state, actions);
 }

@@ -239,16 +239,14 @@ Trace scaled_run(const ResolvedPlan& loaded, const Costs& base,
   trace.ranks = loaded.plan.pp;
   for (std::int32_t step = 0; step < 3; ++step) {
     trace.steps.push_back({Nanoseconds(0), Nanoseconds(50'000'000)});
-    for (std::size_t i = 0; i < program.operations.size(); ++i) {
-      const auto id = static_cast<OperationId>(i);
+    for (const OperationId id : program.ids()) {
       const Lane& lane = program.lane_of(id);
-      const auto found = scales.find(program.operations[i].action.kind);
+      const auto found = scales.find(program.op(id).action.kind);
       const double scale = (found == scales.end() ? 1.0 : found->second) * (step == 1 ? 3 : 1);
       const std::int64_t start = (id - lane.first) * 1'000'000;
       trace.spans.push_back(
-          {id, program.operations[i].action, lane.rank, lane.kind, lane.rank, step,
-           Nanoseconds(start),
-           Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[i])))});
+          {id, program.op(id).action, lane.rank, lane.kind, lane.rank, step, Nanoseconds(start),
+           Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[id])))});
     }
   }
   return trace;

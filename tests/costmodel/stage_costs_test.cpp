@@ -127,7 +127,7 @@ TEST(StageCosts, EachStageOfReplicasReduces) {
   const auto reductions = [](int dp) {
     const Program program = Case([dp](Plan& p) { p.dp = dp; }).loaded.program;
     return std::count_if(
-        program.operations.begin(), program.operations.end(),
+        program.operations().begin(), program.operations().end(),
         [](const Operation& o) { return o.action.kind == ActionKind::REDUCE_GRAD; });
   };
   EXPECT_EQ(reductions(1), 0);

@@ -29,12 +29,12 @@ Trace transfers(const ResolvedPlan& loaded) {
   Trace trace;
   trace.ranks = 3;
   trace.steps = {{}};
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    const auto id = static_cast<OperationId>(i);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const auto id = OperationId{i};
     const Lane& lane = program.lane_of(id);
-    Span span{id, program.operations[i].action, lane.rank, lane.kind, lane.rank};
+    Span span{id, program.op(OperationId{i}).action, lane.rank, lane.kind, lane.rank};
     if (lane.kind == LaneKind::receive) {
-      const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
+      const Edge& edge = program.edge(lane.edge);
       const auto border = static_cast<std::size_t>(std::min(edge.from.value, edge.to.value));
       const std::int64_t bytes =
           std::get<TimedShape>(loaded.model.layers[border].shape).boundary.count();

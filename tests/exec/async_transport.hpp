@@ -40,8 +40,8 @@ class AsyncTransport : public StreamTransport {
  public:
   AsyncTransport(const StreamTransportRequest& request, std::shared_ptr<AsyncMeetings> meetings)
       : request_(request), meetings_(std::move(meetings)), gradients_(make_stream()) {
-    for (std::size_t i = 0; i < request.program.edges.size(); ++i) {
-      const Edge& edge = request.program.edges[i];
+    for (std::size_t i = 0; i < request.program.edges().size(); ++i) {
+      const Edge& edge = request.program.edge(EdgeId{i});
       if (edge.from == request.rank || edge.to == request.rank)
         edges_[static_cast<std::int32_t>(i)] = make_stream();
     }

@@ -18,8 +18,7 @@ std::string in_words(const Program& program, LaneKind kind) {
   std::string words;
   for (const OperationId id : launch_order(program)) {
     if (program.lane_of(id).kind != kind) continue;
-    words += (words.empty() ? "" : " ") +
-             to_string(program.operations[static_cast<std::size_t>(id)].action);
+    words += (words.empty() ? "" : " ") + to_string(program.op(id).action);
   }
   return words;
 }
@@ -43,9 +42,9 @@ TEST(LaunchOrder, IsTheForecastsWithUnitTimes) {
 // ends at once, and the last reductions of the ranks that share a weight all of them. Returns
 // whether all get through.
 bool gets_through_in_single_file(const Program& program, const std::vector<std::int32_t>& sharing) {
-  const auto ranks = static_cast<std::size_t>(program.shape.ranks);
+  const auto ranks = static_cast<std::size_t>(program.shape().ranks);
   std::vector<std::vector<OperationId>> parts(ranks);
-  std::vector<OperationId> last_reduction(ranks, -1);
+  std::vector<OperationId> last_reduction(ranks, kNoOperation);
   for (const OperationId id : launch_order(program)) {
     const Lane& lane = program.lane_of(id);
     parts[static_cast<std::size_t>(lane.rank.value)].push_back(id);
@@ -54,22 +53,16 @@ bool gets_through_in_single_file(const Program& program, const std::vector<std::
   }
   std::vector<std::size_t> next(ranks, 0);
   const auto head = [&](std::size_t rank) {
-    return next[rank] < parts[rank].size() ? parts[rank][next[rank]] : -1;
+    return next[rank] < parts[rank].size() ? parts[rank][next[rank]] : kNoOperation;
   };
   const auto peer = [&](OperationId id) {  // the rank and operation of a message's other end
-    const Lane& lane = program.lane_of(id);
-    const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
-    const bool out = lane.kind == LaneKind::send;
-    const Lane& other =
-        program.lanes[static_cast<std::size_t>(out ? edge.receive_lane : edge.send_lane)];
-    return std::pair(static_cast<std::size_t>((out ? edge.to : edge.from).value),
-                     other.first + (id - lane.first));
+    return std::pair(program.peer_rank(id).position(), program.peer(id));
   };
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const OperationId id = head(rank);
-      if (id < 0) continue;
+      if (id == kNoOperation) continue;
       const LaneKind kind = program.lane_of(id).kind;
       if (kind == LaneKind::send || kind == LaneKind::receive) {
         const auto [other, end] = peer(id);
@@ -80,7 +73,7 @@ bool gets_through_in_single_file(const Program& program, const std::vector<std::
         for (const std::int32_t member : sharing) {
           const auto m = static_cast<std::size_t>(member);
           const bool passed =
-              next[m] > 0 && last_reduction[m] >= 0 &&
+              next[m] > 0 && last_reduction[m] != kNoOperation &&
               std::find(parts[m].begin(), parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]),
                         last_reduction[m]) !=
                   parts[m].begin() + static_cast<std::ptrdiff_t>(next[m]);
@@ -117,17 +110,15 @@ TEST(LaunchOrder, IsTopologicalForEverySchedule) {
             options.tied = {{Stage{0}, Stage{schedule->shape.stages - 1}}};
           const Program program = lower(*schedule, options);
           const std::vector<OperationId> order = launch_order(program);
-          ASSERT_EQ(order.size(), program.operations.size());
+          ASSERT_EQ(order.size(), program.size());
           std::vector<bool> launched(order.size(), false);
           for (const OperationId id : order) {
-            const auto done = [&](OperationId other) {
-              return launched[static_cast<std::size_t>(other)];
-            };
+            const auto done = [&](OperationId other) { return launched[other.position()]; };
             ASSERT_FALSE(done(id)) << generator.name;
             ASSERT_TRUE(id == program.lane_of(id).first || done(id - 1)) << generator.name;
             for (const Dependency& before : program.predecessors(id))
               ASSERT_TRUE(done(before.before)) << generator.name;
-            launched[static_cast<std::size_t>(id)] = true;
+            launched[id.position()] = true;
           }
           const std::vector<std::int32_t> ends = {
               0, schedule->shape.rank_of(Stage{schedule->shape.stages - 1}).value};

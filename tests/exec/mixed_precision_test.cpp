@@ -85,7 +85,7 @@ TEST(MixedPrecision, PredictedPeakIsTheArenas) {
       std::vector<Noted> noted;
       const RunResult result = run_noting(loaded, noted, 1);
       const Program& program = loaded.program;
-      const std::span<const Span> spans(result.trace.spans.data(), program.operations.size());
+      const std::span<const Span> spans(result.trace.spans.data(), program.size());
       const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
       for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
         const auto measured = static_cast<double>(result.peak_memory[rank].count());

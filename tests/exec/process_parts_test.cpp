@@ -80,8 +80,8 @@ TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
   const Program program = model.load(model.plan({2}, 1)).program;
   const RecordShape shape{1, 0, false};
   StepClock clock;
-  clock.start_ns.resize(program.operations.size());
-  clock.end_ns.resize(program.operations.size());
+  clock.start_ns.resize(program.size());
+  clock.end_ns.resize(program.size());
   std::vector<ProcessRecord> records;
   for (int rank = 0; rank < 2; ++rank) records.emplace_back(program, Rank{rank}, shape);
   records[0].add({120, 400, 2}, clock, {0.0});
@@ -117,12 +117,10 @@ TEST(Records, AMessageEndsWithItsArrival) {
   const TinyModel model;
   const Program program = model.load(model.plan({2}, 1)).program;
   StepClock clock;
-  clock.start_ns.assign(program.operations.size(), 0);
-  clock.end_ns.assign(program.operations.size(), 0);
-  const auto send = static_cast<std::size_t>(
-      program.lanes[static_cast<std::size_t>(program.edges[0].send_lane)].first);
-  const auto receive = static_cast<std::size_t>(
-      program.lanes[static_cast<std::size_t>(program.edges[0].receive_lane)].first);
+  clock.start_ns.assign(program.size(), 0);
+  clock.end_ns.assign(program.size(), 0);
+  const auto send = program.lane(program.edge(EdgeId{0}).send_lane).first.position();
+  const auto receive = program.lane(program.edge(EdgeId{0}).receive_lane).first.position();
   clock.start_ns[send] = 10;
   clock.end_ns[send] = 90;
   clock.end_ns[receive] = 60;  // its start, 0: it was ready all the time
@@ -157,7 +155,7 @@ TEST(MessageSizes, AreTheBoundarysOutput) {
   const Program& program = loaded.program;
   const std::vector<std::int64_t> bytes = message_bytes(loaded);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const LaneKind kind = program.lane_of(static_cast<OperationId>(i)).kind;
+    const LaneKind kind = program.lane_of(OperationId{i}).kind;
     EXPECT_EQ(bytes[i], kind == LaneKind::send || kind == LaneKind::receive ? 1024 : 0);
   }
 }

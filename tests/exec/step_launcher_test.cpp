@@ -139,12 +139,12 @@ TEST(StepLauncher, TheTraceIsTheStreams) {
   for (const int ranks_a_device : {3, 1}) {
     const auto world = std::make_shared<AsyncWorld>(AsyncOptions{.ranks_a_device = ranks_a_device});
     const RunResult result = train(loaded, asynchronous(world), 3, true);
-    ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());
+    ASSERT_EQ(result.trace.spans.size(), 3 * program.size());
     EXPECT_GT(result.host_per_action.value(), Seconds(0));
     for (const Span& span : result.trace.spans) {
       const auto step = static_cast<std::size_t>(span.step);
       const auto of = [&](OperationId id) -> const Span& {
-        return result.trace.spans[step * program.operations.size() + static_cast<std::size_t>(id)];
+        return result.trace.spans[step * program.size() + id.position()];
       };
       EXPECT_GE(span.start, result.trace.steps[step].start);
       EXPECT_LE(span.end, result.trace.steps[step].end);

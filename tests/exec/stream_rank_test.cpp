@@ -106,15 +106,13 @@ TEST(StreamRank, TheTraceIsWholeAndCausal) {
   const ResolvedPlan loaded = model.load(plan);
   const Program& program = loaded.program;
   const RunResult result = train_as_processes(loaded, 2, 3).leaders;
-  ASSERT_EQ(result.trace.spans.size(), 2 * program.operations.size());
+  ASSERT_EQ(result.trace.spans.size(), 2 * program.size());
   for (const Span& span : result.trace.spans) {
     const auto step = static_cast<std::size_t>(span.step);
     EXPECT_GE(span.start, result.trace.steps[step].start);
     EXPECT_LE(span.end, result.trace.steps[step].end);
     for (const Dependency& before : program.predecessors(span.operation)) {
-      const Span& earlier =
-          result.trace
-              .spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
+      const Span& earlier = result.trace.spans[step * program.size() + before.before.position()];
       EXPECT_GE(span.lane == LaneKind::receive ? span.end : span.start, earlier.end)
           << to_string(span.action) << " after " << to_string(earlier.action);
     }

@@ -172,7 +172,7 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
         const ResolvedPlan loaded = model.load(plan);
         const RunResult result = run(loaded, {}, cpu_only());
         const Program& program = loaded.program;
-        const std::span<const Span> spans(result.trace.spans.data(), program.operations.size());
+        const std::span<const Span> spans(result.trace.spans.data(), program.size());
         const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
         for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
           const auto measured = static_cast<double>(result.peak_memory[rank].count());
@@ -301,17 +301,17 @@ TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
     options.backend = BackendKind::synthetic;
     options.steps = 1;
     options.warmup_steps = 0;
-    options.synthetic_duration_ns.assign(program.operations.size(), 1000);
+    options.synthetic_duration_ns.assign(program.size(), 1000);
     const RunResult result = run(loaded, options, {});
-    for (const Lane& lane : program.lanes) {
+    for (const Lane& lane : program.lanes()) {
       for (OperationId id = lane.first + 1; id < lane.last; ++id) {
-        ASSERT_GE(result.trace.spans[static_cast<std::size_t>(id)].start,
-                  result.trace.spans[static_cast<std::size_t>(id) - 1].end);
+        ASSERT_GE(result.trace.spans[id.position()].start,
+                  result.trace.spans[id.position() - 1].end);
       }
-      for (OperationId id = lane.first; id < lane.last; ++id) {
+      for (const OperationId id : lane.operations()) {
         for (const Dependency& before : program.predecessors(id)) {
-          const Span& earlier = result.trace.spans[static_cast<std::size_t>(before.before)];
-          const Span& later = result.trace.spans[static_cast<std::size_t>(id)];
+          const Span& earlier = result.trace.spans[before.before.position()];
+          const Span& later = result.trace.spans[id.position()];
           ASSERT_GE(lane.kind == LaneKind::receive ? later.end : later.start, earlier.end);
         }
       }
@@ -342,13 +342,13 @@ TEST(Progress, EveryScheduleRunsInItsOrder) {
     options.backend = BackendKind::synthetic;
     options.steps = 1;
     options.warmup_steps = 0;
-    options.synthetic_duration_ns.assign(program.operations.size(), 20'000);
+    options.synthetic_duration_ns.assign(program.size(), 20'000);
     const RunResult result = run(loaded, options, {});
-    for (const Lane& lane : program.lanes) {
+    for (const Lane& lane : program.lanes()) {
       for (OperationId id = lane.first + 1; id < lane.last && lane.kind == LaneKind::compute;
            ++id) {
-        ASSERT_GE(result.trace.spans[static_cast<std::size_t>(id)].start,
-                  result.trace.spans[static_cast<std::size_t>(id) - 1].end)
+        ASSERT_GE(result.trace.spans[id.position()].start,
+                  result.trace.spans[id.position() - 1].end)
             << generator.name;
       }
     }

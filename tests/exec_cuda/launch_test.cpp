@@ -50,7 +50,7 @@ TEST(CudaTrace, ActionsHaveDeviceTimes) {
   const Program& program = loaded.program;
   for (const bool graphs : {false, true}) {
     const RunResult result = train(loaded, 3, graphs);
-    ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());
+    ASSERT_EQ(result.trace.spans.size(), 3 * program.size());
     EXPECT_GT(result.host_per_action.value(), Seconds(0));
     for (const Span& span : result.trace.spans) {
       const auto step = static_cast<std::size_t>(span.step);

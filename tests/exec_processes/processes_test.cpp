@@ -76,16 +76,14 @@ TEST(Processes, TheTraceIsWholeAndCausal) {
   const RunResult result = run_here(loaded, {});
   if (processes().index() != 0) return;
   EXPECT_EQ(result.trace.info.at("clock"), "one clock");  // all on this host
-  ASSERT_EQ(result.trace.spans.size(), 3 * program.operations.size());
+  ASSERT_EQ(result.trace.spans.size(), 3 * program.size());
   for (std::size_t i = 0; i < result.trace.spans.size(); ++i) {
-    const std::size_t step = i / program.operations.size(), id = i % program.operations.size();
+    const std::size_t step = i / program.size(), id = i % program.size();
     const Span& later = result.trace.spans[i];
     EXPECT_GE(later.start, result.trace.steps[step].start);
     EXPECT_LE(later.end, result.trace.steps[step].end);
-    for (const Dependency& before : program.predecessors(static_cast<OperationId>(id))) {
-      const Span& earlier =
-          result.trace
-              .spans[step * program.operations.size() + static_cast<std::size_t>(before.before)];
+    for (const Dependency& before : program.predecessors(OperationId{id})) {
+      const Span& earlier = result.trace.spans[step * program.size() + before.before.position()];
       EXPECT_GE(later.lane == LaneKind::receive ? later.end : later.start, earlier.end)
           << to_string(later.action) << " after " << to_string(earlier.action);
     }
@@ -109,7 +107,7 @@ TEST(Processes, TimedWaitsRunInThePlannedOrder) {
   const Program& program = loaded.program;
   RunOptions options;
   options.backend = BackendKind::synthetic;
-  options.synthetic_duration_ns.assign(program.operations.size(), 100'000);
+  options.synthetic_duration_ns.assign(program.size(), 100'000);
   const RunResult result = run_here(loaded, options);
   if (processes().index() != 0) return;
   EXPECT_EQ(result.steps.size(), 4U);

@@ -89,7 +89,7 @@ TEST(Resolve, MovedBoundariesAreANewPlans) {
     EXPECT_EQ(a.plan, b.plan);
     EXPECT_EQ(a.ties, b.ties);
     EXPECT_EQ(a.lowering.tied, b.lowering.tied);
-    ASSERT_EQ(a.program.operations.size(), b.program.operations.size());
+    ASSERT_EQ(a.program.size(), b.program.size());
     for (std::size_t s = 0; s < a.stages.size(); ++s) {
       EXPECT_EQ(a.stages[s].layers.first, b.stages[s].layers.first);
       EXPECT_EQ(a.stages[s].parameters, b.stages[s].parameters);

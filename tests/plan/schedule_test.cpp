@@ -84,9 +84,10 @@ TEST(EveryGenerator, IsValidCannotDeadlockAndSurvivesCsv) {
 
 TEST(Validate, MarksTheCulprit) {
   Schedule schedule = make("gpipe", 2, 1, 2);
-  std::swap(schedule.order[1][1], schedule.order[1][2]);  // 1F0 1B0 1F1 1B1 is fine; so is rank 0
+  std::swap(schedule.order[Rank{1}][1],
+            schedule.order[Rank{1}][2]);  // 1F0 1B0 1F1 1B1 is fine; so is rank 0
   EXPECT_FALSE(validate(schedule));
-  std::swap(schedule.order[1][0], schedule.order[1][1]);  // 1B0 before 1F0
+  std::swap(schedule.order[Rank{1}][0], schedule.order[Rank{1}][1]);  // 1B0 before 1F0
   const auto fault = validate(schedule);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->rank, Rank{1});
@@ -97,17 +98,17 @@ TEST(Validate, MarksTheCulprit) {
 
 TEST(Validate, FindsWhatIsMissingTwiceMisplacedAndOutOfOrder) {
   Schedule schedule = make("gpipe", 2, 1, 2);
-  schedule.order[0].pop_back();
+  schedule.order[Rank{0}].pop_back();
   EXPECT_THAT(validate(schedule)->reason,
               HasSubstr("stage 0 has no B (or I and W) of micro-batch 1"));
   schedule = make("gpipe", 2, 1, 2);
-  schedule.order[0].push_back(schedule.order[0][0]);
+  schedule.order[Rank{0}].push_back(schedule.order[Rank{0}][0]);
   EXPECT_THAT(validate(schedule)->reason, HasSubstr("0F0 a second time"));
   schedule = make("gpipe", 2, 1, 2);
-  std::swap(schedule.order[0][0], schedule.order[1][0]);
+  std::swap(schedule.order[Rank{0}][0], schedule.order[Rank{1}][0]);
   EXPECT_THAT(validate(schedule)->reason, HasSubstr("belongs on rank 1"));
   schedule = make("gpipe", 1, 1, 2);
-  std::swap(schedule.order[0][2], schedule.order[0][3]);
+  std::swap(schedule.order[Rank{0}][2], schedule.order[Rank{0}][3]);
   EXPECT_THAT(validate(schedule)->reason, HasSubstr("allow_reordered"));
   ValidationOptions reordered;
   reordered.allow_reordered = true;
@@ -145,7 +146,7 @@ TEST(Lower, PlacesReMaterialisationDirectlyBeforeTheBackward) {
   options.keep_last_microbatch = true;
   const auto placed = place_recompute(make("gpipe", 2, 1, 2), options);
   std::string row;
-  for (const Action& action : placed[0]) row += to_string(action) + " ";
+  for (const Action& action : placed[Rank{0}]) row += to_string(action) + " ";
   EXPECT_EQ(row, "0F0 0F1 0R0 0B0 0B1 ");
 }
 
@@ -153,9 +154,9 @@ TEST(Lower, PlacesReMaterialisationDirectlyBeforeTheBackward) {
 TEST(Lower, WritesLanesMessagesAndTheOptimizer) {
   const Program program = lower(make("1f1b", 2, 1, 2), LoweringOptions{});
   std::string text;
-  for (const Lane& lane : program.lanes) {
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      text += to_string(program.operations[static_cast<std::size_t>(id)].action) + " ";
+  for (const Lane& lane : program.lanes()) {
+    for (const OperationId id : lane.operations()) {
+      text += to_string(program.op(id).action) + " ";
     }
     text += "/ ";
   }
@@ -170,9 +171,9 @@ TEST(Lower, CountsTwoMessagesPerMicrobatchAndBoundary) {
     for (int m = 1; m <= 9; ++m) {
       const Program program = lower(make("gpipe", k, 1, m), LoweringOptions{});
       int messages = 0;
-      for (const Edge& edge : program.edges) {
-        const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
-        const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
+      for (const Edge& edge : program.edges()) {
+        const Lane& send = program.lane(edge.send_lane);
+        const Lane& receive = program.lane(edge.receive_lane);
         EXPECT_EQ(send.last - send.first, receive.last - receive.first);
         messages += send.last - send.first;
       }
@@ -186,7 +187,7 @@ TEST(Lower, TiedStagesReduceBeforeTheyUpdate) {
   options.tied = {{Stage{0}, Stage{1}}};
   const Program program = lower(make("gpipe", 2, 1, 1), options);
   int reductions = 0;
-  for (const Operation& operation : program.operations)
+  for (const Operation& operation : program.operations())
     reductions += operation.action.kind == ActionKind::REDUCE_GRAD;
   EXPECT_EQ(reductions, 2);
   EXPECT_FALSE(find_cycle(program));

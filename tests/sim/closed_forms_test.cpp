@@ -70,10 +70,10 @@ std::int64_t most(const std::vector<std::int64_t>& v) {
 
 int peak_in_flight(const Outcome& out, std::int32_t rank) {
   int now = 0, peak = 0;
-  for (const Lane& lane : out.program.lanes) {
+  for (const Lane& lane : out.program.lanes()) {
     if (lane.kind != LaneKind::compute || lane.rank.value != rank) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const ActionKind kind = out.program.operations[static_cast<std::size_t>(id)].action.kind;
+    for (const OperationId id : lane.operations()) {
+      const ActionKind kind = out.program.op(id).action.kind;
       now += kind == ActionKind::F ? 1 : kind == ActionKind::B ? -1 : 0;
       peak = std::max(peak, now);
     }
@@ -167,17 +167,14 @@ TEST(Conservation, WorkIdleCausalityAndLittlesLaw) {
       total += metrics.busy + metrics.idle.total();
     }
     ASSERT_EQ(total, out.timing.makespan * static_cast<std::int64_t>(c.f.size()));
-    const auto end = [&](OperationId id) {
-      return out.timing.end_ns[static_cast<std::size_t>(id)];
-    };
-    for (std::size_t i = 0; i < out.program.operations.size(); ++i) {
-      const auto id = static_cast<OperationId>(i);
+    const auto end = [&](OperationId id) { return out.timing.end_ns[id]; };
+    for (const OperationId id : out.program.ids()) {
       const bool receive = out.program.lane_of(id).kind == LaneKind::receive;
       for (const Dependency& before : out.program.predecessors(id)) {
         if (receive) {
-          ASSERT_GE(out.timing.end_ns[i], end(before.before) + c.c);
+          ASSERT_GE(out.timing.end_ns[id], end(before.before) + c.c);
         } else {
-          ASSERT_GE(out.timing.start_ns[i], end(before.before));
+          ASSERT_GE(out.timing.start_ns[id], end(before.before));
         }
       }
     }
@@ -226,8 +223,7 @@ TEST(Metamorphic, MonotoneLipschitzAndConvex) {
     c.slots = static_cast<std::int32_t>(pick(0, 3));
     const Outcome before = simulate(c);
     OperationCosts longer = before.costs, middle = before.costs;
-    const auto which =
-        static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(longer.duration_ns.size()) - 1));
+    const OperationId which{pick(0, static_cast<std::int64_t>(longer.duration_ns.size()) - 1)};
     const std::int64_t more = 2 * pick(1, 20);
     longer.duration_ns[which] += more;
     middle.duration_ns[which] += more / 2;
@@ -317,14 +313,20 @@ TEST(Engine, SameInputSameBytes) {
 TEST(Engine, StuckSaysWhoWaitsForWhat) {
   Outcome out = simulate({"gpipe", 2, {1, 1}, {1, 1}});
   // Let the first operation wait for the last of its own lane.
-  Program program = out.program;
-  const OperationId last = program.lanes[0].last - 1;
-  program.dependencies.insert(program.dependencies.begin(), {last, DependencyKind::data});
-  for (std::size_t i = 1; i < program.dependency_first.size(); ++i) ++program.dependency_first[i];
-  const auto result = weir::simulate(program, out.costs);
+  Program::Parts parts = out.program.parts();
+  parts.dependencies = {};
+  for (const OperationId id : out.program.ids()) {
+    parts.dependencies.next();
+    if (id == OperationId{0})
+      parts.dependencies.add(parts.lanes[LaneId{0}].last - 1, DependencyKind::data);
+    for (const Dependency& d : out.program.predecessors(id))
+      parts.dependencies.add(d.before, d.kind);
+  }
+  const auto result = weir::simulate(Program(std::move(parts)), out.costs);
   ASSERT_TRUE(std::holds_alternative<Stuck>(result));
-  EXPECT_NE(std::get<Stuck>(result).report.find("0F0 (rank 0) waits for 0B1 (rank 0)"),
-            std::string::npos)
+  EXPECT_NE(
+      std::get<Stuck>(result).report.find("0F0 on rank 0 waits for the data of 0B1 on rank 0"),
+      std::string::npos)
       << std::get<Stuck>(result).report;
 }
 

@@ -81,7 +81,7 @@ TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
       if (!program) continue;
       const auto compiled = compile(*program);
       if (std::holds_alternative<Stuck>(
-              simulate(*program, expand(*program, random.table(program->shape, true))))) {
+              simulate(*program, expand(*program, random.table(program->shape(), true))))) {
         ASSERT_TRUE(std::holds_alternative<NotCompiled>(compiled))
             << generator.name;  // blocked transfers that cross
         continue;
@@ -94,7 +94,7 @@ TEST(CompiledEngine, EqualsTheEventEngineOnRandomPrograms) {
       std::vector<CostTable> tables;
       std::vector<Nanoseconds> expected;
       for (int t = 0; t < 5; ++t) {
-        tables.push_back(random.table(program->shape, t % 2 == 0));
+        tables.push_back(random.table(program->shape(), t % 2 == 0));
         expected.push_back(Nanoseconds(by_events(*program, tables.back())));
       }
       for (int t = 0; t < 2; ++t, ++cases) {
@@ -152,8 +152,7 @@ TEST(CompiledEngine, IsSmall) {
     const Program program =
         lower(std::get<Schedule>(made), {.slots = fewest_slots(std::get<Schedule>(made), 2)});
     const auto code = std::get<CompiledProgram>(compile(program));
-    EXPECT_LE(static_cast<double>(code.bytes()) / static_cast<double>(program.operations.size()),
-              24)
+    EXPECT_LE(static_cast<double>(code.bytes()) / static_cast<double>(program.size()), 24)
         << generator.name;
   }
 }

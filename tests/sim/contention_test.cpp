@@ -110,7 +110,7 @@ TEST(Contention, WithoutAnyEqualsThePlainEngine) {
     const OperationCosts costs = expand(program, table);
     Contention ample;
     ample.capacities = {1e18};
-    ample.edges.assign(program.edges.size(), {1e9, {0}});
+    ample.edges.assign(program.edges().size(), {1e9, {0}});
     const auto plain = std::get<Timing>(simulate(program, costs));
     const auto shared = std::get<Timing>(simulate(program, costs, ample));
     ASSERT_EQ(shared.start_ns, plain.start_ns) << generator.name << ", seed 11, case " << cases;
@@ -125,17 +125,17 @@ TEST(Contention, WithoutAnyEqualsThePlainEngine) {
 TEST(Contention, TwoTransfersShareALink) {
   const Program program = lowered("chimera", 4, 1, 4);
   const OperationCosts costs =
-      expand(program, equal(program.shape, {.f = Nanoseconds(10), .b = Nanoseconds(20)},
+      expand(program, equal(program.shape(), {.f = Nanoseconds(10), .b = Nanoseconds(20)},
                             {Nanoseconds(8), Nanoseconds(0)}));
   Contention contention;
   contention.capacities = {1e9};
-  contention.edges.assign(program.edges.size(), {1e9, {0}});
+  contention.edges.assign(program.edges().size(), {1e9, {0}});
   const auto alone = std::get<Timing>(simulate(program, costs));
   const auto shared = std::get<Timing>(simulate(program, costs, contention));
   int seen = 0;
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    const Action& action = program.operations[i].action;
-    const Rank rank = program.lane_of(static_cast<OperationId>(i)).rank;
+  for (const OperationId i : program.ids()) {
+    const Action& action = program.op(i).action;
+    const Rank rank = program.rank_of(i);
     if (action.kind != ActionKind::SEND_F || alone.start_ns[i] != 10 ||
         (rank.value != 0 && rank.value != 3))
       continue;
@@ -153,18 +153,18 @@ TEST(Contention, TwoTransfersShareALink) {
 TEST(Contention, TransfersSlowComputeBeside) {
   const Program program = lowered("gpipe", 2, 1, 2);
   const OperationCosts costs =
-      expand(program, equal(program.shape, {.f = Nanoseconds(100), .b = Nanoseconds(100)},
+      expand(program, equal(program.shape(), {.f = Nanoseconds(100), .b = Nanoseconds(100)},
                             {Nanoseconds(50), Nanoseconds(0)}));
   Contention contention;
   contention.compute_slowdown = 0.5;
   const auto timing = std::get<Timing>(simulate(program, costs, contention));
-  EXPECT_EQ(timing.end_ns[0], 100);
-  EXPECT_EQ(timing.start_ns[1], 100);
-  EXPECT_EQ(timing.end_ns[1], 225);
+  EXPECT_EQ(timing.end_ns[OperationId{0}], 100);
+  EXPECT_EQ(timing.start_ns[OperationId{1}], 100);
+  EXPECT_EQ(timing.end_ns[OperationId{1}], 225);
   // And the transfer a fifth: 50 of work at 0.8 take 62.5, so it ends at 163 and 0F1 at 232 (63 at
   // half speed, 68.5).
   contention.transfer_slowdown = 0.2;
-  EXPECT_EQ(std::get<Timing>(simulate(program, costs, contention)).end_ns[1], 232);
+  EXPECT_EQ(std::get<Timing>(simulate(program, costs, contention)).end_ns[OperationId{1}], 232);
 }
 
 // Two ranks on one device: GPipe with K = 2 takes what one rank would for both stages, M (F + B)
@@ -173,9 +173,9 @@ TEST(Contention, TransfersSlowComputeBeside) {
 TEST(Contention, RanksOnOneDeviceShareItsSpeed) {
   const Program program = lowered("gpipe", 2, 1, 6);
   const OperationCosts costs =
-      expand(program, equal(program.shape, {.f = Nanoseconds(100), .b = Nanoseconds(200)}, {}));
+      expand(program, equal(program.shape(), {.f = Nanoseconds(100), .b = Nanoseconds(200)}, {}));
   Contention contention;
-  contention.device_of_rank = {0, 0};
+  contention.device_of_rank.resize(2);
   EXPECT_EQ(std::get<Timing>(simulate(program, costs, contention)).makespan.count(), 2 * 6 * 300);
   EXPECT_EQ(std::get<Timing>(simulate(program, costs)).makespan.count(), (6 + 1) * 300);
 }
@@ -191,7 +191,7 @@ TEST(Contention, NodesShareTheirCards) {
   cluster.inter = {Seconds(0), BytesPerSecond(1e9)};
   const Program program = lowered("interleaved-1f1b", 4, 2, 8);
   const OperationCosts costs =
-      expand(program, equal(program.shape, {.f = Nanoseconds(10), .b = Nanoseconds(20)},
+      expand(program, equal(program.shape(), {.f = Nanoseconds(10), .b = Nanoseconds(20)},
                             {Nanoseconds(8), Nanoseconds(1)}));
   EXPECT_TRUE(shared_node_links(program, cluster).none());
   cluster.node_bandwidth = BytesPerSecond(2e9);

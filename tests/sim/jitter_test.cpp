@@ -26,7 +26,7 @@ OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t 
   StageCost cost{
       .f = Nanoseconds(f), .i = Nanoseconds(b - w), .w = Nanoseconds(w), .b = Nanoseconds(b)};
   cost.optimizer = Nanoseconds(f);
-  table.stages.assign(static_cast<std::size_t>(program.shape.stages), cost);
+  table.stages.assign(static_cast<std::size_t>(program.shape().stages), cost);
   table.forward_messages.assign(table.stages.size(), {});
   table.backward_messages = table.forward_messages;
   return expand(program, table);
@@ -91,21 +91,21 @@ TEST(Repeat, SlotsBindAcrossSteps) {
   const Program many = repeat(program, 5);
   const OperationCosts costs = equal_costs(many, 3, 5);
   const auto timing = std::get<Timing>(simulate(many, costs));
-  for (const Edge& edge : many.edges) {
-    const Lane& sends = many.lanes[static_cast<std::size_t>(edge.send_lane)];
-    const Lane& arrivals = many.lanes[static_cast<std::size_t>(edge.receive_lane)];
+  for (const Edge& edge : many.edges()) {
+    const Lane& sends = many.lane(edge.send_lane);
+    const Lane& arrivals = many.lane(edge.receive_lane);
     ASSERT_EQ(sends.last - sends.first, 5 * 4);
     std::vector<std::int64_t> freed;
-    for (OperationId r = arrivals.first; r < arrivals.last; ++r) {
-      for (std::size_t i = 0; i < many.operations.size(); ++i) {
-        for (const Dependency& d : many.predecessors(static_cast<OperationId>(i))) {
+    for (const OperationId r : arrivals.operations()) {
+      for (const OperationId i : many.ids()) {
+        for (const Dependency& d : many.predecessors(i)) {
           if (d.before == r && d.kind == DependencyKind::data) freed.push_back(timing.end_ns[i]);
         }
       }
     }
     ASSERT_EQ(freed.size(), 20U);
-    for (std::size_t i = 1; i < freed.size(); ++i)
-      EXPECT_GE(timing.start_ns[static_cast<std::size_t>(sends.first) + i], freed[i - 1]);
+    for (std::int32_t i = 1; i < sends.size(); ++i)
+      EXPECT_GE(timing.start_ns[sends.first + i], freed[static_cast<std::size_t>(i - 1)]);
   }
 }
 

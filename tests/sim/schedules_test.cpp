@@ -57,7 +57,7 @@ Outcome simulate(const char* name, int k, int v, int m, Times t) {
 
 int peak(const Outcome& out, int rank) {
   int now = 0, most = 0;
-  for (const Action& action : out.schedule.order[static_cast<std::size_t>(rank)]) {
+  for (const Action& action : out.schedule.order[Rank{rank}]) {
     now += action.kind == ActionKind::F ? 1 : action.kind == ActionKind::I ? 0 : -1;
     most = std::max(most, now);
   }
@@ -223,7 +223,7 @@ TEST(VShape, TradesMemoryForTime) {
 // most `cap` micro-batches.
 std::int64_t greedy(int m, std::vector<ListRule::Times> stages, int cap) {
   ListRule rule;
-  rule.stages = std::move(stages);
+  rule.stages = Indexed<Stage, ListRule::Times>(std::move(stages));
   rule.most_in_flight = cap;
   const auto made = list_schedule("greedy", looped_shape(2, 1, m), rule);
   LoweringOptions options;

@@ -21,10 +21,10 @@ Nanoseconds ns(std::int64_t count) { return Nanoseconds(count); }
 
 Span span(std::int32_t rank, const char* action, std::int64_t start, std::int64_t end,
           std::int32_t step = 0) {
-  return {0,          parse_action(action).value(),
-          Rank{rank}, LaneKind::compute,
-          Rank{rank}, step,
-          ns(start),  ns(end)};
+  return {OperationId{0}, parse_action(action).value(),
+          Rank{rank},     LaneKind::compute,
+          Rank{rank},     step,
+          ns(start),      ns(end)};
 }
 
 // Two ranks, one step, ns.

@@ -48,7 +48,7 @@ struct SyntheticRun {
   std::vector<std::vector<Time>> truth;
 
   std::int64_t duration(OperationId id) {
-    switch (program.operations[static_cast<std::size_t>(id)].action.kind) {
+    switch (program.op(id).action.kind) {
       case ActionKind::F:
         return 100'000 + draw(9'999);
       case ActionKind::OPTIMIZER:
@@ -68,9 +68,9 @@ struct SyntheticRun {
     std::vector<std::vector<OperationId>>
         groups;  // one kernel launch for transfers of a group; compute stands alone
     std::vector<OperationId> sends;
-    for (const Lane& lane : program.lanes) {
+    for (const Lane& lane : program.lanes()) {
       if (lane.rank != rank || lane.kind != LaneKind::compute) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
+      for (const OperationId id : lane.operations()) {
         if (action(id).kind == ActionKind::R) continue;
         std::vector<OperationId> between = sends;
         for (const Dependency& d : program.predecessors(id)) {
@@ -82,9 +82,8 @@ struct SyntheticRun {
         }
         groups.push_back({id});
         sends.clear();
-        for (OperationId other = 0; other < static_cast<OperationId>(program.operations.size());
-             ++other) {
-          if (program.lane_of(other).kind != LaneKind::send || program.lane_of(other).rank != rank)
+        for (OperationId other; other < OperationId{program.size()}; ++other) {
+          if (program.lane_of(other).kind != LaneKind::send || program.rank_of(other) != rank)
             continue;
           for (const Dependency& d : program.predecessors(other)) {
             if (d.before == id && d.kind == DependencyKind::data) sends.push_back(other);
@@ -99,35 +98,36 @@ struct SyntheticRun {
   void lay_out() {
     random_.seed(seed);
     truth.clear();
-    const std::size_t count = program.operations.size();
+    const std::size_t count = program.size();
     std::int64_t begin = 1'000'000;
     for (int step = 0; step < steps; ++step) {
       std::vector<std::int64_t> length(count), jitter(count);
       for (std::size_t i = 0; i < count; ++i) {
-        length[i] = duration(static_cast<OperationId>(i));
+        length[i] = duration(OperationId{i});
         jitter[i] = draw(end_jitter_ns);
       }
       for (std::size_t i = 0; i < count;
            ++i) {  // R takes exactly its F's time, and stands before its backward
-        if (program.operations[i].action.kind != ActionKind::R) continue;
+        if (program.op(OperationId{i}).action.kind != ActionKind::R) continue;
         for (std::size_t f = 0; f < count; ++f) {
-          const Action& other = program.operations[f].action;
-          if (other.kind == ActionKind::F && other.stage == program.operations[i].action.stage &&
-              other.microbatch == program.operations[i].action.microbatch)
+          const Action& other = program.op(OperationId{f}).action;
+          if (other.kind == ActionKind::F &&
+              other.stage == program.op(OperationId{i}).action.stage &&
+              other.microbatch == program.op(OperationId{i}).action.microbatch)
             length[i] = length[f];
         }
       }
       std::vector<Time> times(count, Time{begin, begin});
       for (bool changed = true; changed;) {
         changed = false;
-        for (std::int32_t r = 0; r < program.shape.ranks; ++r)
+        for (std::int32_t r = 0; r < program.shape().ranks; ++r)
           changed |= relax_rank(Rank{r}, length, times);
-        for (const Edge& edge : program.edges) {
-          const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
-          const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
+        for (const Edge& edge : program.edges()) {
+          const Lane& send = program.lane(edge.send_lane);
+          const Lane& receive = program.lane(edge.receive_lane);
           for (OperationId sent = send.first, got = receive.first; sent < send.last;
                ++sent, ++got) {
-            const auto s = static_cast<std::size_t>(sent), d = static_cast<std::size_t>(got);
+            const auto s = sent.position(), d = got.position();
             const std::int64_t there = std::max(times[s].start, times[d].start) + transfer_ns;
             changed |= push(times[s].end, there + jitter[s]);
             changed |= push(times[d].end, there + jitter[d]);
@@ -149,8 +149,8 @@ struct SyntheticRun {
         "  \"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}, "
         "\"pg_config\": "
         "[{{\"pg_name\": \"0\", \"ranks\": [0, 1]}}]}},\n  \"traceEvents\": [\n",
-        rank.value * (world_size > 0 ? world_size / program.shape.ranks : 1),
-        world_size > 0 ? world_size : program.shape.ranks);
+        rank.value * (world_size > 0 ? world_size / program.shape().ranks : 1),
+        world_size > 0 ? world_size : program.shape().ranks);
     for (int i = 0; i < padding; ++i) {
       text += fmt::format(
           "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::op{0}\", \"pid\": 9, \"tid\": "
@@ -210,9 +210,7 @@ struct SyntheticRun {
     }
   };
 
-  [[nodiscard]] const Action& action(OperationId id) const {
-    return program.operations[static_cast<std::size_t>(id)].action;
-  }
+  [[nodiscard]] const Action& action(OperationId id) const { return program.op(id).action; }
   static bool push(std::int64_t& value, std::int64_t to) {
     if (value >= to) return false;
     value = to;
@@ -224,35 +222,33 @@ struct SyntheticRun {
   [[nodiscard]] bool relax_rank(Rank rank, const std::vector<std::int64_t>& length,
                                 std::vector<Time>& times) const {
     bool changed = false;
-    for (const Lane& lane : program.lanes) {
+    for (const Lane& lane : program.lanes()) {
       if (lane.rank != rank) continue;
-      for (OperationId id = lane.first; id < lane.last; ++id) {
-        Time& time = times[static_cast<std::size_t>(id)];
-        if (id > lane.first)
-          changed |= push(time.start, times[static_cast<std::size_t>(id) - 1].end);
+      for (const OperationId id : lane.operations()) {
+        Time& time = times[id.position()];
+        if (id > lane.first) changed |= push(time.start, times[id.position() - 1].end);
         for (const Dependency& d : program.predecessors(id)) {
           if (d.kind != DependencyKind::data && d.kind != DependencyKind::gradient) continue;
-          changed |= push(time.start, times[static_cast<std::size_t>(d.before)].end);
+          changed |= push(time.start, times[d.before.position()].end);
           // R is part of the backward: it waits for the gradient too.
           if (lane.kind == LaneKind::compute && id > lane.first &&
               action(id - 1).kind == ActionKind::R)
-            changed |= push(times[static_cast<std::size_t>(id) - 1].start,
-                            times[static_cast<std::size_t>(d.before)].end);
+            changed |= push(times[id.position() - 1].start, times[d.before.position()].end);
         }
         if (lane.kind == LaneKind::compute || lane.kind == LaneKind::reduce)
-          changed |= push(time.end, time.start + length[static_cast<std::size_t>(id)]);
+          changed |= push(time.end, time.start + length[id.position()]);
       }
     }
     for (const auto& group : launch_groups(rank)) {
       std::int64_t start = 0, end = 0;
       for (const OperationId id : group) {
-        start = std::max(start, times[static_cast<std::size_t>(id)].start);
-        end = std::max(end, times[static_cast<std::size_t>(id)].end);
+        start = std::max(start, times[id.position()].start);
+        end = std::max(end, times[id.position()].end);
       }
       if (group.size() == 1) continue;
       for (const OperationId id : group) {
-        changed |= push(times[static_cast<std::size_t>(id)].start, start);
-        changed |= push(times[static_cast<std::size_t>(id)].end, end);
+        changed |= push(times[id.position()].start, start);
+        changed |= push(times[id.position()].end, end);
       }
     }
     return changed;
@@ -268,7 +264,7 @@ struct SyntheticRun {
       writer.kernel("zero_", kMain, cpu += 500, first - 30'000, first - 29'000);  // no action's
     for (const auto& group : launch_groups(rank)) {
       const Action& done = action(group.front());
-      const Time& time = times[static_cast<std::size_t>(group.front())];
+      const Time& time = times[group.front().position()];
       const std::int64_t start_of_range = cpu += 500;
       if (is_send(done.kind) || is_receive(done.kind)) {
         writer.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", kMain, cpu += 500,
@@ -279,10 +275,10 @@ struct SyntheticRun {
       } else {
         const int thread = is_backward(done.kind) || done.kind == ActionKind::W ? kAutograd : kMain;
         std::int64_t start = time.start;
-        if (is_backward(done.kind) && group.front() > 0 &&
+        if (is_backward(done.kind) && group.front() > OperationId{0} &&
             action(group.front() - 1).kind == ActionKind::R &&
             program.lane_of(group.front() - 1).rank == rank)
-          start = times[static_cast<std::size_t>(group.front()) - 1].start;
+          start = times[group.front().position() - 1].start;
         const std::int64_t half = (start + time.end) / 2;
         writer.kernel("gemm", thread, cpu += 500, start, half);
         writer.kernel("relu", thread, cpu += 500, half, time.end);

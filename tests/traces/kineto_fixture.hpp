@@ -37,7 +37,7 @@ class Kineto : public testing::Test {
   // Every other rank's file is gzip; the last rank comes first.
   std::vector<std::filesystem::path> write(const SyntheticRun& run) {
     std::vector<std::filesystem::path> files;
-    for (std::int32_t r = run.program.shape.ranks - 1; r >= 0; --r) {
+    for (std::int32_t r = run.program.shape().ranks - 1; r >= 0; --r) {
       files.push_back(folder_ /
                       (r % 2 == 0 ? fmt::format("{}.json", r) : fmt::format("{}.json.gz", r)));
       (r % 2 == 0 ? write_plain : write_gzip)(files.back(), run.file_of(Rank{r}));
@@ -80,12 +80,12 @@ inline SyntheticRun run_of(Program program) {
 // clocks, ends of messages are up to `end_jitter_ns` apart, and so may be what was aligned by them:
 // once per rank passed on the way.
 inline void expect_truth(SyntheticRun& run, const KinetoTrace& found) {
-  const std::size_t count = run.program.operations.size();
+  const std::size_t count = run.program.size();
   ASSERT_EQ(found.trace.steps.size(), static_cast<std::size_t>(run.steps));
   ASSERT_EQ(found.trace.spans.size(), count * static_cast<std::size_t>(run.steps));
   EXPECT_EQ(found.trace.origin, TraceOrigin::measured);
   EXPECT_LE(found.alignment_error.count(), run.end_jitter_ns);
-  const std::int64_t slack = run.end_jitter_ns * (run.program.shape.ranks - 1);
+  const std::int64_t slack = run.end_jitter_ns * (run.program.shape().ranks - 1);
   // The first action of all: the trace's time 0 is the earliest start on any lane.
   const std::int64_t origin = run.truth[0][0].start - found.trace.spans[0].start.count();
   for (std::size_t i = 0; i < found.trace.spans.size(); ++i) {
@@ -93,8 +93,8 @@ inline void expect_truth(SyntheticRun& run, const KinetoTrace& found) {
     const SyntheticRun::Time& true_time = run.truth[i / count][i % count];
     const auto context =
         fmt::format("{} of step {}, rank {}", to_string(span.action), span.step, span.rank.value);
-    ASSERT_EQ(span.operation, static_cast<OperationId>(i % count));
-    ASSERT_EQ(span.action, run.program.operations[i % count].action);
+    ASSERT_EQ(span.operation, OperationId{i % count});
+    ASSERT_EQ(span.action, run.program.op(OperationId{i % count}).action);
     ASSERT_EQ(span.step, static_cast<std::int32_t>(i / count));
     EXPECT_NEAR(static_cast<double>(span.end.count() + origin), static_cast<double>(true_time.end),
                 static_cast<double>(slack))

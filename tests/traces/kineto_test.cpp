@@ -94,8 +94,7 @@ TEST_F(Kineto, BatchedTransfersComeBack) {
   const KinetoTrace found = read_kineto(run.program, write(run));
   for (std::size_t i = 0; i < found.trace.spans.size(); ++i) {
     const Span& span = found.trace.spans[i];
-    const auto& truth =
-        run.truth[i / run.program.operations.size()][i % run.program.operations.size()];
+    const auto& truth = run.truth[i / run.program.size()][i % run.program.size()];
     if (span.lane == LaneKind::compute) {
       EXPECT_EQ(span.duration().count(), truth.end - truth.start);
     }

@@ -30,14 +30,14 @@ Program two_ranks(bool optimizer) {
 Trace trace_of(const Program& program, const std::map<std::string, std::pair<int, int>>& times,
                int end) {
   Trace trace;
-  trace.ranks = program.shape.ranks;
+  trace.ranks = program.shape().ranks;
   trace.steps = {{Nanoseconds(0), Nanoseconds(end)}};
-  for (std::size_t i = 0; i < program.operations.size(); ++i) {
-    const auto id = static_cast<OperationId>(i);
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const auto id = OperationId{i};
     const Lane& lane = program.lane_of(id);
-    const auto [start, stop] = times.at(to_string(program.operations[i].action));
-    trace.spans.push_back({id, program.operations[i].action, lane.rank, lane.kind, lane.rank, 0,
-                           Nanoseconds(start), Nanoseconds(stop)});
+    const auto [start, stop] = times.at(to_string(program.op(OperationId{i}).action));
+    trace.spans.push_back({id, program.op(OperationId{i}).action, lane.rank, lane.kind, lane.rank,
+                           0, Nanoseconds(start), Nanoseconds(stop)});
   }
   return trace;
 }
@@ -84,12 +84,12 @@ TEST(Metrics, PartsSumToTheStepForRandomTimes) {
     const auto draw = [&random] { return std::uniform_int_distribution<int>(0, 30)(random); };
     std::map<std::string, std::pair<int, int>> times;
     int end = 0;
-    for (const Lane& lane : program.lanes) {
+    for (const Lane& lane : program.lanes()) {
       int now = draw();
-      for (OperationId id = lane.first; id < lane.last; ++id) {
+      for (const OperationId id : lane.operations()) {
         const int start = now + draw();
         now = start + draw();
-        times[to_string(program.operations[static_cast<std::size_t>(id)].action)] = {start, now};
+        times[to_string(program.op(id).action)] = {start, now};
         end = std::max(end, now);
       }
     }

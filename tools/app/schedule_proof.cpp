@@ -103,8 +103,7 @@ GridProof prove_grid(const ScheduleChoice& choice, const ScheduleSource& shape,
               proof.examples, [&](const CounterExample& e) { return e.mode == kProvedModes[i]; });
           if (verdict.safe[i] || known) continue;
           const Program program = program_for(schedule, kProvedModes[i], slots);
-          proof.examples.push_back(
-              {kProvedModes[i], k, m, describe_cycle(program, *shortest_cycle(program))});
+          proof.examples.push_back({kProvedModes[i], k, m, describe_deadlock(program)});
         }
       } catch (const UsageError& why) {
         verdict.refused = why.what();

@@ -11,7 +11,7 @@ std::vector<std::int64_t> synthetic_durations(const ResolvedPlan& loaded,
                                               const CostsSource& costs) {
   const Cluster cluster = host_cluster();
   const Costs known = load(costs, loaded.model, loaded.plan, cluster);
-  return expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns;
+  return expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns.values();
 }
 
 }  // namespace weir::app

@@ -22,9 +22,8 @@ TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
   const OperationCosts costs = expand(timed.program, table);
   auto outcome = simulate(timed.program, costs);
   if (std::holds_alternative<Stuck>(outcome)) {
-    throw NoFeasiblePlan(
-        fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
-                    describe_cycle(timed.program, *shortest_cycle(timed.program))));
+    throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
+                                     describe_deadlock(timed.program)));
   }
   timed.trace = to_trace(timed.program, std::get<Timing>(outcome));
   Forecast& f = timed.forecast;

@@ -20,7 +20,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()),
                     std::move(trace)};
   const Program& program = traced.plan.program;
-  const std::size_t count = program.operations.size();
+  const std::size_t count = program.size();
   if (traced.trace.steps.empty() ||
       traced.trace.spans.size() != count * traced.trace.steps.size()) {
     throw InputError(file.string(), "traceEvents",
@@ -29,8 +29,8 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   }
   for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
     const Span& span = traced.trace.spans[i];
-    if (span.operation != static_cast<OperationId>(i % count) ||
-        span.action != program.operations[i % count].action) {
+    if (span.operation != OperationId{i % count} ||
+        span.action != program.op(OperationId{i % count}).action) {
       throw InputError(
           file.string(), "traceEvents",
           fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));

@@ -66,32 +66,18 @@ py::object array_of(const std::vector<Record>& records, std::initializer_list<Co
   return numpy.attr("frombuffer")(bytes, type);
 }
 
-std::string_view to_string(LaneKind lane) {
-  switch (lane) {
-    case LaneKind::compute:
-      return "compute";
-    case LaneKind::send:
-      return "send";
-    case LaneKind::receive:
-      return "receive";
-    case LaneKind::reduce:
-      return "reduce";
-  }
-  return "";
-}
-
 py::object spans(const PlannedTrace& t) {
   std::vector<SpanRecord> records(t.trace.spans.size());
   for (std::size_t i = 0; i < records.size(); ++i) {
     const Span& span = t.trace.spans[i];
     SpanRecord& record = records[i];
     record.rank = span.rank.value;
-    record.lane = to_string(span.lane);
+    record.lane = weir::to_string(span.lane);
     record.kind = weir::to_string(span.action.kind);
     record.stage = span.action.stage.value;
     record.microbatch = span.action.microbatch.value;
     record.step = span.step;
-    record.operation = span.operation;
+    record.operation = span.operation.value;
     record.peer = span.peer.value;
     record.start_ns = span.start.count();
     record.end_ns = span.end.count();

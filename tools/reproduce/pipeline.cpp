@@ -3,6 +3,7 @@
 #include "tools/reproduce/pipeline.hpp"
 
 #include <stdexcept>
+#include <utility>
 #include <variant>
 
 #include "plan/program/lower.hpp"
@@ -15,31 +16,29 @@ namespace {
 
 // Each pair's first operation takes both durations and waits for what the second waits for, besides
 // itself.
-void fuse_pairs(const Schedule& schedule, Program& program, OperationCosts& costs) {
-  std::vector<std::vector<Dependency>> known(program.operations.size());
-  for (std::size_t id = 0; id < known.size(); ++id) {
-    const auto before = program.predecessors(static_cast<OperationId>(id));
+Program fuse_pairs(const Schedule& schedule, const Program& program, OperationCosts& costs) {
+  PerOperation<std::vector<Dependency>> known(program.size());
+  for (const OperationId id : program.ids()) {
+    const auto before = program.predecessors(id);
     known[id].assign(before.begin(), before.end());
   }
-  for (const Lane& lane : program.lanes) {
-    if (lane.kind != LaneKind::compute) continue;
-    for (const std::int32_t position :
-         schedule.overlapped[static_cast<std::size_t>(lane.rank.value)]) {
-      const auto first = static_cast<std::size_t>(lane.first) + static_cast<std::size_t>(position),
-                 second = first + 1;
+  for (const Rank rank : program.ranks()) {
+    for (const std::int32_t position : schedule.overlapped[rank]) {
+      const OperationId first = program.compute_lane(rank).first + position, second = first + 1;
       costs.duration_ns[first] += costs.duration_ns[second];
       costs.duration_ns[second] = 0;
       for (const Dependency& d : known[second]) {
-        if (static_cast<std::size_t>(d.before) != first) known[first].push_back(d);
+        if (d.before != first) known[first].push_back(d);
       }
     }
   }
-  program.dependency_first.assign(1, 0);
-  program.dependencies.clear();
+  Program::Parts parts = program.parts();
+  parts.dependencies = {};
   for (const auto& of_one : known) {
-    program.dependencies.insert(program.dependencies.end(), of_one.begin(), of_one.end());
-    program.dependency_first.push_back(static_cast<std::int32_t>(program.dependencies.size()));
+    parts.dependencies.next();
+    for (const Dependency& d : of_one) parts.dependencies.add(d.before, d.kind);
   }
+  return Program(std::move(parts));
 }
 
 }  // namespace
@@ -64,7 +63,7 @@ StepMetrics time_pipeline(const Schedule& schedule, const CostTable& costs,
   Program program = block_transfers(lower(schedule, lowering), options.transfers);
   OperationCosts durations = expand(program, costs);
   if (options.fuse_overlapped && !schedule.overlapped.empty())
-    fuse_pairs(schedule, program, durations);
+    program = fuse_pairs(schedule, program, durations);
   auto outcome = simulate(program, durations);
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
   return step_metrics(program, to_trace(program, std::get<Timing>(outcome)));

@@ -87,8 +87,8 @@ Seconds step_time(const ZeroBubbleRow& row, const Method& method) {
     CostTable costs = even;
     const std::vector<double> factors = device_factors(row.p, random);
     for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-      const Rank rank = schedule.shape.rank_of_stage[s];
-      costs.stages[s] = slowed(costs.stages[s], factors[static_cast<std::size_t>(rank.value)]);
+      const Rank rank = schedule.shape.rank_of(Stage{s});
+      costs.stages[s] = slowed(costs.stages[s], factors[rank.position()]);
     }
     if (method.waits) occupy_senders(costs);
     sum += to_seconds(time_pipeline(schedule, costs).span);
@@ -102,7 +102,7 @@ double activation_peak(const ZeroBubbleRow& row, const Schedule& schedule, int r
   const double whole = sbh * (34 + 5.0 * row.heads * row.sequence / row.hidden), until_w = sbh * 32;
   const int chunks = schedule.shape.stages / schedule.shape.ranks;
   double now = 0, most = 0;
-  for (const Action& action : schedule.order[static_cast<std::size_t>(rank)]) {
+  for (const Action& action : schedule.order[Rank{rank}]) {
     const bool end = schedule.shape.is_first(action.stage) || schedule.shape.is_last(action.stage);
     const int layers = row.layers_per_stage() / chunks - (end ? 1 : 0);
     const double change = action.kind == ActionKind::F   ? whole

@@ -29,14 +29,14 @@ void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
   LoweringOptions lowering;
   lowering.slots = asked ? *asked : fewest_slots(schedule, 2);
   const Program program = lower(schedule, lowering);
-  if (const auto cycle = find_cycle(program)) {
+  if (find_cycle(program)) {
     throw NoFeasiblePlan(fmt::format("deadlocks with {} receive slots an edge ({} are enough):\n{}",
                                      lowering.slots, fewest_slots(schedule, 1),
-                                     describe_cycle(program, *shortest_cycle(program))));
+                                     describe_deadlock(program)));
   }
   fmt::print("cannot deadlock with {} receive slots an edge{} (proved: {} operations, no cycle)\n",
              lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "",
-             program.operations.size());
+             program.size());
 }
 
 void print_times(const app::ScheduleRequest& request, const app::ScheduleResult& result) {
@@ -49,7 +49,7 @@ void print_times(const app::ScheduleRequest& request, const app::ScheduleResult&
     print_proof(schedule, request.slots);
   } else {
     fmt::print("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n",
-               request.transfers, program.operations.size());
+               request.transfers, program.size());
   }
   fmt::print("step {}, bubble {:.4f} by span, lower bound {}\n",
              format_duration(forecast.step_time), forecast.metrics.bubble_fraction_span,

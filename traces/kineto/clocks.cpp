@@ -20,18 +20,16 @@ std::int64_t median(std::vector<std::int64_t> values) {
 
 const Extent& extent_of(const Program& program, const std::vector<RankSteps>& ranks,
                         std::size_t step, OperationId id) {
-  const RankSteps& rank = ranks[static_cast<std::size_t>(program.lane_of(id).rank.value)];
+  const RankSteps& rank = ranks[program.rank_of(id).position()];
   return rank.steps[step][static_cast<std::size_t>(id - rank.first)];
 }
 
 // Visits the two ends of every message: edge, send, receive.
 template <class Visit>
 void for_each_message(const Program& program, Visit visit) {
-  for (const Edge& edge : program.edges) {
-    const Lane& send = program.lanes[static_cast<std::size_t>(edge.send_lane)];
-    const Lane& receive = program.lanes[static_cast<std::size_t>(edge.receive_lane)];
-    for (OperationId i = 0; i < send.last - send.first; ++i)
-      visit(edge, send.first + i, receive.first + i);
+  for (const Edge& edge : program.edges()) {
+    for (const OperationId send : program.lane(edge.send_lane).operations())
+      visit(edge, send, program.peer(send));
   }
 }
 
@@ -67,8 +65,7 @@ Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ran
   std::vector<std::int64_t> errors;
   for (std::size_t step = 0; step < ranks.front().steps.size(); ++step) {
     const auto end_of = [&](Rank rank, OperationId id) {
-      return ranks[static_cast<std::size_t>(rank.value)].base_ns +
-             extent_of(program, ranks, step, id).end.count();
+      return ranks[rank.position()].base_ns + extent_of(program, ranks, step, id).end.count();
     };
     Differences differences;
     for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
@@ -93,30 +90,25 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
                      const Alignment& alignment) {
   Trace trace;
   trace.origin = TraceOrigin::measured;
-  trace.ranks = program.shape.ranks;
+  trace.ranks = program.shape().ranks;
   for (std::size_t step = 0; step < alignment.offset.size(); ++step) {
     const std::size_t first = trace.spans.size();
-    for (std::size_t i = 0; i < program.operations.size(); ++i) {
-      const auto id = static_cast<OperationId>(i);
+    for (const OperationId id : program.ids()) {
       const Lane& lane = program.lane_of(id);
-      const auto rank = static_cast<std::size_t>(lane.rank.value);
+      const std::size_t rank = lane.rank.position();
       const Extent& extent = extent_of(program, ranks, step, id);
       const Nanoseconds shift = Nanoseconds(ranks[rank].base_ns) + alignment.offset[step][rank];
-      Span span{id,        program.operations[i].action,   lane.rank, lane.kind,
-                lane.rank, static_cast<std::int32_t>(step)};
+      Span span{id,        program.op(id).action, lane.rank,
+                lane.kind, program.peer_rank(id), static_cast<std::int32_t>(step)};
       span.start = extent.start + shift;
       span.end = extent.end + shift;
-      if (lane.edge >= 0) {
-        const Edge& edge = program.edges[static_cast<std::size_t>(lane.edge)];
-        span.peer = lane.kind == LaneKind::send ? edge.to : edge.from;
-      }
       trace.spans.push_back(span);
     }
     // A message moves once both ends are posted: what lies before is waiting, not transfer. Clamped
     // to the end, as clocks that were aligned by a median may still disagree.
     for_each_message(program, [&](const Edge&, OperationId send, OperationId receive) {
-      Span& out = trace.spans[first + static_cast<std::size_t>(send)];
-      Span& in = trace.spans[first + static_cast<std::size_t>(receive)];
+      Span& out = trace.spans[first + send.position()];
+      Span& in = trace.spans[first + receive.position()];
       const Nanoseconds begin = std::max(out.start, in.start);
       out.start = std::min(begin, out.end);
       in.start = std::min(begin, in.end);

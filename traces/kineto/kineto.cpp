@@ -88,7 +88,7 @@ std::vector<RankFile> order_files(std::span<const std::filesystem::path> paths,
 }  // namespace
 
 KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem::path> paths) {
-  const std::vector<RankFile> files = order_files(paths, program.shape.ranks);
+  const std::vector<RankFile> files = order_files(paths, program.shape().ranks);
   KinetoTrace result;
   std::vector<RankSteps> ranks;
   for (std::size_t r = 0; r < files.size(); ++r) {

@@ -74,11 +74,11 @@ void check_order(const RankProgram& rank, const StepEvents& step,
     throw_orders(step, orders);
   };
   compare([](const Action& action) { return is_compute(action.kind); }, rank.actions);
-  for (const Lane& lane : rank.program->lanes) {
+  for (const Lane& lane : rank.program->lanes()) {
     if (lane.rank != rank.rank || (lane.kind != LaneKind::send && lane.kind != LaneKind::receive))
       continue;
     std::vector<OperationId> in_plan;
-    for (OperationId id = lane.first; id < lane.last; ++id) in_plan.push_back(id);
+    for (const OperationId id : lane.operations()) in_plan.push_back(id);
     compare(
         [&](const Action& action) {
           const auto known = rank.operation_of.find(action);

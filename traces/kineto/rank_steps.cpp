@@ -23,13 +23,13 @@ RankProgram rank_program(const Program& program, Rank rank) {
   result.program = &program;
   result.rank = rank;
   bool any = false;
-  for (const Lane& lane : program.lanes) {
+  for (const Lane& lane : program.lanes()) {
     if (lane.rank != rank) continue;
     if (!any) result.first = lane.first;
     any = true;
     result.last = lane.last;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      const Action& action = program.operations[static_cast<std::size_t>(id)].action;
+    for (const OperationId id : lane.operations()) {
+      const Action& action = program.op(id).action;
       result.operation_of[action] = id;
       if (lane.kind == LaneKind::reduce) result.reductions.push_back(id);
       if (lane.kind != LaneKind::compute || action.kind == ActionKind::R) continue;
@@ -152,7 +152,7 @@ std::vector<Extent> reduction_extents(const StepEvents& step, const StepPlaces& 
 
 // PyTorch re-materialises inside the backward: R takes as long as its F did, the backward the rest.
 void carve_rematerialisation(const RankProgram& rank, StepPlaces& places) {
-  for (OperationId id = rank.first; id < rank.last; ++id) {
+  for (const OperationId id : rank.operations()) {
     const Action& action = rank.action(id);
     if (action.kind != ActionKind::R) continue;
     const Extent& forward =
@@ -169,11 +169,11 @@ void carve_rematerialisation(const RankProgram& rank, StepPlaces& places) {
 void settle_unseen(const RankProgram& rank, StepPlaces& places, std::set<std::string>& notes) {
   Nanoseconds computed = places.at(rank, rank.actions.front()).start;
   for (const OperationId id : rank.actions) computed = std::max(computed, places.at(rank, id).end);
-  for (const Lane& lane : rank.program->lanes) {
+  for (const Lane& lane : rank.program->lanes()) {
     if (lane.rank != rank.rank) continue;
     Nanoseconds before =
         lane.kind == LaneKind::compute ? places.at(rank, rank.actions.front()).start : computed;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
+    for (const OperationId id : lane.operations()) {
       Extent& extent = places.at(rank, id);
       if (!extent.seen) {
         extent = {before, before, true};

@@ -36,7 +36,7 @@ struct RankSteps {
   std::string file;
   std::int64_t base_ns = 0;
   bool named = false;
-  OperationId first = 0;  // of this rank; its operations follow one another
+  OperationId first;  // of this rank; its operations follow one another
   std::vector<std::int64_t>
       numbers;  // of the profiler's steps; empty: the file has none and is one step
   std::vector<std::vector<Extent>> steps;  // per step, per operation of the rank; all seen
@@ -52,15 +52,14 @@ struct RankSteps {
 struct RankProgram {
   const Program* program = nullptr;
   Rank rank;
-  OperationId first = 0, last = 0;      // its operations
+  OperationId first, last;              // its operations
   std::vector<OperationId> actions;     // of the compute lane, without R and OPTIMIZER
   std::vector<OperationId> optimizers;  // OPTIMIZER of each stage
   std::vector<OperationId> reductions;  // REDUCE_GRAD of each stage that has copies
   std::map<Action, OperationId> operation_of;
 
-  [[nodiscard]] const Action& action(OperationId id) const {
-    return program->operations[static_cast<std::size_t>(id)].action;
-  }
+  [[nodiscard]] const Action& action(OperationId id) const { return program->op(id).action; }
+  [[nodiscard]] Ids<OperationId> operations() const { return {first, last}; }
 };
 
 // One profiler step's events.

@@ -27,26 +27,16 @@ bool is_backward_work(ActionKind kind) { return kind != ActionKind::F; }
 // The sends of an action and the receives of the next stand together.
 std::vector<PlanPart> parts_of_plan(const RankProgram& rank) {
   const Program& program = *rank.program;
-  std::map<OperationId, std::vector<OperationId>> sends_of;
-  for (const Lane& lane : program.lanes) {
-    if (lane.rank != rank.rank || lane.kind != LaneKind::send) continue;
-    for (OperationId id = lane.first; id < lane.last; ++id) {
-      for (const Dependency& d : program.predecessors(id)) {
-        if (d.kind == DependencyKind::data) sends_of[d.before].push_back(id);
-      }
-    }
-  }
   std::vector<PlanPart> parts;
   const auto put = [&parts](bool transfer, OperationId id) {
     if (parts.empty() || parts.back().transfer != transfer) parts.push_back({transfer, {}});
     parts.back().operations.push_back(id);
   };
   for (const OperationId id : rank.actions) {
-    for (const Dependency& d : program.predecessors(id)) {
-      if (program.lane_of(d.before).kind == LaneKind::receive) put(true, d.before);
-    }
+    const OperationId receive = program.receive_before(id), send = program.send_after(id);
+    if (receive != kNoOperation) put(true, receive);
     put(false, id);
-    for (const OperationId send : sends_of[id]) put(true, send);
+    if (send != kNoOperation) put(true, send);
   }
   return parts;
 }

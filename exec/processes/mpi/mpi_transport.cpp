@@ -33,11 +33,11 @@ MpiTransport::MpiTransport(const TransportRequest& request, ProcessGroup& proces
       message_arena_(request.backend != nullptr && request.backend->in_host_memory()
                          ? static_cast<BlockSource&>(*request.backend)
                          : blocks_) {
-  for (std::size_t i = 0; i < request_.program.edges.size(); ++i) {
-    const Edge& edge = request_.program.edges[i];
+  for (std::size_t i = 0; i < request_.program.edges().size(); ++i) {
+    const Edge& edge = request_.program.edge(EdgeId{i});
     const bool out = edge.from == request_.rank;
     if (!out && edge.to != request_.rank) continue;
-    const Lane& lane = request_.program.lanes[at(out ? edge.send_lane : edge.receive_lane)];
+    const Lane& lane = request_.program.lane(out ? edge.send_lane : edge.receive_lane);
     Fifo made;
     made.peer = request_.first_process + (out ? edge.to : edge.from).value;
     made.first = lane.first;
@@ -89,11 +89,11 @@ void MpiTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
 // Message i needs the slot of message i - slots; 0 slots: any number. Messages of an edge leave in
 // order, so one without a slot holds up those behind it.
 void MpiTransport::send_ready(std::int32_t edge, Fifo& e) {
-  const std::int32_t slots = request_.program.slots;
+  const std::int32_t slots = request_.program.slots();
   while (e.next < e.count && e.produced[at(e.next)] != 0 &&
          (slots == 0 || e.next < slots || e.freed[at(e.next - slots)] != 0)) {
     const Tensor& message = e.messages[at(e.next)];
-    clock_->start_ns[at(e.first + e.next)] = request_.now();
+    clock_->start_ns[(e.first + e.next).position()] = request_.now();
     const std::span<const std::byte> bytes(message.data, static_cast<std::size_t>(message.bytes));
     e.under_way.push_back(
         {processes_.bytes().start_send(e.peer, Channel::edges, edge, bytes), e.next++});
@@ -128,9 +128,10 @@ void MpiTransport::take_messages() {
     Fifo& e = incoming_.at(there->tag);
     assert(e.next < e.count && "no more messages than the program has");
     const auto bytes = static_cast<std::int64_t>(there->bytes);
-    if (!request_.message_bytes.empty() && bytes != request_.message_bytes[at(e.first + e.next)]) {
+    if (!request_.message_bytes.empty() &&
+        bytes != request_.message_bytes[(e.first + e.next).position()]) {
       throw RunFailed(fmt::format("a message of {} bytes came where the plan has one of {}", bytes,
-                                  request_.message_bytes[at(e.first + e.next)]));
+                                  request_.message_bytes[(e.first + e.next).position()]));
     }
     Tensor& tensor = e.messages[at(e.next)];  // the tag is the edge; its messages come in order
     tensor = message_arena_.allocate(bytes);
@@ -143,8 +144,8 @@ void MpiTransport::finish_receives() {
   for (auto& [index, e] : incoming_) {
     while (!e.under_way.empty() && processes_.bytes().done(e.under_way.front().request)) {
       const OperationId id = e.first + e.under_way.front().index;
-      clock_->start_ns[at(id)] = 0;  // for the sender to say
-      clock_->end_ns[at(id)] = request_.now();
+      clock_->start_ns[id.position()] = 0;  // for the sender to say
+      clock_->end_ns[id.position()] = request_.now();
       e.under_way.pop_front();
       ++e.done;
     }
@@ -155,7 +156,7 @@ void MpiTransport::finish_sends() {
   for (auto& [index, e] : outgoing_) {
     while (!e.under_way.empty() && processes_.bytes().done(e.under_way.front().request)) {
       const std::int32_t sent = e.under_way.front().index;
-      clock_->end_ns[at(e.first + sent)] = request_.now();
+      clock_->end_ns[(e.first + sent).position()] = request_.now();
       release_sent(e.messages[at(sent)]);
       e.under_way.pop_front();
       ++e.done;
@@ -191,7 +192,7 @@ Tensor MpiTransport::receive(std::int32_t edge, std::int32_t index) {
 // The last slots are nobody's: every credit is awaited, and none is left over for the next step.
 void MpiTransport::consumed(std::int32_t edge, std::int32_t index) {
   Fifo& e = incoming_.at(edge);
-  if (request_.program.slots == 0 || index + request_.program.slots >= e.count) return;
+  if (request_.program.slots() == 0 || index + request_.program.slots() >= e.count) return;
   const std::scoped_lock lock(processes_.lock());  // MPI is called by one thread at a time
   const std::span<const std::int32_t> credit(&e.credits[at(index)], 1);
   credits_under_way_.push_back(

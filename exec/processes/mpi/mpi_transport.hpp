@@ -35,7 +35,7 @@ class MpiTransport : public ProcessTransport {
   };
   struct Fifo {  // with an end here
     int peer = 0;
-    OperationId first = 0;  // of its lane on this rank
+    OperationId first;  // of its lane on this rank
     std::int32_t count = 0;
     std::vector<Tensor> messages;
     std::vector<std::uint8_t> produced, freed;  // outgoing

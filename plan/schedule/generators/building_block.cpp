@@ -26,7 +26,7 @@ Schedule repeat_block(const char* name, const ScheduleRequest& request,
       slots.emplace_back(at + b.i0, Action{down, ActionKind::I, Microbatch{m}});
     }
     std::sort(slots.begin(), slots.end());
-    auto& order = schedule.order[static_cast<std::size_t>(d)];
+    auto& order = schedule.order[Rank{d}];
     std::deque<Action> waiting;
     std::int32_t now = 0;
     for (const auto& [slot, action] : slots) {

@@ -49,8 +49,9 @@ class RankOrder {
     }
     // 4: the steady state, each forward paired with a backward of the other phase.
     for (std::int32_t i = 0; i < m - 2 * ranks + r + 1; ++i) {
-      if (i == 0 &&
-          r == ranks - 1) {  // the turn: phase 1's backward needs phase 0's forward just made
+      if (i == 0 && r == ranks - 1) {
+        // On the last rank the flow turns: the first backward needs the forward just made, and
+        // the two cannot overlap.
         f(0);
         b(1);
       } else {

@@ -20,16 +20,15 @@ ScheduleOrReason make_dualpipe(const ScheduleRequest& request) {
     return fmt::format("dualpipe needs even K and M; K = {}, M = {}", k, m);
   if (m < 2 * k) return fmt::format("dualpipe needs M of at least 2K = {}; M = {}", 2 * k, m);
   Schedule schedule = empty_schedule("dualpipe", bidirectional_shape(k, m));
-  schedule.overlapped.resize(static_cast<std::size_t>(k));
+  schedule.overlapped.resize(k);
   for (std::int32_t rank = 0; rank < k; ++rank) {
     const bool upper = rank < k / 2;
     const std::int32_t r = upper ? rank : k - 1 - rank;
     // Direction 0 runs down from rank 0 with the first half of the micro-batches, direction 1 up
     // from rank K-1.
     const FlowPhase down{Stage{rank}, 0}, up{Stage{k + (k - 1 - rank)}, m / 2};
-    const auto i = static_cast<std::size_t>(rank);
-    fill_dual_flow({upper ? down : up, upper ? up : down, r, k / 2, m / 2}, schedule.order[i],
-                   schedule.overlapped[i]);
+    fill_dual_flow({upper ? down : up, upper ? up : down, r, k / 2, m / 2},
+                   schedule.order[Rank{rank}], schedule.overlapped[Rank{rank}]);
   }
   return schedule;
 }

@@ -18,11 +18,10 @@ ScheduleOrReason make_dualpipev(const ScheduleRequest& request) {
   if (request.chunks != 2) return std::string("dualpipev has two stages a rank: v must be 2");
   if (m < 2 * k) return fmt::format("dualpipev needs M of at least 2K = {}; M = {}", 2 * k, m);
   Schedule schedule = empty_schedule("dualpipev", v_shape(k, m));
-  schedule.overlapped.resize(static_cast<std::size_t>(k));
+  schedule.overlapped.resize(k);
   for (std::int32_t r = 0; r < k; ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    fill_dual_flow({{Stage{r}, 0}, {Stage{2 * k - 1 - r}, 0}, r, k, m}, schedule.order[i],
-                   schedule.overlapped[i]);
+    fill_dual_flow({{Stage{r}, 0}, {Stage{2 * k - 1 - r}, 0}, r, k, m}, schedule.order[Rank{r}],
+                   schedule.overlapped[Rank{r}]);
   }
   return schedule;
 }

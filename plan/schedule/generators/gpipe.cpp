@@ -16,9 +16,9 @@ ScheduleOrReason make_gpipe(const ScheduleRequest& request) {
   Schedule schedule;
   schedule.name = "gpipe";
   schedule.shape = looped_shape(request.ranks, 1, request.microbatches);
-  schedule.order.resize(static_cast<std::size_t>(request.ranks));
+  schedule.order.resize(request.ranks);
   for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
-    auto& order = schedule.order[static_cast<std::size_t>(rank)];
+    auto& order = schedule.order[Rank{rank}];
     for (const ActionKind kind : {ActionKind::F, ActionKind::B}) {
       for (std::int32_t m = 0; m < request.microbatches; ++m)
         order.push_back({Stage{rank}, kind, Microbatch{m}});

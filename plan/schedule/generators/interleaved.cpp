@@ -32,7 +32,7 @@ ScheduleOrReason make_interleaved_1f1b(const ScheduleRequest& request) {
                     Microbatch{microbatch}};
     };
     warm_up_and_alternate(
-        schedule.order[static_cast<std::size_t>(rank)], m * v, 2 * (k - rank - 1) + (v - 1) * group,
+        schedule.order[Rank{rank}], m * v, 2 * (k - rank - 1) + (v - 1) * group,
         [&](std::int32_t i) { return action(i, ActionKind::F); },
         [&](std::int32_t i) { return action(i, ActionKind::B); });
   }

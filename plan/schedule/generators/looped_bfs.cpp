@@ -12,7 +12,7 @@ ScheduleOrReason make_looped_bfs(const ScheduleRequest& request) {
   const std::int32_t k = request.ranks, v = request.chunks;
   Schedule schedule = empty_schedule("looped-bfs", looped_shape(k, v, request.microbatches));
   for (std::int32_t rank = 0; rank < k; ++rank) {
-    auto& order = schedule.order[static_cast<std::size_t>(rank)];
+    auto& order = schedule.order[Rank{rank}];
     for (std::int32_t pass = 0; pass < 2 * v; ++pass) {
       const std::int32_t chunk = pass < v ? pass : 2 * v - 1 - pass;
       const ActionKind kind = pass < v ? ActionKind::F : ActionKind::B;

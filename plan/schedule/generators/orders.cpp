@@ -13,7 +13,6 @@ namespace weir {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class ListScheduler {
  public:
@@ -21,28 +20,27 @@ class ListScheduler {
       : schedule_(std::move(schedule)),
         shape_(schedule_.shape),
         rule_(rule),
-        free_(at(shape_.ranks), 0),
-        held_(free_.size(), 0),
-        stages_of_(free_.size()),
-        waiting_w_(free_.size()),
-        next_f_(at(shape_.total_stages()), 0),
-        next_b_(next_f_) {
-    const std::size_t cells = next_f_.size() * at(shape_.microbatches);
-    end_f_.assign(cells, kUnknown);
-    end_i_.assign(cells, kUnknown);
-    for (std::int32_t s = 0; s < shape_.total_stages(); ++s)
-      stages_of_[at(shape_.rank_of(Stage{s}).value)].push_back(Stage{s});
+        free_(shape_.ranks),
+        held_(shape_.ranks),
+        stages_of_(shape_.ranks),
+        waiting_w_(shape_.ranks),
+        next_f_(shape_.total_stages()),
+        next_b_(next_f_),
+        end_f_(shape_, kUnknown),
+        end_i_(shape_, kUnknown) {
+    for (const Stage stage : shape_.all_stages())
+      stages_of_[shape_.rank_of(stage)].push_back(stage);
   }
 
   ScheduleOrReason run() {
     std::int64_t left = 0;
-    for (std::int32_t s = 0; s < shape_.total_stages(); ++s)
-      left += microbatches_of(Stage{s}) * (rule_.split ? 3 : 2);
+    for (const Stage stage : shape_.all_stages())
+      left += microbatches_of(stage) * (rule_.split ? 3 : 2);
     // Ranks are looked at in ascending order, and only a smaller choice replaces a found one: equal
     // ones go to the lower rank.
     while (left-- > 0) {
       std::optional<Choice> best;
-      for (std::int32_t rank = 0; rank < shape_.ranks; ++rank) consider(rank, best);
+      for (const Rank rank : free_.ids()) consider(rank, best);
       if (!best) {
         return std::string("nothing may run: ") + std::to_string(rule_.most_in_flight) +
                " micro-batches in flight a rank are too few";
@@ -54,13 +52,13 @@ class ListScheduler {
 
  private:
   [[nodiscard]] const ListRule::Times& times(Stage stage) const {
-    return rule_.stages.empty() ? rule_.times : rule_.stages[at(stage.value % shape_.stages)];
+    return rule_.stages.empty() ? rule_.times : rule_.stages[Stage{stage.value % shape_.stages}];
   }
   // Smaller is better: earliest start, then kind, then depth, then rank.
   struct Choice {
-    std::tuple<std::int64_t, int, std::int32_t, std::int32_t> order;
+    std::tuple<std::int64_t, int, std::int32_t, Rank> order;
     Action action;
-    std::int32_t rank;
+    Rank rank;
   };
 
   // Replica r of n has the micro-batches [r M / n, (r + 1) M / n).
@@ -71,52 +69,47 @@ class ListScheduler {
     return (shape_.replica_of(stage) + 1) * shape_.microbatches / shape_.replicas -
            first_microbatch(stage);
   }
-  [[nodiscard]] std::size_t cell(std::int32_t stage, std::int32_t m) const {
-    return at(stage) * at(shape_.microbatches) + at(m);
-  }
 
-  void offer(std::int32_t rank, std::int64_t ready, int kind_order, std::int32_t depth_order,
+  void offer(Rank rank, std::int64_t ready, int kind_order, std::int32_t depth_order,
              const Action& action, std::optional<Choice>& best) const {
     if (ready == kUnknown) return;
-    Choice choice{{std::max(ready, free_[at(rank)]), kind_order, depth_order, rank}, action, rank};
+    Choice choice{{std::max(ready, free_[rank]), kind_order, depth_order, rank}, action, rank};
     if (!best || choice.order < best->order) best = choice;
   }
 
-  void consider(std::int32_t rank, std::optional<Choice>& best) const {
-    for (const Stage stage : stages_of_[at(rank)]) {
+  void consider(Rank rank, std::optional<Choice>& best) const {
+    for (const Stage stage : stages_of_[rank]) {
       const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
       const std::int32_t first = first_microbatch(stage), count = microbatches_of(stage);
-      if (const std::int32_t n = next_b_[at(stage.value)]; n < count) {
-        const std::int64_t own = end_f_[cell(stage.value, first + n)];
-        const std::int64_t gradient =
-            shape_.is_last(stage) ? 0 : end_i_[cell(stage.value + 1, first + n)];
-        offer(rank, std::max(own, gradient), 0, depth,
-              {stage, rule_.split ? ActionKind::I : ActionKind::B, Microbatch{first + n}}, best);
+      if (const std::int32_t n = next_b_[stage]; n < count) {
+        const Microbatch m{first + n};
+        const std::int64_t gradient = shape_.is_last(stage) ? 0 : end_i_(stage + 1, m);
+        offer(rank, std::max(end_f_(stage, m), gradient), 0, depth,
+              {stage, rule_.split ? ActionKind::I : ActionKind::B, m}, best);
       }
       // The limit counts from the start of F: a full rank may not begin another.
-      const bool room = rule_.most_in_flight == 0 || held_[at(rank)] < rule_.most_in_flight;
-      if (const std::int32_t n = next_f_[at(stage.value)]; n < count && room) {
-        const std::int64_t input =
-            shape_.is_first(stage) ? 0 : end_f_[cell(stage.value - 1, first + n)];
-        offer(rank, input, 1, depth, {stage, ActionKind::F, Microbatch{first + n}}, best);
+      const bool room = rule_.most_in_flight == 0 || held_[rank] < rule_.most_in_flight;
+      if (const std::int32_t n = next_f_[stage]; n < count && room) {
+        const Microbatch m{first + n};
+        const std::int64_t input = shape_.is_first(stage) ? 0 : end_f_(stage - 1, m);
+        offer(rank, input, 1, depth, {stage, ActionKind::F, m}, best);
       }
     }
     // A W is always ready, so it starts when the rank is free; kind 2 lets it go after all others
     // that start then.
-    if (!waiting_w_[at(rank)].empty()) offer(rank, 0, 2, 0, waiting_w_[at(rank)].front(), best);
+    if (!waiting_w_[rank].empty()) offer(rank, 0, 2, 0, waiting_w_[rank].front(), best);
   }
 
   void take(const Choice& choice) {
     const Action& action = choice.action;
-    const auto rank = at(choice.rank);
+    const Rank rank = choice.rank;
     const std::int64_t start = std::get<0>(choice.order);
     schedule_.order[rank].push_back(action);
-    const std::size_t c = cell(action.stage.value, action.microbatch.value);
     switch (action.kind) {
       case ActionKind::F:
-        ++next_f_[at(action.stage.value)];
+        ++next_f_[action.stage];
         ++held_[rank];
-        free_[rank] = end_f_[c] = start + times(action.stage).f;
+        free_[rank] = end_f_[action] = start + times(action.stage).f;
         break;
       case ActionKind::W:
         waiting_w_[rank].pop();
@@ -124,8 +117,8 @@ class ListScheduler {
         free_[rank] = start + times(action.stage).w;
         break;
       default:
-        ++next_b_[at(action.stage.value)];
-        free_[rank] = end_i_[c] =
+        ++next_b_[action.stage];
+        free_[rank] = end_i_[action] =
             start + times(action.stage).i + (rule_.split ? 0 : times(action.stage).w);
         if (rule_.split) {
           waiting_w_[rank].push({action.stage, ActionKind::W, action.microbatch});
@@ -138,12 +131,12 @@ class ListScheduler {
   Schedule schedule_;
   const ScheduleShape shape_;
   const ListRule& rule_;
-  std::vector<std::int64_t> free_;  // per rank, when it can start something
-  std::vector<std::int32_t> held_;  // per rank, in flight
-  std::vector<std::vector<Stage>> stages_of_;
-  std::vector<std::queue<Action>> waiting_w_;
-  std::vector<std::int32_t> next_f_, next_b_;  // per stage
-  std::vector<std::int64_t> end_f_, end_i_;    // per (stage, micro-batch)
+  Indexed<Rank, std::int64_t> free_;  // when it can start something
+  Indexed<Rank, std::int32_t> held_;  // in flight
+  Indexed<Rank, std::vector<Stage>> stages_of_;
+  Indexed<Rank, std::queue<Action>> waiting_w_;
+  Indexed<Stage, std::int32_t> next_f_, next_b_;
+  Cells<std::int64_t> end_f_, end_i_;
 };
 
 }  // namespace
@@ -151,16 +144,18 @@ class ListScheduler {
 Schedule empty_schedule(std::string name, ScheduleShape shape) {
   Schedule schedule;
   schedule.name = std::move(name);
-  schedule.order.resize(at(shape.ranks));
+  schedule.order.resize(shape.ranks);
   schedule.shape = std::move(shape);
   return schedule;
 }
 
 ScheduleShape zigzag_shape(std::int32_t ranks, std::int32_t chunks, std::int32_t microbatches) {
   ScheduleShape shape = looped_shape(ranks, chunks, microbatches);
-  for (std::int32_t s = 0; s < shape.stages; ++s) {
-    const std::int32_t place = s % ranks;
-    shape.rank_of_stage[at(s)] = Rank{s / ranks % 2 == 0 ? place : ranks - 1 - place};
+  for (const Stage stage : shape.all_stages()) {
+    const std::int32_t place = stage.value % ranks;
+    // Every other chunk runs up.
+    const bool down = stage.value / ranks % 2 == 0;
+    shape.rank_of_stage[stage] = Rank{down ? place : ranks - 1 - place};
   }
   return shape;
 }
@@ -170,7 +165,7 @@ Schedule alternating_schedule(const char* name, const ScheduleRequest& request,
   Schedule schedule = empty_schedule(name, looped_shape(request.ranks, 1, request.microbatches));
   for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
     warm_up_and_alternate(
-        schedule.order[static_cast<std::size_t>(rank)], request.microbatches,
+        schedule.order[Rank{rank}], request.microbatches,
         warmup_per_rank * (request.ranks - 1 - rank),
         [rank](std::int32_t m) {
           return Action{Stage{rank}, ActionKind::F, Microbatch{m}};

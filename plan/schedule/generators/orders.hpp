@@ -47,9 +47,9 @@ struct ListRule {
   struct Times {
     std::int64_t f = 1, i = 1, w = 1;  // assumed durations; B takes i + w
   };
-  Times times;                // of every stage
-  std::vector<Times> stages;  // of each stage (of one replica) instead, where they differ
-  bool split = true;          // I and W apart
+  Times times;                   // of every stage
+  Indexed<Stage, Times> stages;  // of each stage (of one replica) instead, where they differ
+  bool split = true;             // I and W apart
   std::int32_t most_in_flight =
       0;  // stage-micro-batches a rank may hold (F begun, W or B not ended); 0: any
 };

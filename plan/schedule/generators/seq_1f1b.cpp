@@ -15,7 +15,7 @@ ScheduleOrReason make_seq_1f1b(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("seq1f1b", shape);
   for (std::int32_t rank = 0; rank < request.ranks; ++rank) {
     warm_up_and_alternate(
-        schedule.order[static_cast<std::size_t>(rank)], request.microbatches * slices,
+        schedule.order[Rank{rank}], request.microbatches * slices,
         request.ranks - rank - 2 + slices,
         [rank](std::int32_t i) {
           return Action{Stage{rank}, ActionKind::F, Microbatch{i}};

@@ -14,8 +14,7 @@ ScheduleOrReason make_zb_h1(const ScheduleRequest& request) {
   if (request.chunks != 1) return std::string("zb-h1 has one stage a rank: v must be 1");
   Schedule schedule = empty_schedule("zb-h1", looped_shape(request.ranks, 1, request.microbatches));
   for (std::int32_t k = 0; k < request.ranks; ++k) {
-    split_rank(schedule.order[static_cast<std::size_t>(k)],
-               {k, request.microbatches, request.ranks - 1 - k, k});
+    split_rank(schedule.order[Rank{k}], {k, request.microbatches, request.ranks - 1 - k, k});
   }
   return schedule;
 }

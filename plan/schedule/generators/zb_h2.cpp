@@ -14,7 +14,7 @@ ScheduleOrReason make_zb_h2(const ScheduleRequest& request) {
   if (request.chunks != 1) return std::string("zb-h2 has one stage a rank: v must be 1");
   Schedule schedule = empty_schedule("zb-h2", looped_shape(request.ranks, 1, request.microbatches));
   for (std::int32_t k = 0; k < request.ranks; ++k) {
-    split_rank(schedule.order[static_cast<std::size_t>(k)],
+    split_rank(schedule.order[Rank{k}],
                {k, request.microbatches, 2 * (request.ranks - k) - 2, 2 * k});
   }
   return schedule;
