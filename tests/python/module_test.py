@@ -99,9 +99,7 @@ class Plans(Case):
     def test_what_is_wrong_is_one_line(self):
         self.refuses(weir.InputError, "none.json", weir.plan, "none.json")
         self.refuses(weir.InputError, "pp: 7 stages for 6 layers", weir.plan, "tiny.json", pp=7)
-        self.refuses(
-            weir.InputError, "plan: pp: expected an integer from 1", weir.plan, "tiny.json", pp=0
-        )
+        self.refuses(weir.UsageError, "pp 0: expected 1 to 1048576", weir.plan, "tiny.json", pp=0)
         self.refuses(weir.InputError, "boundaries: 9", weir.plan, "tiny.json", pp=2, boundaries=[9])
         self.refuses(weir.UsageError, "dtype int4", weir.plan, "tiny.json", dtype="int4")
         self.refuses(weir.UsageError, "unknown schedule", weir.plan, "tiny.json", schedule="abacus")
@@ -310,7 +308,7 @@ class Engines(Case):
     def test_runs_refuse_what_the_command_refuses(self):
         plan = weir.plan("tiny.json")
         self.refuses(weir.UsageError, "backend abacus", weir.run, plan, backend="abacus")
-        self.refuses(weir.UsageError, "at least 1 of steps", weir.run, plan, steps=0)
+        self.refuses(weir.UsageError, "steps 0: expected 1 to 1000000", weir.run, plan, steps=0)
         self.refuses(weir.InputError, "none.txt", weir.run, plan, data="none.txt")
 
     # Timed waits need no core: five ranks on any machine.
@@ -346,7 +344,7 @@ class Engines(Case):
         self.assertEqual(judged["schema"], "weir.evaluation/1")
         self.assertEqual(judged["coverage"]["of"], 2)
         self.assertEqual(json.loads(pathlib.Path("out/evaluation.json").read_text()), judged)
-        self.refuses(weir.UsageError, "at least 1", weir.evaluate, "tiny.json", held_out=0)
+        self.refuses(weir.UsageError, "held_out 0: expected 1 to", weir.evaluate, "tiny.json", held_out=0)
 
 
 if __name__ == "__main__":

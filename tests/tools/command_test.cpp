@@ -436,7 +436,7 @@ TEST_F(Command, SyntheticSweepDrawsTheBubble) {
       "bubble.svg");
   ASSERT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(read("bubble.svg"), HasSubstr("M = 4K"));
-  EXPECT_THAT(read("bubble.csv"), HasSubstr("measured,4,"));
+  EXPECT_THAT(read("bubble.data.csv"), HasSubstr("measured,4,"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 Span span(const char* action, std::int64_t start_us, std::int64_t end_us) {
-  return {0,
+  return {OperationId{0},
           parse_action(action).value(),
           Rank{0},
           LaneKind::compute,

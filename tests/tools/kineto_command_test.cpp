@@ -59,7 +59,7 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   ASSERT_EQ(compared.code, 0) << compared.out;
   EXPECT_EQ(Json::parse(compared.out)["schema"], "weir.comparison/1");
   EXPECT_EQ(weir("-q calibrate 0.json.gz 1.json.gz --plan plan.json --costs costs.json "
-                 "--save-trace here.json")
+                 "--save-trace here.json -o fitted.json")
                 .code,
             0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "here.json"));

@@ -113,8 +113,7 @@ class Argument {
   void check(double number, std::pair<double, double> otherwise) const {
     const auto [low, high] = field_.traits.range.value_or(otherwise);
     if (number < low || number > high)
-      throw UsageError(fmt::format("{0} {1:g}: expected at least {2:g} of {0}, at most {3:g}",
-                                   name(), number, low, high));
+      throw UsageError(fmt::format("{} {}: expected {} to {}", name(), number, low, high));
   }
 
   const app::Field& field_;
