@@ -344,7 +344,8 @@ class Engines(Case):
         self.assertEqual(judged["schema"], "weir.evaluation/1")
         self.assertEqual(judged["coverage"]["of"], 2)
         self.assertEqual(json.loads(pathlib.Path("out/evaluation.json").read_text()), judged)
-        self.refuses(weir.UsageError, "held_out 0: expected 1 to", weir.evaluate, "tiny.json", held_out=0)
+        self.refuses(weir.UsageError, "held_out 0: expected 1 to", weir.evaluate, "tiny.json",
+                     held_out=0)
 
 
 if __name__ == "__main__":
