@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 #include "costmodel/layers/layer_math.hpp"
 
 namespace weir {
 namespace {
-
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Times of one layer: start an empty sum for each pass, add kernels, read the times.
 struct Passes {
@@ -25,7 +22,7 @@ struct Passes {
   void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
     f.matmul({m, n, k, batch});
     i.matmul({m, k, n, batch});
-    w.matmul({k, n, m, batch});
+    w.matmul({k, n, m, batch}, {.target = ProductTarget::accumulated});
   }
   // Element-wise: numbers read and written in F; I also reads what F had.
   void each(std::int64_t forward, std::int64_t backward) {
@@ -130,56 +127,8 @@ struct Kernels {
 
 }  // namespace
 
-FlopsPerSecond peak_rate(const Device& device, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::fp32:
-      return device.peak_fp32;
-    case Dtype::tf32:
-      return device.peak_tf32.count() > 0 ? device.peak_tf32 : device.peak_fp32;
-    case Dtype::fp16:
-      if (device.peak_fp16.count() > 0) return device.peak_fp16;
-      [[fallthrough]];
-    default:
-      return device.peak_bf16.count() > 0 ? device.peak_bf16 : device.peak_fp32;
-  }
-}
-
-Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype) {
-  const KernelModel& model = *device.kernels;
-  const auto tiles =
-      static_cast<double>(x.batch * up(x.m, model.tile_rows) * up(x.n, model.tile_columns));
-  const double waves = std::ceil(tiles / device.multiprocessors);
-  const double wave = 2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.k) *
-                      device.multiprocessors;
-  const Seconds products = Flops(waves * wave) / FlopsPerSecond(peak_rate(device, dtype).count() *
-                                                                model.matrix_efficiency);
-  const Bytes moved(x.batch * (x.m * x.k + x.k * x.n + x.m * x.n) * bytes_per_element(dtype));
-  return std::max(products, stream_time(moved, device));
-}
-
-Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
-  const KernelModel& model = *device.kernels;
-  const auto tiles = static_cast<double>(up(x.keys, model.tile_columns));
-  const double seen = x.causal ? (1 + 1 / tiles) / 2 : 1;
-  const double tile =
-      2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.d) * x.products;
-  const double waves = std::ceil(static_cast<double>(x.heads * up(x.rows, model.tile_rows)) /
-                                 device.multiprocessors);
-  const Seconds products =
-      Flops(waves * device.multiprocessors * tiles * seen * tile) /
-      FlopsPerSecond(peak_rate(device, dtype).count() * model.matrix_efficiency);
-  return std::max(products, stream_time(Bytes(x.moved * bytes_per_element(dtype)), device));
-}
-
-Seconds stream_time(Bytes bytes, const Device& device) {
-  const KernelModel& model = *device.kernels;
-  const Seconds moved =
-      bytes / BytesPerSecond(device.memory_bandwidth.count() * model.bandwidth_efficiency);
-  return std::max(moved, model.floor);
-}
-
-KernelSum& KernelSum::matmul(const MatmulShape& shape) {
-  sum_ += matmul_time(shape, device_, dtype_);
+KernelSum& KernelSum::matmul(const MatmulShape& shape, ProductForm form) {
+  sum_ += matmul_time(shape, device_, dtype_, form);
   ++count_;
   return *this;
 }

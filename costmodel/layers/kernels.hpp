@@ -1,11 +1,11 @@
-// How long a GPU takes for one kernel, and for a layer's kernels: products by tile and wave
-// quantisation, everything else by the bytes it moves, never less than a small kernel's floor nor
-// than the host needs to launch them.
+// How long a GPU takes for a layer's kernels: each by its rate (costmodel/layers/kernel_rates),
+// together never less than the host needs to launch them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
+#include "costmodel/layers/kernel_rates.hpp"
 #include "costmodel/layers/layer_time.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
@@ -13,42 +13,12 @@
 
 namespace weir {
 
-// batch products of [m, k] and [k, n].
-struct MatmulShape {
-  std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t batch = 1;
-};
-
-// NVIDIA, "Matrix Multiplication Background User's Guide" (docs.nvidia.com, Deep Learning
-// Performance), sections on tile and wave quantisation: tiles = batch ceil(m / tm) ceil(n / tn) are
-// computed a wave of one tile a multiprocessor at a time, each whole even where the matrix ends
-// within it, so
-//   t = ceil(tiles / multiprocessors) 2 tm tn k multiprocessors / (efficiency x peak).
-// Roofline (Williams et al., CACM 2009): no less than its bytes at their efficiency; and no less
-// than the floor.
-[[nodiscard]] Seconds matmul_time(const MatmulShape& shape, const Device& device, Dtype dtype);
-// A fused attention core: `products` of rows x keys x d a head, of one kernel that works through
-// the keys a tile of rows at a time, and past a causal mask's diagonal not at all.
-struct FusedCore {
-  std::int64_t rows = 0, keys = 0, d = 0;
-  std::int64_t heads = 0;  // of all samples
-  bool causal = true;
-  int products = 2;        // 2 in F; 5 in the backward, which makes the scores again
-  std::int64_t moved = 0;  // numbers read and written
-};
-// The same quantisation as matmul_time's: a wave of one tile of rows a multiprocessor, each over
-// ceil(keys / tn) tiles of keys, of which a causal mask leaves (1 + 1 / tiles) / 2 on average. The
-// products' efficiency is the matrices', for want of one measured apart.
-[[nodiscard]] Seconds fused_core_time(const FusedCore& core, const Device& device, Dtype dtype);
-// bytes / (efficiency x bandwidth), no less than the floor.
-[[nodiscard]] Seconds stream_time(Bytes bytes, const Device& device);
-
 // Kernels that follow each other: the sum of their times, or what the host needs to launch as many,
 // where that is more.
 class KernelSum {
  public:
   KernelSum(const Device& device, Dtype dtype) : device_(device), dtype_(dtype) {}
-  KernelSum& matmul(const MatmulShape& shape);
+  KernelSum& matmul(const MatmulShape& shape, ProductForm form = {});
   KernelSum& fused(const FusedCore& core);
   KernelSum& stream(std::int64_t numbers);  // reads and writes together, in the plan's format
   [[nodiscard]] Seconds time() const;
@@ -64,8 +34,5 @@ class KernelSum {
 // Precondition: device.kernels; a layer with a shape.
 [[nodiscard]] LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
                                      const Split& split, int batch, const Device& device);
-
-// The rate of a device's matrix units in a number format; what it lacks runs in fp32.
-[[nodiscard]] FlopsPerSecond peak_rate(const Device& device, Dtype dtype);
 
 }  // namespace weir

@@ -84,6 +84,7 @@ Device device_of(JsonObject object) {
   device.peak_tf32 = FlopsPerSecond(object.number_or("peak_tf32_tflops", 0) * 1e12);
   device.peak_bf16 = FlopsPerSecond(object.number_or("peak_bf16_tflops", 0) * 1e12);
   device.peak_fp16 = FlopsPerSecond(object.number_or("peak_fp16_tflops", 0) * 1e12);
+  device.peak_fp8 = FlopsPerSecond(object.number_or("peak_fp8_tflops", 0) * 1e12);
   const auto bandwidth = parse_rate(object.text("memory_bandwidth"));
   if (!bandwidth || bandwidth->count() <= 0)
     object.fail("memory_bandwidth", "expected a rate, as \"3.35 TB/s\"");
@@ -151,6 +152,7 @@ Json device_json(const Device& d) {
   peak("peak_tf32_tflops", d.peak_tf32);
   peak("peak_bf16_tflops", d.peak_bf16);
   peak("peak_fp16_tflops", d.peak_fp16);
+  peak("peak_fp8_tflops", d.peak_fp8);
   device["memory_bandwidth"] = rate_text(d.memory_bandwidth);
   if (d.multiprocessors > 0) device["multiprocessors"] = d.multiprocessors;
   if (d.kernels) device["kernels"] = kernels_json(*d.kernels);
