@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/job/stack.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -77,6 +78,7 @@ struct Cluster {
       0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
   std::map<std::int32_t, double>
       stragglers;                   // rank -> how many times slower it computes; not in the file
+  Stack stack;                      // the software on it; a file of its own
   std::vector<std::string> origin;  // where each constant comes from, one line each
 
   [[nodiscard]] int devices() const { return devices_per_node * nodes; }

@@ -1,0 +1,133 @@
+// The software that runs a plan, as part of the machine: what it keeps and in which precision, what
+// it fuses, sends, overlaps and launches, where it puts embedding and head. Schema weir.stack/1.
+// A default Stack is Weir's own executor.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/job/origins.hpp"
+#include "plan/model/model.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// What a tensor of a layer is as wide as, for one token: numbers of the whole layer.
+enum class Width : std::uint8_t {
+  hidden,
+  query,       // heads x head_dim
+  key_value,   // keys and values: 2 x kv_heads x head_dim
+  up,          // what the MLP's first product makes: gated twice ffn; of every expert visited
+  ffn,         // what its second one reads; of every expert visited
+  heads,       // one number a head
+  scores,      // heads x keys; of fused attention none
+  token,       // one number
+  vocabulary,  // logits
+};
+
+// Who shares it.
+enum class Share : std::uint8_t {
+  tensor,    // divided among the tensor-parallel devices
+  sequence,  // divided among them under sequence parallelism only
+  whole,
+};
+
+// One tensor that a layer keeps from F to its backward.
+struct KeptRule {
+  std::string tensor;
+  Width width = Width::hidden;
+  double bytes = 2;  // for each number of the width
+  double fp8 = 0;    // the same where products run in FP8; 0: as `bytes`
+  Share share = Share::tensor;
+  bool until_i = false;         // freed by I; else by W
+  bool attention_core = false;  // selective re-materialisation makes it again
+};
+
+// Element-wise work that a stack's blocks do beside what costmodel/layers/kernels lists (a copy, a
+// step that is not fused).
+struct ExtraStream {
+  std::string what;
+  Width width = Width::hidden;
+  double forward = 0, backward = 0;  // bytes moved for each number of the width
+  Share share = Share::tensor;
+  int kernels = 1;  // launches, in each pass that has bytes
+};
+
+struct StackMemory {
+  std::vector<KeptRule> block;  // of a transformer block; empty: as Weir's executor does
+  // Of the head, bytes for each logit: kept from F to its backward, and in either at its worst.
+  double logits_kept = 0, logits_forward = 0, logits_backward = 0;
+  // Bytes a parameter.
+  double weights = 0;    // 0: as the number format
+  double gradients = 4;  // where they accumulate
+  double optimizer = 12;
+  double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
+  double buckets = 0;             // permanent, where replicas share no state (ZeRO 0, dp > 1)
+  double fp8_weights = 0;         // cached copies of products in FP8
+  double at_update = 0;           // of gathers and casts at the end of a step
+  // Buffers of a gathered micro-batch (tokens x hidden, in the number format) that collectives hold
+  // on to where tp > 1: expected and at most.
+  double pending_expected = 0, pending_most = 0;
+  // What is reserved over what is allocated: of a caching allocator's fragments and segments.
+  double reserved_expected = 1, reserved_most = 1;
+  Bytes process{0};  // beside the tensors: context, libraries and their buffers; 0: the device's
+};
+
+struct StackTime {
+  std::optional<Seconds> launch;   // of one kernel by the host; none: the device's
+  bool blocking_launches = false;  // the host waits for each kernel
+  double block_kernels_forward = 0,
+         block_kernels_backward = 0;  // launches a block beside the listed
+  double tensor_kernels = 0;  // launches, and kernels on the device, beside each collective of tp
+  std::vector<ExtraStream> block;
+  double accumulate = 0;  // bytes moved a parameter and micro-batch, to add up gradients
+  double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
+  // Tensor-parallel traffic that products hide, as a share of those products' time.
+  double tensor_overlap = 0;
+  bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
+  bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
+  Seconds message{0};              // host time about each message
+  double reduced_gradients = 4;    // bytes a parameter on the wire
+  bool reduces_whole = false;      // ZeRO-1 all-reduces gradients instead of scattering them
+  std::optional<bool> overlaps_reduction;  // with the last backward; none: the plan says
+  bool overlaps_gather = false;            // updated weights arrive during the next forward
+  double update = 0;            // bytes moved a parameter of the optimizer's share; 0: as Weir's
+  double kernels_a_tensor = 0;  // launches a parameter tensor at the update
+  Seconds step{0};              // host time a step
+};
+
+// Where stages begin.
+enum class Placement : std::uint8_t {
+  layers,          // equal numbers of blocks, embedding and head beside them
+  embedding_head,  // embedding and head count as a block each
+  cost,            // running sums of products: blocks 4 h^2 + 3 f h, head v h (nanotron)
+  middle,          // blocks in order, the remainder to the middle stages (torchtitan)
+};
+
+struct Stack {
+  std::string name = "weir";
+  bool own_tensors = true;  // keeps what Weir's executor keeps; else `memory`
+  Placement placement = Placement::layers;
+  bool empty_stages = false;
+  bool fp8 = false;  // blocks' products in FP8; head, attention and the rest in the number format
+  StackMemory memory;
+  StackTime time;
+  // Levels fitted to measured steps: forecast times and activations are multiplied by these.
+  double time_level = 1, memory_level = 1;
+  Origins origins;
+};
+
+// Throw InputError, also for a key that is unknown or a constant without an origin.
+[[nodiscard]] Stack load_stack(const std::filesystem::path& file);
+[[nodiscard]] Stack parse_stack(const std::string& text, const std::string& file);
+
+// The first layers of stages 1.. as the stack's rule places them; equal neighbours: an empty stage.
+// nullopt: there are more stages than the rule fills and the stack leaves none empty.
+[[nodiscard]] std::optional<std::vector<int>> stage_boundaries(const Stack& stack,
+                                                               const Model& model, int stages);
+
+}  // namespace weir

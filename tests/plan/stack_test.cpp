@@ -1,0 +1,101 @@
+// Stacks: where their rules begin stages, and what a file of one must say.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/stack.hpp"
+
+#include <gtest/gtest.h>
+
+#include "plan/import/job.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+Model llama(int blocks, std::int64_t hidden, std::int64_t ffn, std::int64_t vocabulary) {
+  Decoder d;
+  d.embedding = {.vocabulary = vocabulary, .hidden = hidden};
+  d.block = {.hidden = hidden, .heads = 32, .kv_heads = 32, .head_dim = hidden / 32, .ffn = ffn};
+  d.block.gated = true;
+  d.blocks = blocks;
+  d.norm = {.hidden = hidden};
+  d.head = {.vocabulary = vocabulary, .hidden = hidden};
+  return decoder_model(d, 4096);
+}
+
+// nanotron's rule, traced by hand: a layer costs 4 h^2 + 3 f h, the head v h, here 4.0 layers, so
+// that the 16 layers and the head make 20. Two stages: the 11th layer is the first with which the
+// sum passes 10. Eight: 2.5 is passed by layer 3, 5 by layer 6, 7.5 by 8, 10 by 11, 12.5 by 13, 15
+// by 16, 17.5 by the head; the last stage is left with the loss alone.
+TEST(StageBoundaries, BySumsOfCost) {
+  const Model model = llama(16, 2048, 8192, 131072);
+  const Stack stack{.name = "n", .placement = Placement::cost, .empty_stages = true};
+  EXPECT_EQ(stage_boundaries(stack, model, 2), (std::vector<int>{12}));
+  EXPECT_EQ(stage_boundaries(stack, model, 4), (std::vector<int>{7, 12, 17}));
+  EXPECT_EQ(stage_boundaries(stack, model, 8), (std::vector<int>{4, 7, 9, 12, 14, 17, 19}));
+  // Sixteen: 1.25 layers each; the head's stage is the 13th, then cast, loss, nothing.
+  EXPECT_EQ(stage_boundaries(stack, model, 16),
+            (std::vector<int>{3, 4, 5, 7, 8, 9, 10, 12, 13, 14, 15, 17, 19, 19, 19}));
+}
+
+// DeepSpeed with the embedding and the head as items: 70 + 2 in 12 stages of 6, so the first has 5
+// blocks.
+TEST(StageBoundaries, EmbeddingAndHeadCountAsBlocks) {
+  const Model model = llama(70, 2048, 8192, 51200);
+  const Stack stack{.name = "d", .placement = Placement::embedding_head};
+  const auto boundaries = stage_boundaries(stack, model, 12);
+  ASSERT_TRUE(boundaries);
+  EXPECT_EQ(boundaries->front(), 6);
+  EXPECT_EQ(boundaries->back(), 66);
+}
+
+TEST(StageBoundaries, RemainderToTheFirstOrBehindIt) {
+  const Model model = llama(6, 2048, 8192, 51200);
+  EXPECT_EQ(stage_boundaries({.placement = Placement::layers}, model, 4),
+            (std::vector<int>{3, 5, 6}));
+  EXPECT_EQ(stage_boundaries({.placement = Placement::middle}, model, 4),
+            (std::vector<int>{2, 4, 6}));
+}
+
+// 31 layers on 32 stages: a real run had it.
+TEST(StageBoundaries, MoreStagesThanBlocks) {
+  const Model model = llama(2, 2048, 8192, 51200);
+  EXPECT_FALSE(stage_boundaries({.placement = Placement::layers}, model, 4));
+  EXPECT_TRUE(stage_boundaries({.placement = Placement::layers, .empty_stages = true}, model, 4));
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    static_cast<void>(parse_stack(text, "s.json"));
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StackFile, EveryConstantHasAnOrigin) {
+  const std::string without = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "time": {"accumulate": 10}})";
+  EXPECT_NE(refusal(without).find("placement"), std::string::npos) << refusal(without);
+  const std::string with = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "time": {"accumulate": 10},
+      "origins": {"placement": {"source": "read"}, "time": {"source": "rows", "rows": 12}}})";
+  EXPECT_EQ(refusal(with), "");
+  EXPECT_EQ(parse_stack(with, "s.json").time.accumulate, 10);
+}
+
+TEST(StackFile, NoConstantForOneRow) {
+  const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "origins": {"placement": {"source": "rows", "rows": 2}}})";
+  EXPECT_NE(refusal(text).find("rows"), std::string::npos) << refusal(text);
+}
+
+TEST(StackFile, UnknownKeysAndWordsAreNamed) {
+  const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "tiem": {}, "origins": {"placement": {"source": "read"}}})";
+  EXPECT_NE(refusal(text).find("tiem"), std::string::npos) << refusal(text);
+  const std::string word = R"({"schema": "weir.stack/1", "name": "x", "placement": "left",
+      "origins": {"placement": {"source": "read"}}})";
+  EXPECT_NE(refusal(word).find("embedding_head"), std::string::npos) << refusal(word);
+}
+
+}  // namespace
+}  // namespace weir
