@@ -1,8 +1,9 @@
-# The published tables of tools/examples/published, and the machines of tools/examples/clusters that
+# The tables of tools/examples/published and tools/examples/measured, and the machines of tools/examples/clusters that
 # they were measured on, compiled in, so that `weir reproduce` needs no file beside it.
 # SPDX-License-Identifier: Apache-2.0
 file(GLOB published_tables CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv
+  ${CMAKE_SOURCE_DIR}/tools/examples/measured/*.csv
   ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published_tables})
 set(PUBLISHED_ENTRIES "")
@@ -13,7 +14,7 @@ foreach(table IN LISTS published_tables)
 endforeach()
 set(PUBLISHED_SOURCE ${CMAKE_BINARY_DIR}/published_tables.cpp)
 file(CONFIGURE OUTPUT ${PUBLISHED_SOURCE} @ONLY CONTENT [[
-// Generated from tools/examples/published by cmake/PublishedTables.cmake.
+// Generated from tools/examples by cmake/PublishedTables.cmake.
 #include "tools/reproduce/published.hpp"
 
 namespace weir {

@@ -26,6 +26,7 @@ struct Errors {
 std::map<std::string, Errors> errors_by_device() {
   std::map<std::string, Errors> devices;
   for (const ReproductionCase& c : reproduction_cases()) {
+    if (c.measured) continue;
     for (const ReproductionLine& line : c.run({}).lines) {
       if (line.role != Role::predicted || line.device.empty()) continue;
       Errors& errors = devices[line.device];

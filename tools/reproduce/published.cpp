@@ -14,10 +14,17 @@
 namespace weir {
 namespace {
 
+// A line's cells. Within quotes a comma is a character, and two quotes are one (RFC 4180).
 std::vector<std::string> split(const std::string& line) {
   std::vector<std::string> cells(1);
-  for (const char c : line) {
-    if (c == ',') {
+  bool quoted = false;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    if (c == '"') {
+      const bool doubled = quoted && at + 1 < line.size() && line[at + 1] == '"';
+      if (doubled) cells.back() += line[++at];
+      if (!doubled) quoted = !quoted;
+    } else if (c == ',' && !quoted) {
       cells.emplace_back();
     } else if (c != '\r') {
       cells.back() += c;
@@ -57,6 +64,17 @@ const std::string& PublishedRow::text(const std::string& column) const {
   const auto found = cells_.find(column);
   if (found == cells_.end()) throw InputError(where_, column, "this column is missing");
   return found->second;
+}
+
+const std::string& PublishedRow::text_or_empty(const std::string& column) const {
+  static const std::string kEmpty;
+  const auto found = cells_.find(column);
+  return found == cells_.end() ? kEmpty : found->second;
+}
+
+std::optional<Printed> PublishedRow::printed_or_none(const std::string& column) const {
+  if (text_or_empty(column).empty()) return std::nullopt;
+  return printed(column);
 }
 
 Printed PublishedRow::printed(const std::string& column) const {
@@ -114,6 +132,10 @@ std::vector<PublishedRow> parse_published(const std::string& text, const std::st
   }
   if (rows.empty()) throw InputError(file, "", "no rows");
   return rows;
+}
+
+bool Publications::has(const std::string& name) const {
+  return folder ? std::filesystem::exists(*folder / name) : compiled_tables().contains(name);
 }
 
 std::vector<PublishedRow> Publications::table(const std::string& name) const {

@@ -1,7 +1,8 @@
 // Published tables as they were printed: CSV with a header, `#` lines before it that cite the
-// source. They are compiled in from tools/examples/published (cmake/PublishedTables.cmake); a
-// folder with files of the same names takes their place, so that other rows of a paper can be held
-// to the same rules.
+// source. They are compiled in from tools/examples/published, and measured runs of real clusters
+// from tools/examples/measured (cmake/PublishedTables.cmake); a folder with files of the same names
+// takes their place, so that other rows of a source can be held to the same rules. Columns that
+// nobody asks for may be there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,6 +32,9 @@ class PublishedRow {
   PublishedRow(std::string where, std::map<std::string, std::string> cells);
   // Throw InputError with file, row and column.
   [[nodiscard]] const std::string& text(const std::string& column) const;
+  // Of a column that may be missing, and of a cell that may be empty.
+  [[nodiscard]] const std::string& text_or_empty(const std::string& column) const;
+  [[nodiscard]] std::optional<Printed> printed_or_none(const std::string& column) const;
   [[nodiscard]] Printed printed(const std::string& column) const;
   [[nodiscard]] double number(const std::string& column) const { return printed(column).value; }
   [[nodiscard]] int integer(const std::string& column) const;  // at least 1
@@ -59,6 +63,7 @@ template <class Value>
 // Where tables come from: a folder, or what was compiled in.
 struct Publications {
   std::optional<std::filesystem::path> folder;
+  [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] std::vector<PublishedRow> table(const std::string& name) const;
 };
 

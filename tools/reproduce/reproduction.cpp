@@ -88,6 +88,9 @@ std::span<const ReproductionCase> reproduction_cases() {
           "Measured steps of A100s in vTrain, Korthikanti, Megatron-LM and Zero Bubble by the "
           "built-in costs, nothing fitted",
           reproduce_builtin},
+      ReproductionCase{"playbook",
+                       "The Ultra-Scale Playbook: 1B and 3B models by nanotron on H100s, built-in",
+                       reproduce_playbook, true},
   };
   return kCases;
 }

@@ -69,6 +69,7 @@ struct ReproductionCase {
   std::string_view name;
   std::string_view about;  // paper and tables
   CaseResult (*run)(const Publications&);
+  bool measured = false;  // its rows are runs of tools/reproduce/measured
 };
 [[nodiscard]] std::span<const ReproductionCase> reproduction_cases();
 
@@ -86,5 +87,7 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_korthikanti_steps(const Publications& published);
 [[nodiscard]] CaseResult reproduce_vtrain(const Publications& published);
 [[nodiscard]] CaseResult reproduce_builtin(const Publications& published);
+// In tools/reproduce/measured/cases.cpp.
+[[nodiscard]] CaseResult reproduce_playbook(const Publications& published);
 
 }  // namespace weir

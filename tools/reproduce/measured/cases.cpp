@@ -1,0 +1,86 @@
+// Measured runs as cases of `weir reproduce`: a line for each time and each memory, forecast by
+// built-in costs. Runs that were not healthy are anomalies: what is printed beside their time is
+// what a healthy machine would take.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <map>
+
+#include "plan/words/error.hpp"
+#include "tools/reproduce/measured/measured_run.hpp"
+#include "tools/reproduce/reproduction.hpp"
+
+namespace weir {
+namespace {
+
+const MeasuredSource& source_named(std::string_view name) {
+  for (const MeasuredSource& source : measured_sources()) {
+    if (source.name == name) return source;
+  }
+  throw InputError("measured runs", std::string(name), "no such source");
+}
+
+void add_run(const MeasuredRun& run, const RunForecast& forecast, CaseResult& result) {
+  if (run.step_s) {
+    const ReproducedNumber number{run.row, "step, s", *run.step_s, forecast.step.count(),
+                                  run.cluster.device.name};
+    if (run.unhealthy.empty()) {
+      result.add(Role::predicted, number);
+    } else {
+      result.add_anomaly(number, run.unhealthy);
+    }
+  }
+  if (run.memory_gib) {
+    result.add(Role::predicted, {run.row, fmt::format("memory, {}", to_string(run.reading)),
+                                 *run.memory_gib, forecast.memory_gib, run.cluster.device.name});
+  }
+}
+
+// "12 rows without a forecast: ...", a note for each reason.
+void note_refusals(const std::vector<MeasuredRun>& runs, const std::vector<RunForecast>& forecasts,
+                   CaseResult& result) {
+  std::map<std::string, std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!forecasts[i].refusal.empty()) rows[forecasts[i].refusal].push_back(runs[i].row);
+  }
+  for (const auto& [reason, names] : rows) {
+    result.notes.push_back(fmt::format("{} rows have no forecast: {}; the first: {}.", names.size(),
+                                       reason, names.front()));
+  }
+}
+
+void note_failed(const std::vector<MeasuredRun>& runs, const std::vector<RunForecast>& forecasts,
+                 CaseResult& result) {
+  int failed = 0, foreseen = 0, ran = 0, refused = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!forecasts[i].refusal.empty()) continue;
+    ++(runs[i].failed ? failed : ran);
+    if (!forecasts[i].fits) ++(runs[i].failed ? foreseen : refused);
+  }
+  if (failed > 0) {
+    result.notes.push_back(fmt::format(
+        "Of {} rows that crashed or ran out of memory {} do not fit by the forecast, of {} that "
+        "ran {}.",
+        failed, foreseen, ran, refused));
+  }
+}
+
+CaseResult reproduce_measured(const Publications& published, std::string_view source) {
+  const std::vector<MeasuredRun> runs = source_named(source).read(published);
+  const std::vector<RunForecast> forecasts = forecast_runs(runs);
+  CaseResult result;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (forecasts[i].refusal.empty()) add_run(runs[i], forecasts[i], result);
+  }
+  note_refusals(runs, forecasts, result);
+  note_failed(runs, forecasts, result);
+  return result;
+}
+
+}  // namespace
+
+CaseResult reproduce_playbook(const Publications& published) {
+  return reproduce_measured(published, "playbook");
+}
+
+}  // namespace weir

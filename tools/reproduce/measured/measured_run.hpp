@@ -1,0 +1,73 @@
+// Measured runs of real clusters: what was trained on which machine by which software, how long a
+// step took and what memory it held; and Weir's forecast of the same run by built-in costs.
+//
+// Start at `measured_sources()`; each source is a file of its own, which says what its columns
+// mean.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
+#include "tools/reproduce/published.hpp"
+
+namespace weir {
+
+// Which memory a source measured.
+enum class MemoryReading : std::uint8_t {
+  reserved_first_rank,  // by the caching allocator on rank 0, without the process's own
+  fullest_device,  // all that is taken of the fullest device, the process's own too (nvidia-smi)
+  fullest_rank,    // by the caching allocator on the fullest rank, without the process's own
+};
+[[nodiscard]] std::string_view to_string(MemoryReading reading);
+
+struct MeasuredRun {
+  std::string source;  // of measured_sources()
+  std::string row;     // "3B d=8 t=2 p=4 b=1 M=32 zero=1"
+  std::string model_name;
+  std::shared_ptr<const Model> model;
+  Plan plan;
+  Cluster cluster;    // as many nodes as the run's devices fill
+  std::string stack;  // the software's name
+  // What was measured; `unit` says how it was printed.
+  std::optional<Printed> step_s;
+  std::optional<Printed> memory_gib;
+  MemoryReading reading = MemoryReading::fullest_rank;
+  bool failed = false;     // crashed or out of memory: no time, no memory
+  std::string unhealthy;   // why its time is not that of a healthy machine; empty: it is
+  std::string unforeseen;  // why there is no forecast of it; empty: there is
+};
+
+struct RunForecast {
+  std::string refusal;  // why there is none; empty: there is
+  Seconds step{0};
+  double memory_gib = 0;  // as the run's reading has it
+  bool fits = true;       // on every rank
+};
+[[nodiscard]] RunForecast forecast_run(const MeasuredRun& run);
+// The same for all, on the cores there are.
+[[nodiscard]] std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs);
+
+// A machine of tools/examples/clusters with as many nodes as `devices` fill. Throws InputError for
+// an unknown one.
+[[nodiscard]] Cluster machine_named(const std::string& name, int devices);
+
+struct MeasuredSource {
+  std::string_view name;
+  std::string_view table;  // file name
+  std::vector<MeasuredRun> (*read)(const Publications&);
+};
+[[nodiscard]] std::span<const MeasuredSource> measured_sources();
+
+// Each in its file.
+[[nodiscard]] std::vector<MeasuredRun> read_playbook(const Publications& published);
+
+}  // namespace weir
