@@ -116,7 +116,7 @@ double jitter_spread(const Program& program, const OperationCosts& operation_cos
   constexpr JitterRequest kEnough{.samples = 100, .seed = 1};
   const bool wanted =
       costs.basis == Basis::calibrated && (costs.interval || detail == ForecastDetail::full);
-  if (!wanted || costs.jitter.empty()) return 0;
+  if (!wanted || costs.jitter == Jitter{}) return 0;
   return distribution_of(program, operation_costs, contention, costs, kEnough).spread_of_median;
 }
 
@@ -156,7 +156,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.warnings = table.warnings;
   f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
-  if (options.jitter && !costs.jitter.empty()) {
+  if (options.jitter && costs.jitter != Jitter{}) {
     f.distribution = distribution_of(program, operation_costs, contention, costs, *options.jitter);
   } else if (options.jitter) {
     f.warnings.emplace_back(

@@ -35,10 +35,10 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
     OperationCosts drawn = costs;
     for (const Rank rank : program.ranks()) {
       for (const OperationId id : program.compute_lane(rank).operations()) {
-        const auto found = jitter.find(program.op(id).action.kind);
-        if (found == jitter.end() || found->second.size() < 2) continue;
+        const auto& quantiles = jitter[program.op(id).action.kind];
+        if (quantiles.size() < 2) continue;
         std::int64_t& duration = drawn.duration_ns[id];
-        duration = std::llround(static_cast<double>(duration) * draw(found->second, random));
+        duration = std::llround(static_cast<double>(duration) * draw(quantiles, random));
       }
     }
     const auto timing = std::get<Timing>(simulate(program, drawn, contention));

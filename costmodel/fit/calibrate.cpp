@@ -31,25 +31,6 @@ double huber_location(const std::vector<double>& values) {
   return location;
 }
 
-double* factor_of(Correction& correction, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return &correction.f;
-    case ActionKind::B:
-      return &correction.b;
-    case ActionKind::I:
-      return &correction.i;
-    case ActionKind::W:
-      return &correction.w;
-    case ActionKind::R:
-      return &correction.r;
-    case ActionKind::OPTIMIZER:
-      return &correction.optimizer;
-    default:
-      return nullptr;
-  }
-}
-
 using KindKey = std::pair<ActionKind, bool>;  // and whether alone
 
 // Additive in logs: an observation is what its kind shows plus what its micro-batch size shows. The
@@ -149,12 +130,12 @@ std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at
 }
 
 // Quantiles at 0, 5, ..., 100 %; nothing where there are too few observations to tell them apart.
-Jitter jitter_of(const std::map<ActionKind, std::vector<double>>& scatter) {
+Jitter jitter_of(const PerKind<std::vector<double>>& scatter) {
   constexpr std::size_t kSteps = 20;
   Jitter jitter;
-  for (const auto& [kind, seen] : scatter) {
-    if (seen.size() <= kSteps) continue;
-    std::vector<double> ratios = seen;
+  for (const ActionKind kind : kComputeKinds) {
+    std::vector<double> ratios = scatter[kind];
+    if (ratios.size() <= kSteps) continue;
     std::sort(ratios.begin(), ratios.end());
     for (std::size_t q = 0; q <= kSteps; ++q)
       jitter[kind].push_back(ratios[q * (ratios.size() - 1) / kSteps]);
@@ -192,10 +173,8 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
   for (auto& [kind, location] : alone) {
     if (const auto found = busy.find(kind); found != busy.end()) location -= found->second;
   }
-  for (const auto& [kind, location] : busy)
-    *factor_of(result.costs.correction, kind) *= std::exp(location);
-  for (const auto& [kind, location] : alone)
-    *factor_of(result.costs.alone, kind) *= std::exp(location);
+  for (const auto& [kind, location] : busy) result.costs.correction[kind] *= std::exp(location);
+  for (const auto& [kind, location] : alone) result.costs.alone[kind] *= std::exp(location);
   for (const auto& [size, location] : at.sizes) {
     result.costs.by_size[size] = factor_at(base.by_size, size) * std::exp(location);
   }

@@ -31,25 +31,6 @@ double share_beside(const Span& span,
              : 0;
 }
 
-Nanoseconds predicted(const StageCost& cost, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::F:
-      return cost.f;
-    case ActionKind::B:
-      return cost.b;
-    case ActionKind::I:
-      return cost.i;
-    case ActionKind::W:
-      return cost.w;
-    case ActionKind::R:
-      return cost.r;
-    case ActionKind::OPTIMIZER:
-      return cost.optimizer;
-    default:
-      return Nanoseconds(0);
-  }
-}
-
 void note_scatter(ActionKind kind, const std::vector<double>& durations,
                   const std::vector<double>& beside, double middle, Observations& seen) {
   constexpr double kHardly = 0.05;
@@ -101,9 +82,8 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
     seen.step_gap_s.push_back(to_seconds(run.measured->steps[step].end - last).count());
   }
   for (auto& [key, values] : durations) {
-    const double expected =
-        to_seconds(predicted(table.table.stages[static_cast<std::size_t>(key.first)], key.second))
-            .count();
+    const StageCost& cost = table.table.stages[static_cast<std::size_t>(key.first)];
+    const double expected = to_seconds(cost[key.second]).count();
     const double measured = median(values);
     if (measured > 0) note_scatter(key.second, values, beside[key], measured, seen);
     if (expected <= 0 || measured <= 0) continue;

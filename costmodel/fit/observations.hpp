@@ -3,14 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/resolve.hpp"
-#include "plan/words/action.hpp"
+#include "plan/words/per_kind.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -32,7 +31,7 @@ struct Observations {
   std::vector<KindObservation> kinds;
   std::vector<double> host_gap_s;  // from when all an action waits for was there to its start
   std::vector<double> step_gap_s;  // from the last action's end to the step's
-  std::map<ActionKind, std::vector<double>>
+  PerKind<std::vector<double>>
       scatter;  // duration / median of the same stage's actions of this kind
   std::vector<std::pair<double, double>>
       overlapped;  // share of an action beside a transfer, and 1 - free / its time

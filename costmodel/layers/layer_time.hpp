@@ -5,16 +5,15 @@
 #include <map>
 #include <string>
 
+#include "plan/words/per_kind.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
 
-// One layer, one micro-batch of a given size. Medians of measured repetitions.
-struct LayerTime {
-  Seconds f{0};
-  Seconds i{0};
-  Seconds w{0};
-  Seconds b{0};       // full backward, measured as a whole
+// One layer, one micro-batch of a given size. Medians of measured repetitions; b is the full
+// backward, measured as a whole. R, which is F again, and the update, which has no micro-batch, are
+// filled in where a plan's layers are priced (costmodel/table/stage_costs).
+struct LayerTime : PerKind<Seconds> {
   double spread = 0;  // interquartile range of f over its median
   Bytes scratch{0};   // library scratch memory the backend asked for beyond layer_tensors
   Seconds core{0};    // of f: what selective re-materialisation does again; 0: not known apart

@@ -14,6 +14,11 @@ Bytes tokens_bytes(const Plan& plan, std::int64_t width, std::int64_t element) {
   return Bytes(plan.split().tokens(plan.seq_length) * plan.micro_batch_size * width * element);
 }
 
+// R is F once more, and B ends with what I sends.
+PerKind<Seconds> sent(Seconds forward, Seconds backward) {
+  return {.f = forward, .i = backward, .b = backward, .r = forward};
+}
+
 // Tensor parallelism's traffic of each kind of layer.
 struct TensorTraffic {
   const Plan& plan;
@@ -26,26 +31,26 @@ struct TensorTraffic {
     return tokens_bytes(plan, hidden, bytes_per_element(plan.dtype));
   }
 
-  LayerTraffic operator()(const EmbeddingShape& e) const {
+  PerKind<Seconds> operator()(const EmbeddingShape& e) const {
     const Bytes n = input(e.hidden);
-    if (plan.sequence_parallel) return {scatter(n), gather(n)};
-    return {reduce(n), Seconds(0)};
+    if (plan.sequence_parallel) return sent(scatter(n), gather(n));
+    return sent(reduce(n), Seconds(0));
   }
-  LayerTraffic operator()(const TransformerShape& b) const {
+  PerKind<Seconds> operator()(const TransformerShape& b) const {
     const Bytes n = input(b.hidden);
     const double parts = (b.parallel ? 1 : 2) + (b.cross_attention ? 1 : 0);
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
-    return {each * parts, each * parts};
+    return sent(each * parts, each * parts);
   }
-  LayerTraffic operator()(const HeadShape& head) const {
+  PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
     const Seconds loss = 3.0 * reduce(tokens_bytes(plan, 1, 4));
-    if (plan.sequence_parallel) return {gather(n) + loss, scatter(n)};
-    return {loss, reduce(n)};
+    if (plan.sequence_parallel) return sent(gather(n) + loss, scatter(n));
+    return sent(loss, reduce(n));
   }
-  LayerTraffic operator()(const NormShape&) const { return {}; }
-  LayerTraffic operator()(const TimedShape&) const { return {}; }
-  LayerTraffic operator()(const SizedShape&) const { return {}; }
+  PerKind<Seconds> operator()(const NormShape&) const { return {}; }
+  PerKind<Seconds> operator()(const TimedShape&) const { return {}; }
+  PerKind<Seconds> operator()(const SizedShape&) const { return {}; }
 };
 
 }  // namespace
@@ -85,30 +90,32 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
   return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
-LayerTraffic tensor_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link) {
   if (plan.tp == 1) return {};
   return std::visit(TensorTraffic{plan, link}, layer.shape);
 }
 
-LayerTraffic context_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan, const Link& link) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr || plan.cp == 1) return {};
   const std::int64_t numbers =
       plan.seq_length * plan.micro_batch_size * 2 * (block->kv_heads / plan.tp) * block->head_dim;
   const Bytes whole(numbers * bytes_per_element(plan.dtype));
   const Seconds gather = ring_all_gather(whole, plan.cp, link);
-  return {gather, gather + ring_reduce_scatter(whole, plan.cp, link)};
+  return sent(gather, gather + ring_reduce_scatter(whole, plan.cp, link));
 }
 
-ReplicaTraffic replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
+PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
   const int n = plan.replicas();
   if (n == 1 || plan.zero < 2) return {};
-  ReplicaTraffic traffic;
+  PerKind<Seconds> traffic;
   traffic.w = ring_reduce_scatter(Bytes(parameters * 4), n, link);
   if (plan.zero == 3) {
     traffic.f = traffic.i =
         ring_all_gather(Bytes(parameters * bytes_per_element(plan.dtype)), n, link);
   }
+  traffic.b = traffic.i + traffic.w;
+  traffic.r = traffic.f;
   return traffic;
 }
 

@@ -10,6 +10,7 @@
 #include "costmodel/links/message_cost.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
+#include "plan/words/per_kind.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -37,13 +38,9 @@ struct ParallelLinks {
 [[nodiscard]] MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link,
                                         const Cluster& cluster);
 
-// What a layer sends for one micro-batch, within F and within I (or B). Nothing of it is hidden
-// behind products.
-struct LayerTraffic {
-  Seconds f{0};
-  Seconds i{0};
-};
-
+// What a layer sends for one micro-batch. Nothing of it is hidden behind products. R sends what F
+// does, and B what I does.
+//
 // With n bytes of a micro-batch's tokens as the layer's input has them on one device of cp:
 //   tensor parallelism (Shoeybi et al. 2019, section 3: the operators f and g): an all-reduce of n
 //   in F after each part of a block that ends in a product (attention, MLP; one where they run in
@@ -53,20 +50,19 @@ struct LayerTraffic {
 //   section 4.2.2) each of those is an all-gather and a reduce-scatter; the embedding's only a
 //   reduce-scatter in F and an all-gather in I, the head's an all-gather in F and a reduce-scatter
 //   in I. The all-gather that W needs again runs beside I's products and is not counted.
-[[nodiscard]] LayerTraffic tensor_traffic(const Layer& layer, const Plan& plan, const Link& link);
+[[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
+                                              const Link& link);
 
 // Context parallelism as Llama 3 does it (Grattafiori et al. 2024, section 3.3.2): F gathers the
 // keys and values of the whole sequence, I gathers them again and reduce-scatters their gradients.
-[[nodiscard]] LayerTraffic context_traffic(const Layer& layer, const Plan& plan, const Link& link);
+[[nodiscard]] PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan,
+                                               const Link& link);
 
 // What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
 // run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
 // gathers its weights in F and in I.
-struct ReplicaTraffic {
-  Seconds f{0}, i{0}, w{0};
-};
-[[nodiscard]] ReplicaTraffic replica_traffic(std::int64_t parameters, const Plan& plan,
-                                             const Link& link);
+[[nodiscard]] PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan,
+                                               const Link& link);
 
 // Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
 // ZeRO-1 reduce-scattered (later stages did it with each micro-batch); and up to stage 2 the

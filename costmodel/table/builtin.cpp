@@ -75,7 +75,7 @@ class Builtin {
       const Seconds f = std::max(flops / rate, bytes / bandwidth);
       // A fused core's fifth product, its scores again, is I's.
       const Seconds again = scores_again(layer) * static_cast<double>(batch) / rate;
-      cost.by_batch[batch] = {f, f + again, f, f * 2.0 + again, 0};
+      cost.by_batch[batch] = {{.f = f, .i = f + again, .w = f, .b = f * 2.0 + again}};
     }
     cost.optimizer = Bytes(parameter_count(layer) * 28) /
                      bandwidth;  // AdamW: reads and writes of w, m, v, and g

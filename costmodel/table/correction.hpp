@@ -4,11 +4,13 @@
 
 #include <map>
 
+#include "plan/words/per_kind.hpp"
+
 namespace weir {
 
 // Multiplicative corrections learnt from traces, per action kind; 1 when nothing was learnt.
-struct Correction {
-  double f = 1, b = 1, i = 1, w = 1, r = 1, optimizer = 1;
+struct Correction : PerKind<double> {
+  Correction() : PerKind{1, 1, 1, 1, 1, 1} {}
 };
 
 // The same for all passes of a micro-batch size: micro-batch size -> factor. A running pipeline

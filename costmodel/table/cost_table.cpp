@@ -9,16 +9,6 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
   const auto stage = static_cast<std::size_t>(action.stage.value);
   const StageCost& cost = costs.stages[stage];
   switch (action.kind) {
-    case ActionKind::F:
-      return cost.f.count();
-    case ActionKind::B:
-      return cost.b.count();
-    case ActionKind::I:
-      return cost.i.count();
-    case ActionKind::W:
-      return cost.w.count();
-    case ActionKind::R:
-      return cost.r.count();
     case ActionKind::SEND_F:
       return costs.forward_messages[stage].occupancy.count();
     case ActionKind::SEND_B:
@@ -30,10 +20,8 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
       return costs.backward_messages[stage + 1].latency.count();
     case ActionKind::REDUCE_GRAD:
       return cost.reduce.count();
-    case ActionKind::OPTIMIZER:
-      return cost.optimizer.count();
     default:
-      return 0;
+      return is_compute(action.kind) ? cost[action.kind].count() : 0;
   }
 }
 
@@ -53,10 +41,10 @@ std::string to_string(Basis basis) {
   return "";
 }
 
-StageCost slowed(const StageCost& cost, double factor) {
-  const auto times = [factor](Nanoseconds t) { return to_nanoseconds(to_seconds(t) * factor); };
-  return {times(cost.f), times(cost.i), times(cost.w),        times(cost.b),
-          times(cost.r), cost.reduce,   times(cost.optimizer)};
+StageCost slowed(StageCost cost, double factor) {
+  for (const ActionKind kind : kComputeKinds)
+    cost[kind] = to_nanoseconds(to_seconds(cost[kind]) * factor);
+  return cost;
 }
 
 OperationCosts expand(const Program& program, const CostTable& costs) {

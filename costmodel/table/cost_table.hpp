@@ -9,6 +9,7 @@
 
 #include "costmodel/links/message_cost.hpp"
 #include "plan/program/program.hpp"
+#include "plan/words/per_kind.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -18,19 +19,14 @@ enum class Basis : std::uint8_t { measured, calibrated, builtin, oversubscribed 
 [[nodiscard]] std::string to_string(Basis basis);
 
 // One stage and one micro-batch (segment); B is I + W unless measured apart.
-struct StageCost {
-  Nanoseconds f{0};
-  Nanoseconds i{0};
-  Nanoseconds w{0};
-  Nanoseconds b{0};
-  Nanoseconds r{0};
-  Nanoseconds reduce{0};     // REDUCE_GRAD
-  Nanoseconds optimizer{0};  // once a step
+// The optimizer and the reduction come once a step.
+struct StageCost : PerKind<Nanoseconds> {
+  Nanoseconds reduce{0};  // REDUCE_GRAD
 };
 
 // What the device computes (REDUCE_GRAD is the network's) times `factor`, rounded to ns: a
 // straggler.
-[[nodiscard]] StageCost slowed(const StageCost& cost, double factor);
+[[nodiscard]] StageCost slowed(StageCost cost, double factor);
 
 struct CostTable {
   Basis basis = Basis::builtin;

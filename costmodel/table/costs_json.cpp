@@ -12,18 +12,19 @@ namespace {
 
 constexpr std::string_view kSchema = "weir.costs/1";
 
+constexpr std::pair<ActionKind, const char*> kCorrectionKeys[] = {
+    {ActionKind::F, "f"}, {ActionKind::B, "b"}, {ActionKind::I, "i"},
+    {ActionKind::W, "w"}, {ActionKind::R, "r"}, {ActionKind::OPTIMIZER, "optimizer"}};
+
 Json correction_json(const Correction& c) {
-  return {{"f", c.f}, {"b", c.b}, {"i", c.i}, {"w", c.w}, {"r", c.r}, {"optimizer", c.optimizer}};
+  Json json;
+  for (const auto& [kind, key] : kCorrectionKeys) json[key] = c[kind];
+  return json;
 }
 
 Correction parse_correction(JsonObject object) {
   Correction c;
-  c.f = object.number("f", 0, 1e6);
-  c.b = object.number("b", 0, 1e6);
-  c.i = object.number("i", 0, 1e6);
-  c.w = object.number("w", 0, 1e6);
-  c.r = object.number("r", 0, 1e6);
-  c.optimizer = object.number("optimizer", 0, 1e6);
+  for (const auto& [kind, key] : kCorrectionKeys) c[kind] = object.number(key, 0, 1e6);
   object.finish();
   return c;
 }
@@ -104,8 +105,10 @@ nlohmann::ordered_json to_json(const Costs& costs) {
         {"schedules", costs.range->schedules}};
   }
   json["jitter"] = Json::object();
-  for (const auto& [kind, quantiles] : costs.jitter)
-    json["jitter"][std::string(to_string(kind))] = quantiles;
+  for (const ActionKind kind : kComputeKinds) {
+    if (const auto& quantiles = costs.jitter[kind]; !quantiles.empty())
+      json["jitter"][std::string(to_string(kind))] = quantiles;
+  }
   json["overlap"] = {{"compute_slowdown", costs.overlap.compute},
                      {"transfer_slowdown", costs.overlap.transfer}};
   json["layers"] = Json::array();
@@ -199,8 +202,7 @@ Costs load_costs(const std::filesystem::path& file) {
     object.finish();
   }
   JsonObject jitter = top.object("jitter");
-  for (const ActionKind kind : {ActionKind::F, ActionKind::B, ActionKind::I, ActionKind::W,
-                                ActionKind::R, ActionKind::OPTIMIZER}) {
+  for (const ActionKind kind : kComputeKinds) {
     const std::string name(to_string(kind));
     if (jitter.has(name)) costs.jitter[kind] = parse_quantiles(jitter, name);
   }

@@ -11,21 +11,20 @@
 namespace weir {
 namespace {
 
-LayerTime scaled(const LayerTime& t, double by) {
-  return {t.f * by, t.i * by, t.w * by, t.b * by, t.spread, t.scratch, t.core * by};
+LayerTime scaled(LayerTime time, double by) {
+  for (const ActionKind kind : kComputeKinds) time[kind] *= by;
+  time.core *= by;
+  return time;
 }
 
 LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
   const auto mix = [share](Seconds x, Seconds y) {
     return Seconds(std::max(0.0, x.count() + share * (y.count() - x.count())));
   };
-  return {mix(a.f, b.f),
-          mix(a.i, b.i),
-          mix(a.w, b.w),
-          mix(a.b, b.b),
-          std::max(a.spread, b.spread),
-          std::max(a.scratch, b.scratch),
-          mix(a.core, b.core)};
+  LayerTime mixed{
+      {}, std::max(a.spread, b.spread), std::max(a.scratch, b.scratch), mix(a.core, b.core)};
+  for (const ActionKind kind : kComputeKinds) mixed[kind] = mix(a[kind], b[kind]);
+  return mixed;
 }
 
 struct TimeAt {
@@ -72,37 +71,28 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
 }
 
 StageCost StageCosts::of(const StagePart& stage) const {
-  LayerTime time;
-  LayerTraffic traffic;
-  Seconds optimizer{0};
+  PerKind<Seconds> time, traffic;
   // In layer order, so that equal stages have equal bits wherever they stand.
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
     const LayerPrice& layer = prices_[static_cast<std::size_t>(l)];
-    time.f += layer.time.f;
-    time.i += layer.time.i;
-    time.w += layer.time.w;
-    time.b += layer.time.b;
-    traffic.f += layer.traffic.f;
-    traffic.i += layer.traffic.i;
-    optimizer += layer.optimizer;
+    time += layer.time;
+    traffic += layer.traffic;
   }
   const Costs& costs = known_.costs();
   const Correction& c = costs.correction;
   const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
   const double size = factor_at(costs.by_size, plan_.micro_batch_size);
   const StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas);
-  const Seconds b = time.b * (c.b * alone.b * size) + traffic.i;
+  const auto pass = [&](ActionKind kind) {
+    return time[kind] * (c[kind] * alone[kind] * size) + traffic[kind];
+  };
   StageCost cost;
-  cost.f = to_nanoseconds(time.f * (c.f * alone.f * size) + traffic.f);
-  cost.i = to_nanoseconds(time.i * (c.i * alone.i * size) + traffic.i);
-  cost.w = to_nanoseconds(time.w * (c.w * alone.w * size));
-  cost.b = to_nanoseconds(b);
-  cost.r = to_nanoseconds(time.f * (c.r * alone.r * size) + traffic.f);
-  cost.reduce =
-      to_nanoseconds(plan_.overlap_grad_reduce
-                         ? exposed_reduction(step.reduce, b, stage.layers.last - stage.layers.first)
-                         : step.reduce);
-  cost.optimizer = to_nanoseconds(optimizer * c.optimizer * alone.optimizer + step.gather);
+  for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
+  const int layers = stage.layers.last - stage.layers.first;
+  cost.reduce = to_nanoseconds(plan_.overlap_grad_reduce
+                                   ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
+                                   : step.reduce);
+  cost.optimizer = to_nanoseconds(time.optimizer * c.optimizer * alone.optimizer + step.gather);
   return cost;
 }
 
@@ -114,8 +104,7 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const StagePart& stage = stages[static_cast<std::size_t>(s)];
     StageCost cost = of(stage);
-    for (Nanoseconds* time : {&cost.f, &cost.i, &cost.w, &cost.b, &cost.r})
-      *time = Nanoseconds(time->count() / shape.segments);
+    for (const ActionKind kind : kPassKinds) cost[kind] /= shape.segments;
     const Rank rank = shape.rank_of(Stage{s});
     const auto straggler = cluster_.stragglers.find(rank.value);
     table.stages.push_back(
@@ -168,35 +157,33 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
 // What ZeRO sends for a layer runs beside it: the longer of the two counts.
 StageCosts::LayerPrice StageCosts::price(int l) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
-  LayerPrice price = matched(l);
-  LayerTime& time = price.time;
+  LayerTime time = matched(l);
   if (plan_.recompute.mode == RecomputeMode::selective) {
     if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
     time.i += time.core;
     time.b += time.core;
   }
   if (plan_.replicas() > 1) {
-    if (plan_.zero >= 1) price.optimizer /= plan_.replicas();
-    const ReplicaTraffic replicas =
+    if (plan_.zero >= 1) time.optimizer /= plan_.replicas();
+    const PerKind<Seconds> replicas =
         replica_traffic(known_.part()->layer(l).parameters, plan_, links_.replicas);
-    time.f = std::max(time.f, replicas.f);
-    time.i = std::max(time.i, replicas.i);
-    time.w = std::max(time.w, replicas.w);
-    time.b = std::max(time.b, replicas.i + replicas.w);
+    for (const ActionKind kind : kPassKinds) time[kind] = std::max(time[kind], replicas[kind]);
   }
-  const LayerTraffic tensor = tensor_traffic(layer, plan_, links_.tensor);
-  const LayerTraffic context = context_traffic(layer, plan_, links_.context);
-  price.traffic = {tensor.f + context.f, tensor.i + context.i};
-  return price;
+  PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor);
+  traffic += context_traffic(layer, plan_, links_.context);
+  return {time, traffic};
 }
 
-StageCosts::LayerPrice StageCosts::matched(int l) {
+LayerTime StageCosts::matched(int l) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   const int batch = plan_.micro_batch_size;
   if (const auto* timed = std::get_if<TimedShape>(&layer.shape)) {
     const double b = batch;
-    return {{timed->forward * b, timed->backward_input * b, timed->backward_weight * b,
-             (timed->backward_input + timed->backward_weight) * b, 0}};
+    return {{.f = timed->forward * b,
+             .i = timed->backward_input * b,
+             .w = timed->backward_weight * b,
+             .b = (timed->backward_input + timed->backward_weight) * b,
+             .r = timed->forward * b}};
   }
   const auto& [cost, divided] = known_.match(l);
   const Split split = plan_.split();
@@ -205,9 +192,10 @@ StageCosts::LayerPrice StageCosts::matched(int l) {
   const TimeAt at = at_batch(*cost, batch);
   if (!at.inside)
     warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
-  return {scaled(at.time, divided ? 1.0 / (split.tp * split.cp) : 1),
-          {},
-          cost->optimizer / (divided ? split.tp : 1.0)};  // weights are divided by tp alone
+  LayerTime time = scaled(at.time, divided ? 1.0 / (split.tp * split.cp) : 1);
+  time.r = time.f;
+  time.optimizer = cost->optimizer / (divided ? split.tp : 1.0);  // weights: by tp alone
+  return time;
 }
 
 void StageCosts::warn(std::string warning) {

@@ -40,12 +40,12 @@ class StageCosts {
  private:
   // One layer of one device, for one micro-batch.
   struct LayerPrice {
-    LayerTime time;        // what corrections apply to
-    LayerTraffic traffic;  // what they do not
-    Seconds optimizer{0};
+    LayerTime time;            // what corrections apply to
+    PerKind<Seconds> traffic;  // what they do not
   };
   [[nodiscard]] LayerPrice price(int layer);
-  [[nodiscard]] LayerPrice matched(int layer);
+  // The layer's own time, with R and its share of the update.
+  [[nodiscard]] LayerTime matched(int layer);
   void warn(std::string warning);
   [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;
 

@@ -41,9 +41,7 @@ double relative_spread(std::vector<double> values) {
   return (values[n * 3 / 4] - values[n / 4]) / values[n / 2];
 }
 
-struct Times {
-  std::vector<double> f, i, w, b, optimizer;
-};
+using Times = PerKind<std::vector<double>>;  // seconds; of R none, it is F again
 
 // One layer as a stage of its own on one device: the executor's own code path, allocations
 // included.
@@ -252,16 +250,16 @@ class Measuring {
   void note(const Job& job, std::int64_t scratch, Measurements& result) const {
     Times all;
     for (const Times& t : times_) {
-      all.f.insert(all.f.end(), t.f.begin(), t.f.end());
-      all.i.insert(all.i.end(), t.i.begin(), t.i.end());
-      all.w.insert(all.w.end(), t.w.begin(), t.w.end());
-      all.b.insert(all.b.end(), t.b.begin(), t.b.end());
-      all.optimizer.insert(all.optimizer.end(), t.optimizer.begin(), t.optimizer.end());
+      for (const ActionKind kind : kComputeKinds)
+        all[kind].insert(all[kind].end(), t[kind].begin(), t[kind].end());
     }
-    result.samples.push_back({job.layer, job.batch, Seconds(median(all.f)), Seconds(median(all.i)),
-                              Seconds(median(all.w)), Seconds(median(all.b)),
-                              relative_spread(all.f), Bytes(scratch)});
-    result.optimizer[static_cast<std::size_t>(job.layer)] = Seconds(median(all.optimizer));
+    PerKind<Seconds> time;
+    for (const ActionKind kind : kComputeKinds) {
+      if (kind != ActionKind::R) time[kind] = Seconds(median(all[kind]));
+    }
+    time.r = time.f;
+    result.samples.push_back({job.layer, job.batch, time, relative_spread(all.f), Bytes(scratch)});
+    result.optimizer[static_cast<std::size_t>(job.layer)] = time.optimizer;
   }
 
   const Model& model_;

@@ -11,6 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"
+#include "plan/words/per_kind.hpp"
 
 namespace weir {
 
@@ -32,9 +33,9 @@ struct MeasureOptions {
 struct LayerSample {
   int layer = 0;
   int micro_batch_size = 1;
-  Seconds f{0}, i{0}, w{0}, b{0};
-  double spread = 0;  // interquartile range of f over its median
-  Bytes scratch{0};   // library scratch memory
+  PerKind<Seconds> time;  // r is f again
+  double spread = 0;      // interquartile range of f over its median
+  Bytes scratch{0};       // library scratch memory
 };
 
 struct Measurements {

@@ -32,6 +32,9 @@ enum CostSlot : std::uint32_t {
   kSlots
 };
 
+constexpr PerKind<CostSlot> kComputeSlots{
+    .f = cost_f, .i = cost_i, .w = cost_w, .b = cost_b, .r = cost_r, .optimizer = cost_optimizer};
+
 constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
@@ -41,20 +44,8 @@ std::uint16_t cost_index(const Action& action) {
   };
   const std::int32_t stage = action.stage.value;
   switch (action.kind) {
-    case ActionKind::F:
-      return slot(stage, cost_f);
-    case ActionKind::B:
-      return slot(stage, cost_b);
-    case ActionKind::I:
-      return slot(stage, cost_i);
-    case ActionKind::W:
-      return slot(stage, cost_w);
-    case ActionKind::R:
-      return slot(stage, cost_r);
     case ActionKind::REDUCE_GRAD:
       return slot(stage, cost_reduce);
-    case ActionKind::OPTIMIZER:
-      return slot(stage, cost_optimizer);
     case ActionKind::SEND_F:
       return slot(stage, send_f);
     case ActionKind::SEND_B:
@@ -64,7 +55,7 @@ std::uint16_t cost_index(const Action& action) {
     case ActionKind::RECV_B:
       return slot(stage + 1, late_b);
     default:
-      return 0;
+      return is_compute(action.kind) ? slot(stage, kComputeSlots[action.kind]) : 0;
   }
 }
 
@@ -384,7 +375,7 @@ void pack(const CostTable& table, std::int64_t* packed, std::size_t stride) {
   const auto add = [&](std::int64_t value) { *(out += stride) = value; };
   for (std::size_t s = 0; s < table.stages.size(); ++s) {
     const StageCost& cost = table.stages[s];
-    for (const Nanoseconds time : {cost.f, cost.b, cost.i, cost.w, cost.r}) add(time.count() + gap);
+    for (const ActionKind kind : kPassKinds) add(cost[kind].count() + gap);
     add(cost.reduce.count());
     add(cost.optimizer.count() + gap);
     for (const MessageCost& message : {table.forward_messages[s], table.backward_messages[s]}) {

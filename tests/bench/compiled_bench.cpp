@@ -44,7 +44,7 @@ Case make_case(const benchmark::State& state, const char* schedule = "1f1b", int
   for (std::size_t i = 0; i < kBatch; ++i) {
     CostTable table;
     for (std::int32_t s = 0; s < c.program.shape().stages; ++s) {
-      table.stages.push_back({.f = draw(900, 1100), .b = draw(1800, 2200)});
+      table.stages.push_back({{.f = draw(900, 1100), .b = draw(1800, 2200)}});
       table.forward_messages.push_back({draw(10, 50), draw(1, 9)});
       table.backward_messages.push_back({draw(10, 50), draw(1, 9)});
     }

@@ -49,7 +49,7 @@ OperationCosts costs_for(const Program& program) {
   CostTable table;
   const auto stages = static_cast<std::size_t>(program.shape().stages);
   table.stages.assign(stages,
-                      {Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)});
+                      {{Nanoseconds(100), Nanoseconds(100), Nanoseconds(100), Nanoseconds(200)}});
   table.forward_messages.assign(stages, {Nanoseconds(5), Nanoseconds(2)});
   table.backward_messages = table.forward_messages;
   return expand(program, table);

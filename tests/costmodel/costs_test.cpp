@@ -44,9 +44,9 @@ Costs costs_of(const Layer& layer, std::int64_t tokens) {
   costs.basis = Basis::measured;
   LayerCost cost;
   cost.key = layer_key(layer, tokens, Dtype::fp32);
-  cost.by_batch[1] = {Seconds(1e-3), Seconds(1e-3), Seconds(1e-3), Seconds(2e-3), 0, Bytes(64)};
-  cost.by_batch[4] = {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3), 0,
-                      Bytes(128)};
+  cost.by_batch[1] = {{Seconds(1e-3), Seconds(1e-3), Seconds(1e-3), Seconds(2e-3)}, 0, Bytes(64)};
+  cost.by_batch[4] = {
+      {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3)}, 0, Bytes(128)};
   cost.optimizer = Seconds(1e-4);
   costs.layers.push_back(cost);
   costs.link = {Seconds(2e-6), BytesPerSecond(1e9)};

@@ -119,9 +119,8 @@ TEST(Kernels, ALayerOfKorthikantis) {
   const auto of = [&](bool sequence) {
     plan.sequence_parallel = sequence;
     LayerTime time = kernel_times(layer, 2048, Dtype::fp16, plan.split(), 4, cluster.device);
-    const LayerTraffic traffic = tensor_traffic(layer, plan, cluster.intra);
-    time.f += traffic.f;
-    time.b += traffic.i;
+    const PerKind<Seconds> traffic = tensor_traffic(layer, plan, cluster.intra);
+    time += traffic;
     return time;
   };
   const LayerTime tensor = of(false), sequence = of(true);

@@ -44,7 +44,7 @@ struct Case {
     loaded = derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {2, 1, 2})));
     LayerCost cost;
     cost.key = layer_key(block(), 4, loaded.plan.dtype);
-    cost.by_batch[1] = {Seconds(8e-6), Seconds(12e-6), Seconds(4e-6), Seconds(16e-6)};
+    cost.by_batch[1] = {{Seconds(8e-6), Seconds(12e-6), Seconds(4e-6), Seconds(16e-6)}};
     cost.optimizer = Seconds(2e-6);
     costs.layers = {cost};
     cluster.devices_per_node = 4;
@@ -143,7 +143,7 @@ LayerTime looked_up(const Costs& costs, const Layer& layer, const Plan& plan) {
       if (cost.key != key) continue;
       LayerTime time = cost.by_batch.at(plan.micro_batch_size);
       const double share = known == split ? 1 : 1.0 / (split.tp * split.cp);
-      for (Seconds* each : {&time.f, &time.i, &time.w, &time.b}) *each *= share;
+      for (const ActionKind kind : kComputeKinds) time[kind] *= share;
       return time;
     }
   }
@@ -180,8 +180,8 @@ TEST(StageCosts, MatchedOnceEqualsLookedUpEachTime) {
         LayerCost cost;
         cost.key = layer_key(layer, 4, plan.dtype, split);
         for (int b = 1; b <= 3; ++b)
-          cost.by_batch[b] = {Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6),
-                              Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6)};
+          cost.by_batch[b] = {{Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6),
+                               Seconds(pick(1, 999) / 7e6), Seconds(pick(1, 999) / 7e6)}};
         costs.layers.push_back(cost);
       }
       kinds.push_back(layer);
@@ -195,15 +195,11 @@ TEST(StageCosts, MatchedOnceEqualsLookedUpEachTime) {
       LayerTime sum;
       for (int l = resolved.stages[s].layers.first; l < resolved.stages[s].layers.last; ++l) {
         const LayerTime time = looked_up(costs, model.layers[static_cast<std::size_t>(l)], plan);
-        sum.f += time.f;
-        sum.i += time.i;
-        sum.w += time.w;
-        sum.b += time.b;
+        sum += time;
       }
-      EXPECT_EQ(table.stages[s].f, to_nanoseconds(sum.f));
-      EXPECT_EQ(table.stages[s].i, to_nanoseconds(sum.i));
-      EXPECT_EQ(table.stages[s].w, to_nanoseconds(sum.w));
-      EXPECT_EQ(table.stages[s].b, to_nanoseconds(sum.b));
+      sum.r = sum.f;
+      for (const ActionKind kind : kPassKinds)
+        EXPECT_EQ(table.stages[s][kind], to_nanoseconds(sum[kind])) << to_string(kind);
     }
   }
 }

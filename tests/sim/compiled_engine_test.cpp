@@ -28,10 +28,12 @@ class Random {
     const int most = pick(1, 4) == 1 ? 3 : 1000;  // small numbers make ties
     const auto draw = [&] { return Nanoseconds(pick(0, most)); };
     const MessageCost message{draw(), draw()};
-    StageCost same{draw(), draw(), draw(), draw(), draw(), draw(), draw()};
+    const auto stage = [&] {
+      return StageCost{{draw(), draw(), draw(), draw(), draw(), draw()}, draw()};
+    };
+    const StageCost same = stage();
     for (std::size_t s = 0; s < stages; ++s) {
-      table.stages.push_back(
-          equal ? same : StageCost{draw(), draw(), draw(), draw(), draw(), draw(), draw()});
+      table.stages.push_back(equal ? same : stage());
       table.forward_messages.push_back(equal ? message : MessageCost{draw(), draw()});
       table.backward_messages.push_back(equal ? message : MessageCost{draw(), draw()});
     }
@@ -131,7 +133,7 @@ TEST(CompiledEngine, JumpsOverManyRounds) {
   for (const Repeat& repeat : code.repeats) repeated += repeat.length * repeat.count;
   EXPECT_GT(static_cast<double>(repeated), 0.99 * static_cast<double>(code.code.size()));
   CostTable table;
-  table.stages.assign(4, {.f = Nanoseconds(3), .b = Nanoseconds(5)});
+  table.stages.assign(4, {{.f = Nanoseconds(3), .b = Nanoseconds(5)}});
   table.forward_messages.assign(4, {});
   table.backward_messages.assign(4, {});
   EXPECT_EQ(CompiledEngine(code).makespan(table).count(), (20'000 + 3) * 8);

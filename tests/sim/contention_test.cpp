@@ -125,7 +125,7 @@ TEST(Contention, WithoutAnyEqualsThePlainEngine) {
 TEST(Contention, TwoTransfersShareALink) {
   const Program program = lowered("chimera", 4, 1, 4);
   const OperationCosts costs =
-      expand(program, equal(program.shape(), {.f = Nanoseconds(10), .b = Nanoseconds(20)},
+      expand(program, equal(program.shape(), {{.f = Nanoseconds(10), .b = Nanoseconds(20)}},
                             {Nanoseconds(8), Nanoseconds(0)}));
   Contention contention;
   contention.capacities = {1e9};
@@ -153,7 +153,7 @@ TEST(Contention, TwoTransfersShareALink) {
 TEST(Contention, TransfersSlowComputeBeside) {
   const Program program = lowered("gpipe", 2, 1, 2);
   const OperationCosts costs =
-      expand(program, equal(program.shape(), {.f = Nanoseconds(100), .b = Nanoseconds(100)},
+      expand(program, equal(program.shape(), {{.f = Nanoseconds(100), .b = Nanoseconds(100)}},
                             {Nanoseconds(50), Nanoseconds(0)}));
   Contention contention;
   contention.compute_slowdown = 0.5;
@@ -173,7 +173,7 @@ TEST(Contention, TransfersSlowComputeBeside) {
 TEST(Contention, RanksOnOneDeviceShareItsSpeed) {
   const Program program = lowered("gpipe", 2, 1, 6);
   const OperationCosts costs =
-      expand(program, equal(program.shape(), {.f = Nanoseconds(100), .b = Nanoseconds(200)}, {}));
+      expand(program, equal(program.shape(), {{.f = Nanoseconds(100), .b = Nanoseconds(200)}}, {}));
   Contention contention;
   contention.device_of_rank.resize(2);
   EXPECT_EQ(std::get<Timing>(simulate(program, costs, contention)).makespan.count(), 2 * 6 * 300);
@@ -191,7 +191,7 @@ TEST(Contention, NodesShareTheirCards) {
   cluster.inter = {Seconds(0), BytesPerSecond(1e9)};
   const Program program = lowered("interleaved-1f1b", 4, 2, 8);
   const OperationCosts costs =
-      expand(program, equal(program.shape(), {.f = Nanoseconds(10), .b = Nanoseconds(20)},
+      expand(program, equal(program.shape(), {{.f = Nanoseconds(10), .b = Nanoseconds(20)}},
                             {Nanoseconds(8), Nanoseconds(1)}));
   EXPECT_TRUE(shared_node_links(program, cluster).none());
   cluster.node_bandwidth = BytesPerSecond(2e9);

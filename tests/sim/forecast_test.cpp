@@ -70,7 +70,7 @@ TEST(Forecast, AnIntervalInsideWhatWasRun) {
 // sqrt(0.02^2 + 0.157^2) = 0.395 to either side.
 TEST(Forecast, JitterWidensTheInterval) {
   Costs costs = calibrated();
-  costs.jitter[ActionKind::F] = {1, 3};
+  costs.jitter.f = {1, 3};
   const ResolvedPlan one = chain(1, 1);
   costs.range = widened(*costs.range, one.plan);
   const Forecast g = forecast(one, costs, two_cores()).forecast;
@@ -153,7 +153,7 @@ TEST(Forecast, SixteenBitsHaveTheirOwnPeak) {
   Costs costs;
   LayerCost cost;
   cost.key = layer_key(model.layers[0], 1, Dtype::fp16);
-  cost.by_batch[1] = {Seconds(4e-3), Seconds(4e-3), Seconds(4e-3), Seconds(8e-3)};
+  cost.by_batch[1] = {{Seconds(4e-3), Seconds(4e-3), Seconds(4e-3), Seconds(8e-3)}};
   costs.layers = {cost};
   const Forecast f = forecast(resolved, costs, cluster).forecast;
   EXPECT_DOUBLE_EQ(f.step_time.count(), 0.012);

@@ -26,10 +26,10 @@ CostTable table_of(const Stages& s) {
   CostTable table;
   for (std::size_t i = 0; i < s.f.size(); ++i) {
     const std::int64_t w = s.b[i] / 3;
-    table.stages.push_back({.f = Nanoseconds(s.f[i]),
-                            .i = Nanoseconds(s.b[i] - w),
-                            .w = Nanoseconds(w),
-                            .b = Nanoseconds(s.b[i])});
+    table.stages.push_back({{.f = Nanoseconds(s.f[i]),
+                             .i = Nanoseconds(s.b[i] - w),
+                             .w = Nanoseconds(w),
+                             .b = Nanoseconds(s.b[i])}});
   }
   table.forward_messages.assign(s.f.size(), {Nanoseconds(0), Nanoseconds(s.c)});
   table.backward_messages = table.forward_messages;

@@ -23,9 +23,11 @@ Program lowered(const char* name, int k, int m, bool optimizer = false, std::int
 OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t b,
                            std::int64_t w = 0) {
   CostTable table;
-  StageCost cost{
-      .f = Nanoseconds(f), .i = Nanoseconds(b - w), .w = Nanoseconds(w), .b = Nanoseconds(b)};
-  cost.optimizer = Nanoseconds(f);
+  const StageCost cost{{.f = Nanoseconds(f),
+                        .i = Nanoseconds(b - w),
+                        .w = Nanoseconds(w),
+                        .b = Nanoseconds(b),
+                        .optimizer = Nanoseconds(f)}};
   table.stages.assign(static_cast<std::size_t>(program.shape().stages), cost);
   table.forward_messages.assign(table.stages.size(), {});
   table.backward_messages = table.forward_messages;
@@ -38,12 +40,12 @@ OperationCosts equal_costs(const Program& program, std::int64_t f, std::int64_t 
 TEST(Jitter, MeansAreAboveTheTimeOfMeans) {
   const Program eight = lowered("1f1b", 8, 32);
   const OperationCosts costs = equal_costs(eight, 1'000'000, 2'000'000);
-  const Jitter none{{ActionKind::F, {1, 1}}, {ActionKind::B, {1, 1}}};
+  const Jitter none{.f = {1, 1}, .b = {1, 1}};
   const StepDistribution still = step_distribution(eight, costs, {}, none, {20, 1});
   EXPECT_DOUBLE_EQ(still.mean.count(), (32 + 7) * 3e-3);
   EXPECT_EQ(still.low, still.high);
 
-  const Jitter even{{ActionKind::F, {0.9, 1.1}}, {ActionKind::B, {0.9, 1.1}}};
+  const Jitter even{.f = {0.9, 1.1}, .b = {0.9, 1.1}};
   const Program one = lowered("1f1b", 1, 32);
   const StepDistribution alone =
       step_distribution(one, equal_costs(one, 1'000'000, 2'000'000), {}, even, {400, 1});
@@ -59,7 +61,7 @@ TEST(Jitter, MeansAreAboveTheTimeOfMeans) {
 TEST(Jitter, TheSeedDecidesAndThreadsDoNot) {
   const Program program = lowered("zb-h1", 4, 8);
   const OperationCosts costs = equal_costs(program, 1000, 2000, 900);
-  const Jitter even{{ActionKind::F, {0.5, 1, 2}}, {ActionKind::W, {0.9, 1.1}}};
+  const Jitter even{.f = {0.5, 1, 2}, .w = {0.9, 1.1}};
   const StepDistribution first = step_distribution(program, costs, {}, even, {100, 7});
   {
     const tbb::global_control one(tbb::global_control::max_allowed_parallelism, 1);

@@ -232,7 +232,7 @@ std::int64_t greedy(int m, std::vector<ListRule::Times> stages, int cap) {
   const Program program = lower(std::get<Schedule>(made), options);
   CostTable table;
   for (const ListRule::Times& t : rule.stages)
-    table.stages.push_back({.f = Nanoseconds(t.f), .i = Nanoseconds(t.i), .w = Nanoseconds(t.w)});
+    table.stages.push_back({{.f = Nanoseconds(t.f), .i = Nanoseconds(t.i), .w = Nanoseconds(t.w)}});
   table.forward_messages.assign(2, {});
   table.backward_messages.assign(2, {});
   return std::get<Timing>(weir::simulate(program, expand(program, table))).makespan.count();

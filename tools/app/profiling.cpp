@@ -36,7 +36,8 @@ std::vector<int> distinct_layers(const Model& model, const Plan& plan) {
 Correction measure_alone(const Model& model, const Plan& plan, const Measurements& busy,
                          MeasureOptions options) {
   const LayerSample& slowest = *std::ranges::max_element(
-      busy.samples, {}, [](const LayerSample& s) { return std::pair(s.micro_batch_size, s.b); });
+      busy.samples, {},
+      [](const LayerSample& s) { return std::pair(s.micro_batch_size, s.time.b); });
   options.layers = {slowest.layer};
   options.micro_batch_sizes = {slowest.micro_batch_size};
   options.devices = 1;
@@ -44,8 +45,10 @@ Correction measure_alone(const Model& model, const Plan& plan, const Measurement
   const Measurements alone = measure(model, plan.seq_length, plan, options, available_backends());
   const LayerSample& quiet = alone.samples.front();
   const auto layer = static_cast<std::size_t>(slowest.layer);
-  return {quiet.f / slowest.f, quiet.b / slowest.b, quiet.i / slowest.i,
-          quiet.w / slowest.w, quiet.f / slowest.f, alone.optimizer[layer] / busy.optimizer[layer]};
+  Correction factors;
+  for (const ActionKind kind : kPassKinds) factors[kind] = quiet.time[kind] / slowest.time[kind];
+  factors.optimizer = alone.optimizer[layer] / busy.optimizer[layer];
+  return factors;
 }
 
 // "; slowed by neighbours: transformer F 1.08 B 1.12, ...": devices that share a GPU share its
@@ -65,7 +68,7 @@ std::string slowed_by_neighbours(const Model& model, const Plan& plan, const Mea
     });
     text += fmt::format("{}{} F {:.2f} B {:.2f}", text.empty() ? "; slowed by neighbours: " : ", ",
                         kind_name(model.layers[static_cast<std::size_t>(quiet.layer)]),
-                        together.f / quiet.f, together.b / quiet.b);
+                        together.time.f / quiet.time.f, together.time.b / quiet.time.b);
   }
   return text;
 }
@@ -111,8 +114,7 @@ Costs profile_machine(const Model& model, const Plan& plan, const Profiling& pro
     cost.key = layer_key(model.layers[index], plan.seq_length, plan.dtype);
     cost.optimizer = busy.optimizer[index];
     for (const LayerSample& s : busy.samples) {
-      if (s.layer == layer)
-        cost.by_batch[s.micro_batch_size] = {s.f, s.i, s.w, s.b, s.spread, s.scratch};
+      if (s.layer == layer) cost.by_batch[s.micro_batch_size] = {s.time, s.spread, s.scratch};
     }
     costs.layers.push_back(std::move(cost));
   }
