@@ -10,14 +10,55 @@ namespace {
 
 std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Both factors are read, and the product written; one that is added to fp32 numbers reads and
-// writes those.
+struct Tile {
+  std::int64_t rows, columns;
+};
+
+BytesPerSecond memory_rate(const Device& device) {
+  return BytesPerSecond(device.memory_bandwidth.count() * device.kernels->bandwidth_efficiency);
+}
+
+// Waves of whole tiles, all multiprocessors at work in each.
+Seconds wave_time(const MatmulShape& x, Tile tile, const Device& device, FlopsPerSecond rate) {
+  const auto tiles = static_cast<double>(x.batch * up(x.m, tile.rows) * up(x.n, tile.columns));
+  const double wave =
+      2.0 * static_cast<double>(tile.rows * tile.columns * x.k) * device.multiprocessors;
+  return Flops(std::ceil(tiles / device.multiprocessors) * wave) / rate;
+}
+
+bool in_fp8(const Device& device, ProductPrecision precision) {
+  return precision == ProductPrecision::fp8 && device.peak_fp8.count() > 0;
+}
+
+const ProductRates& product_rates(const Device& device, ProductPrecision precision) {
+  const KernelModel& model = *device.kernels;
+  return in_fp8(device, precision) && model.fp8 ? *model.fp8 : model.products;
+}
+
+// Bytes moved for a number of the product; one that is added to fp32 numbers reads and writes
+// those.
+std::int64_t result_bytes(Dtype dtype, ProductForm form) {
+  return form.target == ProductTarget::accumulated ? 2 * 4 : bytes_per_element(dtype);
+}
+
+// Both factors are read, and the product written.
 Bytes product_bytes(const MatmulShape& x, const Device& device, Dtype dtype, ProductForm form) {
-  const bool fp8 = form.precision == ProductPrecision::fp8 && device.peak_fp8.count() > 0;
-  const std::int64_t factor = fp8 ? 1 : bytes_per_element(dtype);
-  const std::int64_t result =
-      form.target == ProductTarget::accumulated ? 2 * 4 : bytes_per_element(dtype);
-  return Bytes(x.batch * ((x.m * x.k + x.k * x.n) * factor + x.m * x.n * result));
+  const std::int64_t factor = in_fp8(device, form.precision) ? 1 : bytes_per_element(dtype);
+  return Bytes(x.batch *
+               ((x.m * x.k + x.k * x.n) * factor + x.m * x.n * result_bytes(dtype, form)));
+}
+
+// Of the peak, with `seen` of the keys visited by a row on average.
+double core_efficiency(const FusedCore& x, double seen, const Device& device) {
+  const KernelModel& model = *device.kernels;
+  if (model.attention.empty()) return model.products.efficiency;
+  const auto found = model.attention.find(x.library);
+  const AttentionRates& rates =
+      found != model.attention.end() ? found->second : model.attention.begin()->second;
+  const double keys = static_cast<double>(x.keys) * seen;
+  const auto d = static_cast<double>(x.d);
+  return (x.products > 2 ? rates.backward : rates.forward) * keys / (keys + rates.keys) * d /
+         (d + rates.head);
 }
 
 }  // namespace
@@ -37,42 +78,47 @@ FlopsPerSecond peak_rate(const Device& device, Dtype dtype) {
 }
 
 FlopsPerSecond peak_rate(const Device& device, Dtype dtype, ProductPrecision precision) {
-  const bool fp8 = precision == ProductPrecision::fp8 && device.peak_fp8.count() > 0;
-  return fp8 ? device.peak_fp8 : peak_rate(device, dtype);
+  return in_fp8(device, precision) ? device.peak_fp8 : peak_rate(device, dtype);
 }
 
 Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, ProductForm form) {
   const KernelModel& model = *device.kernels;
-  const auto tiles =
-      static_cast<double>(x.batch * up(x.m, model.tile_rows) * up(x.n, model.tile_columns));
-  const double waves = std::ceil(tiles / device.multiprocessors);
-  const double wave = 2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.k) *
-                      device.multiprocessors;
-  const FlopsPerSecond rate(peak_rate(device, dtype, form.precision).count() *
-                            model.matrix_efficiency);
-  const Seconds products = Flops(waves * wave) / rate;
-  return std::max(products, stream_time(product_bytes(x, device, dtype, form), device));
+  const ProductRates& rates = product_rates(device, form.precision);
+  const FlopsPerSecond rate(peak_rate(device, dtype, form.precision).count() * rates.efficiency);
+  const Tile whole{model.tile_rows, model.tile_columns};
+  Seconds products = std::min(wave_time(x, whole, device, rate),
+                              wave_time(x, {whole.columns, whole.rows}, device, rate));
+  if (rates.half_tile > 0) {
+    const Tile half{whole.rows, up(whole.columns, 2)};
+    const FlopsPerSecond slower(rate.count() * rates.half_tile);
+    products = std::min(products, wave_time(x, half, device, slower));
+  }
+  const Seconds writing =
+      Bytes(x.batch * x.m * x.n * result_bytes(dtype, form)) / memory_rate(device);
+  return std::max(products + writing * rates.exposed_output,
+                  stream_time(product_bytes(x, device, dtype, form), device));
 }
 
 Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
-  const KernelModel& model = *device.kernels;
-  const auto tiles = static_cast<double>(up(x.keys, model.tile_columns));
-  const double seen = x.causal ? (1 + 1 / tiles) / 2 : 1;
-  const double tile =
-      2.0 * model.tile_rows * model.tile_columns * static_cast<double>(x.d) * x.products;
-  const double waves = std::ceil(static_cast<double>(x.heads * up(x.rows, model.tile_rows)) /
-                                 device.multiprocessors);
-  const Seconds products =
-      Flops(waves * device.multiprocessors * tiles * seen * tile) /
-      FlopsPerSecond(peak_rate(device, dtype).count() * model.matrix_efficiency);
+  const int side = device.kernels->tile_rows;
+  const auto across = static_cast<double>(up(x.keys, side));
+  // Tiles of keys that a tile of rows visits, as a share of all: on average, the longest being 1.
+  const double seen = x.causal ? (1 + 1 / across) / 2 : 1;
+  const auto d = static_cast<double>(x.d);
+  const double longest = 2.0 * side * side * across * d * x.products;
+  const double mean =
+      static_cast<double>(x.heads * up(x.rows, side)) / device.multiprocessors * seen;
+  const double tiles = std::max(mean + 0.5, 1.0);
+  // A multiprocessor's share of the device's rate.
+  const double rate =
+      peak_rate(device, dtype).count() * core_efficiency(x, seen, device) / device.multiprocessors;
+  const Seconds products = Flops(tiles * longest) / FlopsPerSecond(rate);
   return std::max(products, stream_time(Bytes(x.moved * bytes_per_element(dtype)), device));
 }
 
 Seconds stream_time(Bytes bytes, const Device& device) {
   const KernelModel& model = *device.kernels;
-  const Seconds moved =
-      bytes / BytesPerSecond(device.memory_bandwidth.count() * model.bandwidth_efficiency);
-  return std::max(moved, model.floor);
+  return std::max(model.start + bytes / memory_rate(device), model.floor);
 }
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "plan/job/cluster.hpp"
+#include "plan/words/attention_library.hpp"
 #include "plan/words/dtype.hpp"
 #include "plan/words/units.hpp"
 
@@ -40,8 +41,10 @@ struct ProductForm {
 // computed a wave of one tile a multiprocessor at a time, each whole even where the matrix ends
 // within it, so
 //   t = ceil(tiles / multiprocessors) 2 tm tn k multiprocessors / (efficiency x peak).
-// Roofline (Williams et al., CACM 2009): no less than its bytes at their efficiency; and no less
-// than the floor.
+// Libraries have the tile lying and standing, and one of half its columns at a share of the
+// efficiency: the fastest counts. A tile is written when its products are done: `exposed_output` of
+// the time that writing all of them takes comes on top. Roofline (Williams et al., CACM 2009): no
+// less than its bytes at their efficiency; and no less than the floor.
 [[nodiscard]] Seconds matmul_time(const MatmulShape& shape, const Device& device, Dtype dtype,
                                   ProductForm form = {});
 
@@ -53,13 +56,17 @@ struct FusedCore {
   bool causal = true;
   int products = 2;        // 2 in F; 5 in the backward, which makes the scores again
   std::int64_t moved = 0;  // numbers read and written
+  AttentionLibrary library = AttentionLibrary::flash2;
 };
-// The same quantisation as matmul_time's: a wave of one tile of rows a multiprocessor, each over
-// ceil(keys / tn) tiles of keys, of which a causal mask leaves (1 + 1 / tiles) / 2 on average. The
-// products' efficiency is the matrices', for want of one measured apart.
+// Tiles of tm rows are handed out to multiprocessors as these become free. A tile visits ceil(keys
+// / tm) tiles of keys, of which a causal mask leaves (1 + 1 / tiles) / 2 on average, and the
+// longest all of them; so the work is done when its mean is, and about half of the longest tile
+// later (Graham's bound for list scheduling, SIAM J. Appl. Math. 17, 1969, has all of it), but no
+// sooner than the longest. At the library's rates; of one that was not measured here at another's;
+// where none was, at the products' efficiency.
 [[nodiscard]] Seconds fused_core_time(const FusedCore& core, const Device& device, Dtype dtype);
 
-// bytes / (efficiency x bandwidth), no less than the floor.
+// start + bytes / (efficiency x bandwidth), no less than the floor.
 [[nodiscard]] Seconds stream_time(Bytes bytes, const Device& device);
 
 }  // namespace weir

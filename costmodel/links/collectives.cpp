@@ -41,7 +41,14 @@ Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& with
   return across.latency + wire(n, across) / t + ring_all_gather(n, t, within);
 }
 
+Seconds switch_all_reduce(Bytes n, int p, const SwitchReduction& reduction) {
+  if (p == 1) return Seconds(0);
+  return reduction.latency + n / reduction.bandwidth * (2.0 * (p - 1.0) / p);
+}
+
 Seconds all_reduce(Bytes n, int p, const Link& link) {
+  const auto& reduction = link.switch_reduction;
+  if (reduction && p >= reduction->members) return switch_all_reduce(n, p, *reduction);
   return std::min(ring_all_reduce(n, p, link), double_tree_all_reduce(n, p, link));
 }
 

@@ -39,8 +39,12 @@ namespace weir {
 // `within`: alpha_a + n / t beta_a + ring_all_gather(n, t, within).
 [[nodiscard]] Seconds scatter_gather_send(Bytes n, int t, const Link& across, const Link& within);
 
-// What NCCL does, and so what forecasts take: the faster of ring and double tree. (Its all-gather
-// and reduce-scatter are rings.)
+// NVLink SHARP: each device sends its n bytes to the switch, which adds them up, and gets n back.
+// Bandwidth as nccl-tests counts it for an all-reduce (busbw): latency + 2 (p - 1) / p n beta.
+[[nodiscard]] Seconds switch_all_reduce(Bytes n, int p, const SwitchReduction& reduction);
+
+// What NCCL does, and so what forecasts take: the switch's where there is one and members enough,
+// else the faster of ring and double tree. (Its all-gather and reduce-scatter are rings.)
 [[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
 
 }  // namespace weir

@@ -9,6 +9,7 @@
 
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
@@ -35,8 +36,36 @@ BytesPerSecond bandwidth_of(JsonObject& object) {
   return *bandwidth;
 }
 
+// A share of something, above 0.
+double share_of(JsonObject& object, std::string_view key, double high = 1) {
+  const double value = object.number(key, 0, high);
+  if (value == 0) object.fail(key, "expected a share above 0");
+  return value;
+}
+
+Seconds duration_of(JsonObject& object, std::string_view key) {
+  const auto value = parse_duration(object.text(key));
+  if (!value) object.fail(key, "expected a duration with its unit, as \"4 us\"");
+  return *value;
+}
+
+SwitchReduction switch_reduction_of(JsonObject object) {
+  SwitchReduction reduction;
+  reduction.members = static_cast<int>(object.integer("members", 2, 4096));
+  reduction.latency = latency_of(object);
+  reduction.bandwidth = bandwidth_of(object);
+  object.finish();
+  return reduction;
+}
+
 Link link_of(JsonObject object) {
-  Link link{latency_of(object), bandwidth_of(object), {}};
+  Link link{latency_of(object), bandwidth_of(object), {}, 1, std::nullopt};
+  if (object.has("efficiency")) {
+    link.efficiency = share_of(object, "efficiency");
+    link.bandwidth = BytesPerSecond(link.bandwidth.count() * link.efficiency);
+  }
+  if (object.has("switch_reduction"))
+    link.switch_reduction = switch_reduction_of(object.object("switch_reduction"));
   if (object.has("regimes")) {
     for (JsonObject& regime : object.objects("regimes")) {
       const Bytes up_to = bytes_of(regime, "up_to");
@@ -52,26 +81,48 @@ Link link_of(JsonObject object) {
   return link;
 }
 
+ProductRates products_of(JsonObject& object) {
+  ProductRates rates;
+  rates.efficiency = share_of(object, "matrix_efficiency");
+  if (object.has("half_tile_efficiency"))
+    rates.half_tile = share_of(object, "half_tile_efficiency", 2);
+  rates.exposed_output = object.number_or("exposed_output", 0, 0, 4);
+  return rates;
+}
+
+AttentionRates attention_of(JsonObject object) {
+  AttentionRates rates;
+  rates.forward = share_of(object, "forward", 2);
+  rates.backward = share_of(object, "backward", 2);
+  rates.keys = object.number("keys", 0, 1e5);
+  rates.head = object.number("head", 0, 1e5);
+  object.finish();
+  return rates;
+}
+
 KernelModel kernels_of(JsonObject object) {
-  const auto duration = [&](std::string_view key) {
-    const auto value = parse_duration(object.text(key));
-    if (!value) object.fail(key, "expected a duration with its unit, as \"4 us\"");
-    return *value;
-  };
-  const auto efficiency = [&](std::string_view key) {
-    const double value = object.number(key, 0, 1);
-    if (value == 0) object.fail(key, "expected a share above 0");
-    return value;
-  };
   KernelModel kernels;
   const auto tile = object.integers("tile", 1, 4096);
   if (tile.size() != 2) object.fail("tile", "expected rows and columns, as [128, 256]");
   kernels.tile_rows = static_cast<int>(tile[0]);
   kernels.tile_columns = static_cast<int>(tile[1]);
-  kernels.matrix_efficiency = efficiency("matrix_efficiency");
-  kernels.bandwidth_efficiency = efficiency("bandwidth_efficiency");
-  kernels.floor = duration("floor");
-  kernels.launch = duration("launch");
+  kernels.products = products_of(object);
+  if (object.has("fp8")) {
+    JsonObject fp8 = object.object("fp8");
+    kernels.fp8 = products_of(fp8);
+    fp8.finish();
+  }
+  if (object.has("attention")) {
+    JsonObject libraries = object.object("attention");
+    for (const auto& [library, name] : kAttentionLibraryNames) {
+      if (libraries.has(name)) kernels.attention[library] = attention_of(libraries.object(name));
+    }
+    libraries.finish();
+  }
+  kernels.bandwidth_efficiency = share_of(object, "bandwidth_efficiency");
+  if (object.has("start")) kernels.start = duration_of(object, "start");
+  kernels.floor = duration_of(object, "floor");
+  kernels.launch = duration_of(object, "launch");
   object.finish();
   return kernels;
 }
@@ -126,7 +177,14 @@ std::string latency_text(Seconds latency) {
 }
 
 Json link_json(const Link& link) {
-  Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(link.bandwidth)}};
+  const BytesPerSecond wire(link.bandwidth.count() / link.efficiency);
+  Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(wire)}};
+  if (link.efficiency != 1) json["efficiency"] = link.efficiency;
+  if (const auto& reduction = link.switch_reduction) {
+    json["switch_reduction"] = {{"members", reduction->members},
+                                {"latency", latency_text(reduction->latency)},
+                                {"bandwidth", rate_text(reduction->bandwidth)}};
+  }
   for (const LinkRegime& regime : link.regimes) {
     json["regimes"].push_back({{"up_to", bytes_text(regime.up_to)},
                                {"latency", latency_text(regime.latency)},
@@ -135,12 +193,28 @@ Json link_json(const Link& link) {
   return json;
 }
 
+void products_json(const ProductRates& rates, Json& json) {
+  json["matrix_efficiency"] = rates.efficiency;
+  if (rates.half_tile > 0) json["half_tile_efficiency"] = rates.half_tile;
+  if (rates.exposed_output > 0) json["exposed_output"] = rates.exposed_output;
+}
+
 Json kernels_json(const KernelModel& kernels) {
-  return {{"tile", {kernels.tile_rows, kernels.tile_columns}},
-          {"matrix_efficiency", kernels.matrix_efficiency},
-          {"bandwidth_efficiency", kernels.bandwidth_efficiency},
-          {"floor", latency_text(kernels.floor)},
-          {"launch", latency_text(kernels.launch)}};
+  Json json{{"tile", {kernels.tile_rows, kernels.tile_columns}}};
+  products_json(kernels.products, json);
+  if (kernels.fp8) products_json(*kernels.fp8, json["fp8"]);
+  for (const auto& [library, rates] : kernels.attention) {
+    json["attention"][std::string(name_of(kAttentionLibraryNames, library))] = {
+        {"forward", rates.forward},
+        {"backward", rates.backward},
+        {"keys", rates.keys},
+        {"head", rates.head}};
+  }
+  json["bandwidth_efficiency"] = kernels.bandwidth_efficiency;
+  if (kernels.start.count() > 0) json["start"] = latency_text(kernels.start);
+  json["floor"] = latency_text(kernels.floor);
+  json["launch"] = latency_text(kernels.launch);
+  return json;
 }
 
 Json device_json(const Device& d) {
@@ -173,7 +247,8 @@ std::string to_json(const Cluster& cluster) {
   json["inter"] = link_json(cluster.inter);
   if (cluster.node_bandwidth.count() > 0)
     json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
-  json["origin"] = cluster.origin;
+  if (!cluster.origin.empty() || cluster.origins.empty()) json["origin"] = cluster.origin;
+  if (!cluster.origins.empty()) json["origins"] = to_json(cluster.origins);
   return json.dump(2) + "\n";
 }
 
@@ -199,8 +274,11 @@ Cluster parse_cluster(const std::string& text, const std::string& file) {
       top.fail("node_bandwidth", "expected a rate with its unit, as \"50 GB/s\"");
     cluster.node_bandwidth = *rate;
   }
-  cluster.origin = top.texts("origin");  // where each constant comes from
+  // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
+  if (top.has("origins")) cluster.origins = read_origins(top.object("origins"));
+  if (top.has("origin") || !top.has("origins")) cluster.origin = top.texts("origin");
   top.finish();
+  if (!cluster.origins.empty()) check_origins(json, cluster.origins, file);
   return cluster;
 }
 

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "plan/job/origins.hpp"
 #include "plan/job/stack.hpp"
+#include "plan/words/attention_library.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -18,13 +20,30 @@ namespace weir {
 // allocator.
 enum class Allocator : std::uint8_t { arena, pytorch };
 
-// How well kernels use a GPU's rates, for built-in costs (costmodel/layers/kernels). From the
-// cluster file, with its origin.
+// How well products use the matrix units (costmodel/layers/kernel_rates).
+struct ProductRates {
+  double efficiency = 0;      // of the peak, at any depth, while all multiprocessors are at work
+  double half_tile = 0;       // of `efficiency`, with tiles of half the area; 0: there are none
+  double exposed_output = 0;  // of the time that writing the product takes: not hidden behind it
+};
+
+// Of fused attention at head size d over n keys that a row sees: efficiency x d / (d + head) x
+// n / (n + keys) of the peak.
+struct AttentionRates {
+  double forward = 0, backward = 0;  // efficiency
+  double keys = 0;                   // keys whose time a tile of rows takes to start and to end
+  double head = 0;                   // the softmax's time, as numbers of head size
+};
+
+// How well kernels use a GPU's rates, for built-in costs. From the cluster file, with its origin.
 struct KernelModel {
   int tile_rows = 0,
-      tile_columns = 0;          // of a product's output that one multiprocessor computes at a time
-  double matrix_efficiency = 0;  // of the matrix units' peak, while all multiprocessors are at work
+      tile_columns = 0;  // of a product's output that one multiprocessor computes at a time
+  ProductRates products;
+  std::optional<ProductRates> fp8;  // none: as the others
+  std::map<AttentionLibrary, AttentionRates> attention;
   double bandwidth_efficiency = 0;  // of the memory's
+  Seconds start{0};                 // of a kernel that streams, before its bytes flow
   Seconds floor{0};                 // shortest kernel on the device
   Seconds launch{0};                // host time to launch one
 };
@@ -51,10 +70,20 @@ struct LinkRegime {
   BytesPerSecond bandwidth{0};  // 0: the time does not grow with the size
 };
 
+// All-reduces that a node's switch adds up itself (NVLink SHARP): latency + 2 (p - 1) / p n /
+// bandwidth among p devices, which may exceed the link's own rate.
+struct SwitchReduction {
+  int members = 0;  // the fewest it is used for
+  Seconds latency{0};
+  BytesPerSecond bandwidth{0};
+};
+
 struct Link {
   Seconds latency{0};
-  BytesPerSecond bandwidth{0};      // one direction
+  BytesPerSecond bandwidth{0};      // one direction, what large messages reach
   std::vector<LinkRegime> regimes;  // of smaller messages, where they were measured; ascending
+  double efficiency = 1;            // `bandwidth` as a share of the wire's rate
+  std::optional<SwitchReduction> switch_reduction;
 
   // Latency and bandwidth for messages of this size.
   [[nodiscard]] LinkRegime at(Bytes size) const {
@@ -79,7 +108,8 @@ struct Cluster {
   std::map<std::int32_t, double>
       stragglers;                   // rank -> how many times slower it computes; not in the file
   Stack stack;                      // the software on it; a file of its own
-  std::vector<std::string> origin;  // where each constant comes from, one line each
+  std::vector<std::string> origin;  // where constants come from, one line each
+  Origins origins;                  // the same by constant; empty: lines alone say it
 
   [[nodiscard]] int devices() const { return devices_per_node * nodes; }
   [[nodiscard]] const Link& link(Rank from, Rank to) const {

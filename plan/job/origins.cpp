@@ -2,12 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/origins.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <vector>
+
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
 
 constexpr int kFewestRows = 3;  // of a fit: one row, or two, fit any constant
+
+// Keys of a file that hold no constant.
+constexpr std::array<std::string_view, 4> kNoConstants{"schema", "name", "origin", "origins"};
+
+void collect(const Json& value, const std::string& path, const Origins& origins,
+             std::vector<Constant>& found) {
+  if (!value.is_object()) {
+    found.push_back({path, value, origin_of(origins, path)});
+    return;
+  }
+  for (const auto& [key, inner] : value.items()) {
+    if (key != "name") collect(inner, path + "." + key, origins, found);
+  }
+}
 
 }  // namespace
 
@@ -43,6 +64,25 @@ const Origin* origin_of(const Origins& origins, const std::string& path) {
     const auto dot = at.rfind('.');
     if (dot == std::string::npos) return nullptr;
     at.resize(dot);
+  }
+}
+
+std::vector<Constant> constants_of(const Json& file, const Origins& origins) {
+  std::vector<Constant> found;
+  for (const auto& [key, value] : file.items()) {
+    if (std::ranges::find(kNoConstants, key) == kNoConstants.end())
+      collect(value, key, origins, found);
+  }
+  return found;
+}
+
+void check_origins(const Json& json, const Origins& origins, const std::string& file) {
+  for (const Constant& constant : constants_of(json, origins)) {
+    if (constant.origin != nullptr) continue;
+    throw InputError(file, "origins",
+                     fmt::format("nothing says where {} comes from: expected an entry for it or "
+                                 "for an object around it",
+                                 constant.path));
   }
 }
 

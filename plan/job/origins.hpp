@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/text/strict_json.hpp"
 
@@ -27,5 +28,18 @@ using Origins = std::map<std::string, Origin>;
 
 // The entry of the path itself or of the nearest object around it; nullptr: there is none.
 [[nodiscard]] const Origin* origin_of(const Origins& origins, const std::string& path);
+
+// A constant of a file: a number, a quantity, a flag or a word; a list is one constant.
+struct Constant {
+  std::string path;
+  Json value;
+  const Origin* origin = nullptr;  // nullptr: nothing says where it comes from
+};
+// All constants of a file but its schema, its name, and what says where they come from; by the
+// file's order. The origins must outlive them.
+[[nodiscard]] std::vector<Constant> constants_of(const Json& file, const Origins& origins);
+
+// Throws InputError for the first constant that has no origin.
+void check_origins(const Json& json, const Origins& origins, const std::string& file);
 
 }  // namespace weir

@@ -137,20 +137,6 @@ StackTime time_of(JsonObject object) {
   return t;
 }
 
-// Every number, duration and flag of the file has an origin, its own or its object's.
-void check_origins(const Json& value, const std::string& path, const Origins& origins,
-                   const std::string& file) {
-  if (value.is_object()) {
-    for (const auto& [key, inner] : value.items())
-      check_origins(inner, path.empty() ? key : path + "." + key, origins, file);
-  } else if (origin_of(origins, path) == nullptr) {
-    throw InputError(file, "origins",
-                     fmt::format("nothing says where {} comes from: expected an entry for it or "
-                                 "for an object around it",
-                                 path));
-  }
-}
-
 // What a block costs the rule that goes by products, in multiply-adds a token.
 double products(const Layer& layer) {
   if (const auto* block = std::get_if<TransformerShape>(&layer.shape)) {
@@ -216,10 +202,7 @@ Stack parse_stack(const std::string& text, const std::string& file) {
   read_number(top, "time_level", stack.time_level, 0.1, 10);
   read_number(top, "memory_level", stack.memory_level, 0.1, 10);
   top.finish();
-  for (const auto& [key, value] : json.items()) {
-    if (key != "schema" && key != "name" && key != "origins")
-      check_origins(value, key, stack.origins, file);
-  }
+  check_origins(json, stack.origins, file);
   return stack;
 }
 

@@ -31,6 +31,14 @@ TEST(Collectives, AllReduce) {
   EXPECT_DOUBLE_EQ(us(double_tree_all_reduce(Bytes(4000), 4, kLink)), 120);
 }
 
+// 4000 bytes among 4 members at 200 MB/s: 2 x 3/4 x 20 us, behind 5; three members are too few.
+TEST(Collectives, ASwitchAddsUp) {
+  Link link = kLink;
+  link.switch_reduction = SwitchReduction{4, Seconds(5e-6), BytesPerSecond(200e6)};
+  EXPECT_DOUBLE_EQ(us(all_reduce(Bytes(4000), 4, link)), 35);
+  EXPECT_EQ(all_reduce(Bytes(4000), 3, link), all_reduce(Bytes(4000), 3, kLink));
+}
+
 // The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 +
 // 2 x 0.04 against 30 x 10 + 2 x 15/16 x 0.04.
 TEST(Collectives, AllReduceTakesTheFaster) {

@@ -16,7 +16,12 @@ Device small() {
   device.peak_fp32 = FlopsPerSecond(1e12);
   device.memory_bandwidth = BytesPerSecond(1e9);
   device.multiprocessors = 4;
-  device.kernels = KernelModel{2, 4, 0.5, 0.5, Seconds(100e-9), Seconds(300e-9)};
+  KernelModel& kernels = device.kernels.emplace();
+  kernels.tile_rows = 2;
+  kernels.tile_columns = 4;
+  kernels.products.efficiency = kernels.bandwidth_efficiency = 0.5;
+  kernels.floor = Seconds(100e-9);
+  kernels.launch = Seconds(300e-9);
   return device;
 }
 double ns(Seconds time) { return time.count() * 1e9; }
@@ -39,6 +44,9 @@ TEST(Kernels, BytesAndTheFloor) {
   EXPECT_DOUBLE_EQ(ns(matmul_time({4, 4, 4}, small(), Dtype::fp32)), 384);
   EXPECT_DOUBLE_EQ(ns(stream_time(Bytes(20), small())), 100);
   EXPECT_DOUBLE_EQ(ns(stream_time(Bytes(1000), small())), 2000);
+  Device late = small();
+  late.kernels->start = Seconds(80e-9);
+  EXPECT_DOUBLE_EQ(ns(stream_time(Bytes(1000), late)), 2080);
 }
 
 // Two kernels of 100 ns wait for the host's two launches of 300; one of 2000 ns does not.
@@ -59,10 +67,54 @@ TEST(Kernels, ANormIsItsBytes) {
   EXPECT_EQ(time.b, time.i);
 }
 
-// 4 rows are two tiles, one wave; 8 keys are two tiles of 4. A tile of 2 x 4 x d = 100'000 takes
-// 1.6e6 FLOPs a product, so F's two products on 4 multiprocessors, two tiles of keys each, are 4 x
-// 2 x 2 x 1.6e6 = 25.6e6 at 5e11 a second: 51.2 us. A causal mask leaves three tiles of four; the
-// backward has five products instead of two. Three heads are six tiles of rows, two waves.
+// Six tiles of 2 x 4 are two waves; lying or standing, six of 2 x 4 cover 12 x 4 and 4 x 12 alike,
+// but 12 x 2 is three tiles of 4 x 2, one wave, where 2 x 4 makes six of them.
+TEST(Kernels, TilesLieOrStand) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  EXPECT_DOUBLE_EQ(ns(matmul_time({12, 4, 100'000}, device, Dtype::fp32)), 25'600);
+  EXPECT_DOUBLE_EQ(ns(matmul_time({12, 2, 100'000}, device, Dtype::fp32)), 12'800);
+}
+
+// One tile of 2 x 4 leaves three multiprocessors idle: 12.8 us. Tiles of half its columns at 0.8 of
+// the efficiency are a wave of 6.4 / 0.8 = 8 us.
+TEST(Kernels, HalfATileForSmallProducts) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  device.kernels->products.half_tile = 0.8;
+  EXPECT_DOUBLE_EQ(ns(matmul_time({2, 4, 100'000}, device, Dtype::fp32)), 8'000);
+  EXPECT_DOUBLE_EQ(ns(matmul_time({4, 8, 100'000}, device, Dtype::fp32)), 12'800);
+}
+
+// One wave of 12.8 us; the 32 numbers that come out are 128 bytes, 256 ns at 0.5 GB/s, of which
+// three quarters are seen. Added to fp32 gradients they are read and written: 512 ns.
+TEST(Kernels, AProductIsWrittenWhenItIsDone) {
+  Device device = small();
+  device.kernels->products.exposed_output = 0.75;
+  device.memory_bandwidth = BytesPerSecond(1e12);
+  const MatmulShape shape{4, 8, 100'000};
+  EXPECT_DOUBLE_EQ(ns(matmul_time(shape, device, Dtype::fp32)), 12'800 + 0.75 * 0.256);
+  EXPECT_DOUBLE_EQ(
+      ns(matmul_time(shape, device, Dtype::fp32, {.target = ProductTarget::accumulated})),
+      12'800 + 0.75 * 0.512);
+}
+
+// Twice the rate in 8 bits at 0.8 of it, where the plan's format reaches half: 12.8 us x 0.5 / 1.6.
+// What has no such units goes on as before.
+TEST(Kernels, ProductsInEightBits) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  const ProductForm fp8{.precision = ProductPrecision::fp8};
+  EXPECT_DOUBLE_EQ(ns(matmul_time({4, 8, 100'000}, device, Dtype::fp32, fp8)), 12'800);
+  device.peak_fp8 = FlopsPerSecond(2e12);
+  device.kernels->fp8 = ProductRates{0.8, 0, 0};
+  EXPECT_DOUBLE_EQ(ns(matmul_time({4, 8, 100'000}, device, Dtype::fp32, fp8)), 4'000);
+}
+
+// 4 rows are two tiles on 4 multiprocessors, so a tile's own time is the whole: two products of 2
+// rows with 8 keys of 100'000 numbers, 6.4e6 FLOPs at a quarter of 5e11 a second: 51.2 us. Under a
+// causal mask the last tile sees all of them still; the backward has five products. Three heads are
+// six tiles, which see (1 + 1 / 4) / 2 of the keys: 6 / 4 x 0.625 + 0.5 = 1.4375 times the longest.
 TEST(Kernels, AFusedCoreSkipsWhatIsMasked) {
   Device device = small();
   device.memory_bandwidth = BytesPerSecond(1e15);
@@ -70,11 +122,25 @@ TEST(Kernels, AFusedCoreSkipsWhatIsMasked) {
       .rows = 4, .keys = 8, .d = 100'000, .heads = 1, .causal = false, .products = 2, .moved = 1};
   EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 51'200);
   core.causal = true;
-  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 38'400);
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 51'200);
   core.products = 5;
-  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 96'000);
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 128'000);
   core.heads = 3;
-  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 192'000);
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 1.4375 * 128'000);
+}
+
+// The library's own rates: 8 keys are half of what 8 keys and a start of as many take, and the
+// softmax takes as long as the products: a quarter of 0.4 is a fifth of the products' 0.5.
+TEST(Kernels, AFusedCoreAtItsLibrarysRates) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  device.kernels->attention[AttentionLibrary::cudnn] = {
+      .forward = 0.4, .backward = 0.2, .keys = 8, .head = 100'000};
+  FusedCore core{.rows = 4, .keys = 8, .d = 100'000, .heads = 1, .causal = false, .moved = 1};
+  core.library = AttentionLibrary::cudnn;
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 5 * 51'200);
+  core.products = 5;
+  EXPECT_DOUBLE_EQ(ns(fused_core_time(core, device, Dtype::fp32)), 10 * 128'000);
 }
 
 // A block on a device where only bytes count: fused attention moves no scores. Of F go two products
