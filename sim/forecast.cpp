@@ -54,7 +54,7 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
   Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
-  if (costs.basis != Basis::builtin && plan.pp > cluster.devices()) {
+  if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
     for (int rank = 0; rank < plan.pp; ++rank)
       contention.device_of_rank.push_back(
           static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
@@ -78,7 +78,7 @@ Seconds mean_step(const Program& program, const CostTable& table, const Contenti
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster,
                bool inside_sizes) {
   f.basis = costs.basis;
-  if (costs.basis == Basis::builtin) return;
+  if (stands_on_builtin(costs.basis)) return;
   if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
     f.warnings.push_back(
@@ -105,7 +105,8 @@ StepDistribution distribution_of(const Program& program, const OperationCosts& o
                                  const JitterRequest& request) {
   StepDistribution d =
       step_distribution(program, operation_costs, contention, costs.jitter, request);
-  for (Seconds* time : {&d.mean, &d.low, &d.median, &d.high}) *time += costs.step_overhead;
+  for (Seconds* time : {&d.mean, &d.low, &d.median, &d.high})
+    *time += costs.anchored_step_overhead();
   return d;
 }
 
@@ -147,7 +148,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
   ForecastResult result;
   result.trace = to_trace(program, std::get<Timing>(outcome));
-  const Nanoseconds overhead = to_nanoseconds(costs.step_overhead);
+  const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
   result.trace.steps.front().end += overhead;
   Forecast& f = result.forecast;
   f.metrics = step_metrics(program, result.trace);

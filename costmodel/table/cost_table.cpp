@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/cost_table.hpp"
 
+#include "plan/words/names.hpp"
+
 namespace weir {
 namespace {
 
@@ -25,21 +27,19 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
   }
 }
 
+constexpr Names<Basis, 5> kBases{{{Basis::measured, "measured"},
+                                  {Basis::calibrated, "calibrated"},
+                                  {Basis::anchored, "anchored"},
+                                  {Basis::builtin, "builtin"},
+                                  {Basis::oversubscribed, "oversubscribed"}}};
+
 }  // namespace
 
-std::string to_string(Basis basis) {
-  switch (basis) {
-    case Basis::measured:
-      return "measured";
-    case Basis::calibrated:
-      return "calibrated";
-    case Basis::builtin:
-      return "builtin";
-    case Basis::oversubscribed:
-      return "oversubscribed";
-  }
-  return "";
-}
+std::string to_string(Basis basis) { return std::string(name_of(kBases, basis)); }
+
+std::optional<Basis> parse_basis(std::string_view text) { return named(kBases, text); }
+
+bool stands_on_builtin(Basis basis) { return basis == Basis::builtin || basis == Basis::anchored; }
 
 StageCost slowed(StageCost cost, double factor) {
   for (const ActionKind kind : kComputeKinds)

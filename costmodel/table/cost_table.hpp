@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodel/links/message_cost.hpp"
@@ -14,9 +16,13 @@
 
 namespace weir {
 
-// Where a forecast's numbers come from. Only the first two may carry an interval.
-enum class Basis : std::uint8_t { measured, calibrated, builtin, oversubscribed };
+// Where a forecast's numbers come from: timed on the machine itself (measured, calibrated), built
+// in, or built in and scaled by measured steps of the user's cluster (anchored).
+enum class Basis : std::uint8_t { measured, calibrated, anchored, builtin, oversubscribed };
 [[nodiscard]] std::string to_string(Basis basis);
+[[nodiscard]] std::optional<Basis> parse_basis(std::string_view text);
+// Built-in costs stand behind it, as they are or anchored; no layer was timed.
+[[nodiscard]] bool stands_on_builtin(Basis basis);
 
 // One stage and one micro-batch (segment); B is I + W unless measured apart.
 // The optimizer and the reduction come once a step.

@@ -1,6 +1,6 @@
 // Costs: what is known about how long layers, messages and updates take on one machine. Filled by
-// `weir profile` (measured), refined by `weir calibrate` from traces (calibrated), or built in by
-// device name (builtin). Schema weir.costs/1.
+// `weir profile` (measured), refined by `weir calibrate` from traces (calibrated), built in by
+// device name (builtin), or that scaled by measured steps (anchored). Schema weir.costs/1.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "costmodel/layers/layer_time.hpp"
+#include "costmodel/table/anchor.hpp"
 #include "costmodel/table/calibrated_range.hpp"
 #include "costmodel/table/correction.hpp"
 #include "costmodel/table/cost_table.hpp"
@@ -43,6 +44,11 @@ struct Costs {
   std::optional<CalibratedRange> range;  // of calibrated costs
   Jitter jitter;                         // of calibrated costs
   OverlapSlowdown overlap;
+  std::optional<CostAnchor>
+      anchor;  // of anchored costs, whose file has no layers: they are built in
+
+  [[nodiscard]] AnchorFactors factors() const { return anchor ? anchor->factors : AnchorFactors{}; }
+  [[nodiscard]] Seconds anchored_step_overhead() const { return step_overhead * factors().step; }
 };
 
 [[nodiscard]] Costs load_costs(const std::filesystem::path& file);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "costmodel/table/anchor_json.hpp"
 #include "costmodel/table/costs.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -111,6 +112,7 @@ nlohmann::ordered_json to_json(const Costs& costs) {
   }
   json["overlap"] = {{"compute_slowdown", costs.overlap.compute},
                      {"transfer_slowdown", costs.overlap.transfer}};
+  if (costs.anchor) json["anchor"] = to_json(*costs.anchor);
   json["layers"] = Json::array();
   for (const LayerCost& layer : costs.layers) {
     Json times = Json::array();
@@ -139,15 +141,10 @@ Costs load_costs(const std::filesystem::path& file) {
   JsonObject top(json, file.string(), "");
   top.expect_schema(kSchema);
   Costs costs;
-  const std::string basis = top.text("basis");
-  bool known = false;
-  for (const Basis each :
-       {Basis::measured, Basis::calibrated, Basis::builtin, Basis::oversubscribed}) {
-    if (basis != to_string(each)) continue;
-    costs.basis = each;
-    known = true;
-  }
-  if (!known) top.fail("basis", "expected measured, calibrated, builtin or oversubscribed");
+  const auto basis = parse_basis(top.text("basis"));
+  if (!basis)
+    top.fail("basis", "expected measured, calibrated, anchored, builtin or oversubscribed");
+  costs.basis = *basis;
   costs.machine = top.text("machine");
   costs.backend = top.text("backend");
   costs.origin = top.text("origin");
@@ -212,6 +209,9 @@ Costs load_costs(const std::filesystem::path& file) {
                    overlap.number("transfer_slowdown", 0, 0.99)};
   overlap.finish();
   for (JsonObject& layer : top.objects("layers")) costs.layers.push_back(parse_layer(layer));
+  if (top.has("anchor")) costs.anchor = parse_anchor(top.object("anchor"));
+  if (costs.basis == Basis::anchored && !costs.anchor)
+    top.fail("anchor", "expected what these costs are anchored to");
   top.finish();
   return costs;
 }

@@ -27,6 +27,18 @@ LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
   return mixed;
 }
 
+// The update comes once a step.
+LayerTime anchored(const LayerTime& time, const AnchorFactors& by) {
+  LayerTime longer = scaled(time, by.compute);
+  longer.optimizer = time.optimizer * by.step;
+  return longer;
+}
+
+MessageCost scaled(const MessageCost& message, double by) {
+  return {to_nanoseconds(to_seconds(message.occupancy) * by),
+          to_nanoseconds(to_seconds(message.latency) * by)};
+}
+
 struct TimeAt {
   LayerTime time;
   bool inside = true;
@@ -65,7 +77,11 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
 }  // namespace
 
 StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
-    : plan_(plan), known_(known), cluster_(cluster), links_(parallel_links(plan, cluster)) {
+    : plan_(plan),
+      known_(known),
+      cluster_(cluster),
+      links_(parallel_links(plan, cluster)),
+      anchor_(known.costs().factors()) {
   const auto layers = static_cast<int>(known.model().layers.size());
   for (int l = 0; l < layers; ++l) prices_.push_back(price(l));
 }
@@ -82,7 +98,9 @@ StageCost StageCosts::of(const StagePart& stage) const {
   const Correction& c = costs.correction;
   const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
   const double size = factor_at(costs.by_size, plan_.micro_batch_size);
-  const StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas);
+  StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas);
+  step.reduce *= anchor_.step;
+  step.gather *= anchor_.step;
   const auto pass = [&](ActionKind kind) {
     return time[kind] * (c[kind] * alone[kind] * size) + traffic[kind];
   };
@@ -100,7 +118,7 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
                             std::span<const Tie> ties) const {
   CostTable table;
   table.basis = known_.costs().basis;
-  table.host_overhead = to_nanoseconds(known_.costs().host_overhead);
+  table.host_overhead = to_nanoseconds(known_.costs().host_overhead * anchor_.compute);
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const StagePart& stage = stages[static_cast<std::size_t>(s)];
     StageCost cost = of(stage);
@@ -112,7 +130,7 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     const auto message = [&](Stage to, std::int64_t sample) {
       const Bytes bytes(sample * plan_.micro_batch_size / shape.segments);
       const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
-      return stage_message(bytes, plan_, link, cluster_);
+      return scaled(stage_message(bytes, plan_, link, cluster_), anchor_.messages);
     };
     const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
     table.forward_messages.push_back(last ? MessageCost{}
@@ -139,7 +157,7 @@ Nanoseconds StageCosts::tie_reduction(const Tie& tie, const ScheduleShape& shape
     const Rank rank = shape.rank_of(stage);
     if (std::ranges::find(holders, rank) == holders.end()) holders.push_back(rank);
   }
-  return to_nanoseconds(tied_reduction(tie.parameters, plan_, cluster_, holders));
+  return to_nanoseconds(tied_reduction(tie.parameters, plan_, cluster_, holders) * anchor_.step);
 }
 
 std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
@@ -157,7 +175,7 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
 // What ZeRO sends for a layer runs beside it: the longer of the two counts.
 StageCosts::LayerPrice StageCosts::price(int l) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
-  LayerTime time = matched(l);
+  LayerTime time = anchored(matched(l), anchor_);
   if (plan_.recompute.mode == RecomputeMode::selective) {
     if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
     time.i += time.core;
@@ -167,10 +185,12 @@ StageCosts::LayerPrice StageCosts::price(int l) {
     if (plan_.zero >= 1) time.optimizer /= plan_.replicas();
     const PerKind<Seconds> replicas =
         replica_traffic(known_.part()->layer(l).parameters, plan_, links_.replicas);
-    for (const ActionKind kind : kPassKinds) time[kind] = std::max(time[kind], replicas[kind]);
+    for (const ActionKind kind : kPassKinds)
+      time[kind] = std::max(time[kind], replicas[kind] * anchor_.messages);
   }
   PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor);
   traffic += context_traffic(layer, plan_, links_.context);
+  for (const ActionKind kind : kPassKinds) traffic[kind] *= anchor_.messages;
   return {time, traffic};
 }
 

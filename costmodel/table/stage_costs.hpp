@@ -53,6 +53,7 @@ class StageCosts {
   const LayerCosts& known_;
   const Cluster& cluster_;
   ParallelLinks links_;
+  AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
   std::vector<LayerPrice> prices_;
   std::vector<std::string> warnings_;
 };

@@ -288,6 +288,18 @@ def outputs(folder):
     )
     yield json.loads((folder / "forecast/predicted.json").read_text())
     yield printed("simulate", "split.json", "--cluster", cluster)
+    yield printed(
+        "calibrate",
+        "--measured",
+        "split.json=900ms,20.5GiB",
+        "--measured",
+        "replicas.json=3ktok/s",
+        "--cluster",
+        cluster,
+        "-o",
+        "anchored.json",
+    )
+    yield printed("simulate", "split.json", "--cluster", cluster, "--costs", "anchored.json")
     yield printed("compare", "forecast/predicted.json", "first/measured.json", "--svg", "both.svg")
     yield printed("compare", "plan.json", "split.json")
     yield printed(

@@ -1,10 +1,11 @@
-// Costs fitted to runs, of our own traces or of PyTorch's.
+// Costs fitted to runs: of our own traces, of PyTorch's, or of a figure each.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/calibrate.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include "plan/words/error.hpp"
+#include "tools/app/anchoring.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/traced_plan.hpp"
 
@@ -46,6 +47,17 @@ std::vector<PlannedTrace> runs_of(const CalibrateRequest& r, const Session& sess
   return runs;
 }
 
+CalibrateResult anchored(const CalibrateRequest& r, const Session& session) {
+  const bool alone = r.traces.empty() && r.nccl.empty() && !r.topology &&
+                     std::holds_alternative<std::monostate>(r.costs) && !is_given(r.kineto.plan) &&
+                     !r.kineto.save_trace;
+  if (!alone)
+    throw UsageError("--measured anchors built-in costs: it takes --cluster and --output alone");
+  CalibrateResult result{.fit = anchor_costs(r.measured, cluster_or_host(r.cluster), session)};
+  if (r.output) save_costs(result.fit.costs, session.output(*r.output));
+  return result;
+}
+
 }  // namespace
 
 Fields fields(CalibrateRequest& r) {
@@ -61,10 +73,14 @@ Fields fields(CalibrateRequest& r) {
           {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
           {"-o,--output", &r.output, "Costs file", {.writes = true}},
           {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links"},
-          {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"}};
+          {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
+          {"--measured", &r.measured,
+           "PLAN=22.3s[,61GiB], PLAN=296.5TFLOPs (a device) or PLAN=380ktok/s (the job): anchors "
+           "the built-in costs of --cluster (repeatable)"}};
 }
 
 CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
+  if (!r.measured.empty()) return anchored(r, session);
   if (!r.nccl.empty() || r.topology)
     return {.links = calibrate_links(link_request(r, session), session)};
   const bool recorded = is_given(r.kineto.plan);
@@ -72,7 +88,8 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
   const bool priced = !std::holds_alternative<std::monostate>(r.costs);
   if (r.traces.empty() || (!priced && !(recorded && r.cluster)))
     throw UsageError(
-        "expected traces and --costs, traces with --plan and --cluster, or --nccl or --topo");
+        "expected traces and --costs, traces with --plan and --cluster, --measured, or --nccl or "
+        "--topo");
   const std::vector<PlannedTrace> kept = runs_of(r, session);
   std::vector<CalibrationRun> runs;
   for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});

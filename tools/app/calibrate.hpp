@@ -1,11 +1,12 @@
 // `calibrate`: fits the cost model to measured traces; links alone to what nccl-tests and
-// nvidia-smi print.
+// nvidia-smi print; built-in costs to measured figures of a cluster's runs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "costmodel/fit/calibrate.hpp"
@@ -23,6 +24,7 @@ struct CalibrateRequest {
   std::optional<std::filesystem::path> output;   // costs, or the cluster whose links are fitted
   std::vector<std::filesystem::path> nccl;
   std::optional<std::filesystem::path> topology;
+  std::vector<std::string> measured;  // "PLAN=FIGURE": anchors the cluster's built-in costs
 };
 [[nodiscard]] Fields fields(CalibrateRequest& request);
 
@@ -36,6 +38,6 @@ struct CalibrateResult {
 [[nodiscard]] nlohmann::ordered_json to_json(const CalibrateResult& result);
 
 inline constexpr UseCase<CalibrateRequest, CalibrateResult> kCalibrate{
-    "calibrate", "Fit the cost model to measured traces", &calibrate};
+    "calibrate", "Fit the cost model to measured traces or figures", &calibrate};
 
 }  // namespace weir::app

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/source.hpp"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "costmodel/table/builtin.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/schedule/schedule_csv.hpp"
@@ -64,11 +68,25 @@ std::string name_of(const PlanSource& source) {
   return std::get<std::filesystem::path>(source).string();
 }
 
-Costs load(const CostsSource& source, const Model& model, const Plan& plan,
-           const Cluster& cluster) {
-  if (const auto* costs = std::get_if<Costs>(&source)) return *costs;
-  if (const auto* file = std::get_if<std::filesystem::path>(&source)) return load_costs(*file);
-  return builtin_costs(model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+Costs load(const CostsSource& source, const Model& model, const Plan& plan, const Cluster& cluster,
+           std::vector<Split> splits) {
+  std::optional<Costs> known;
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  if (file != nullptr) known = load_costs(*file);
+  if (const auto* costs = std::get_if<Costs>(&source)) known = *costs;
+  if (known && known->basis != Basis::anchored) return *std::move(known);
+  if (splits.empty()) splits.push_back(plan.split());
+  Costs builtin = builtin_costs(model, plan.seq_length, plan.dtype, cluster, splits);
+  if (!known) return builtin;
+  if (known->anchor->device != cluster.device.name) {
+    throw InputError(
+        file != nullptr ? file->string() : "costs", "anchor.device",
+        fmt::format("is {}, the cluster has {}", known->anchor->device, cluster.device.name));
+  }
+  builtin.basis = Basis::anchored;
+  builtin.origin = std::move(known->origin);
+  builtin.anchor = std::move(known->anchor);
+  return builtin;
 }
 
 }  // namespace weir::app

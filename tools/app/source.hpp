@@ -45,10 +45,12 @@ using PlanSource = std::variant<std::filesystem::path, PlacedPlan>;
 // The file's name, or the plan in short.
 [[nodiscard]] std::string name_of(const PlanSource& source);
 
-// Nothing: the built-in costs of the cluster's device.
+// Nothing: the built-in costs of the cluster's device. Anchored ones are those with their factors;
+// InputError where they are another device's. `splits`: ways to divide layers that the costs shall
+// know; none: the plan's.
 using CostsSource = std::variant<std::monostate, std::filesystem::path, Costs>;
 [[nodiscard]] Costs load(const CostsSource& source, const Model& model, const Plan& plan,
-                         const Cluster& cluster);
+                         const Cluster& cluster, std::vector<Split> splits = {});
 
 // A user's own function (K, M, v) that gives a schedule as CSV.
 struct ScheduleFunction {

@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "costmodel/table/builtin.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"
@@ -85,9 +84,7 @@ void require_feasible(const weir::SweepResult& result, const weir::SweepRequest&
 
 Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
                 const Cluster& cluster) {
-  const Plan& base = search.base;
-  if (!std::holds_alternative<std::monostate>(r.costs)) return load(r.costs, model, base, cluster);
-  return builtin_costs(model, base.seq_length, base.dtype, cluster, splits(search, model));
+  return load(r.costs, model, search.base, cluster, splits(search, model));
 }
 
 // A search that found something.

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "tools/weir/commands.hpp"
 
 namespace weir {
@@ -33,6 +35,18 @@ void print_links(const app::LinkResult& links) {
   fmt::print("{}\n", links.output->string());
 }
 
+void print_anchor(const CostAnchor& anchor) {
+  fmt::print("{}, {}\n{:<44} {:>10} {:>9} {:>11} {:>9}\n", anchor.cluster, anchor.device,
+             "measured run", "step", "residual", "peak memory", "residual");
+  for (const AnchorRun& run : anchor.runs) {
+    fmt::print("{:<44} {:>10} {:>+8.2f}% {:>11} {:>9}\n", run.plan + "=" + run.figure,
+               format_duration(run.step_time), 100 * std::expm1(run.residual),
+               run.memory ? format_bytes(*run.memory) : "-",
+               run.memory_residual ? fmt::format("{:+.2f}%", 100 * std::expm1(*run.memory_residual))
+                                   : "-");
+  }
+}
+
 }  // namespace
 
 void print(const app::CalibrateRequest& request, const app::CalibrateResult& result) {
@@ -42,6 +56,11 @@ void print(const app::CalibrateRequest& request, const app::CalibrateResult& res
   for (const FitQuality& q : quality) {
     fmt::print("{:<18} {:>8.3f} {:>13} {:>15.2f}%\n", q.kind, q.factor, q.observations,
                q.median_residual * 100);
+  }
+  if (costs.anchor) {
+    print_anchor(*costs.anchor);
+    fmt::print("{}\n", request.output->string());
+    return;
   }
   fmt::print("host overhead {}, step overhead {}\n{}\n", format_duration(costs.host_overhead),
              format_duration(costs.step_overhead), request.output->string());

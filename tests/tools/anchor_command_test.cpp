@@ -1,0 +1,134 @@
+// Built-in costs anchored through the command: figures in, forecasts out.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/command.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class AnchorCommand : public InFolder {
+ protected:
+  AnchorCommand() {
+    for (const int m : {8, 64}) {
+      const CommandResult made = weir("plan " WEIR_SOURCE_DIR
+                                      "/tools/examples/models/gpt2.json --dtype bf16 -K 4 --dp 4 "
+                                      "-M " +
+                                      std::to_string(m) + " -o m" + std::to_string(m) + ".json");
+      EXPECT_EQ(made.code, 0) << made.out;
+    }
+  }
+  Json simulate(const std::string& rest) {
+    const CommandResult result = weir("--json -q simulate " + rest + cluster_ + " 2>/dev/null");
+    EXPECT_EQ(result.code, 0) << result.out;
+    return Json::parse(result.out);
+  }
+  const std::string cluster_ =
+      " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";
+};
+
+// Whatever a figure says of a run, the costs made of it give that run so; of a plan with other
+// degrees they are the same factor.
+TEST_F(AnchorCommand, OneFigureIsForecastExactly) {
+  const Json before = simulate("m8.json");
+  const double step = before["step_time_s"];
+  const double measured = 1.4 * step;
+  ASSERT_EQ(
+      weir("calibrate --measured m8.json=" + std::to_string(measured) + "s -o a.json" + cluster_)
+          .code,
+      0);
+  const Json anchor = Json::parse(read("a.json"))["anchor"];
+  EXPECT_NEAR(anchor["factors"]["compute"], 1.4, 1e-3);
+  EXPECT_EQ(anchor["runs"][0]["plan"], "m8.json");
+  EXPECT_EQ(anchor["factors"]["memory"], 1);
+  const Json after = simulate("m8.json --costs a.json");
+  EXPECT_EQ(after["basis"], "anchored");
+  EXPECT_NEAR(after["step_time_s"], measured, 1e-6);
+  const double split = simulate("m8.json --tp 2")["step_time_s"];
+  EXPECT_NEAR(simulate("m8.json --tp 2 --costs a.json")["step_time_s"], 1.4 * split, 2e-4 * split);
+}
+
+// 30 % fewer tokens or model FLOPs a second: the step is 1 / 0.7 as long.
+TEST_F(AnchorCommand, RatesAreStepTimes) {
+  const Json before = simulate("m8.json");
+  const std::string tokens =
+      std::to_string(0.7e-3 * before["tokens_per_s"].get<double>()) + "ktok/s";
+  const std::string flops =
+      std::to_string(0.7 * before["model_tflops_per_device"].get<double>()) + "TFLOPs";
+  for (const std::string& figure : {tokens, flops}) {
+    ASSERT_EQ(weir("calibrate --measured m8.json=" + figure + " -o a.json" + cluster_).code, 0);
+    const Json factors = Json::parse(read("a.json"))["anchor"]["factors"];
+    EXPECT_NEAR(factors["compute"], 1 / 0.7, 1e-4) << figure;
+  }
+}
+
+TEST_F(AnchorCommand, MemoryHasItsOwnFactor) {
+  ASSERT_EQ(weir("calibrate --measured m8.json=900ms,20.5GiB -o a.json" + cluster_).code, 0);
+  const Json after = simulate("m8.json --costs a.json");
+  double most = 0;
+  for (const Json& rank : after["ranks"])
+    most = std::max(most, rank["peak_memory_bytes"].get<double>());
+  EXPECT_NEAR(most, 20.5 * std::pow(2, 30), 1e3);
+}
+
+TEST_F(AnchorCommand, FiguresThatContradictAreNamed) {
+  const CommandResult result =
+      weir("calibrate --measured m8.json=1s --measured m8.json=2s -o a.json" + cluster_);
+  ASSERT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, HasSubstr("m8.json=2s contradicts the other figures"));
+  const CommandResult clear =
+      weir("calibrate --measured m8.json=1s --measured m8.json=1.02s -o a.json" + cluster_);
+  EXPECT_THAT(clear.out, testing::Not(HasSubstr("contradicts")));
+}
+
+TEST_F(AnchorCommand, WhatIsNoFigureIsRefused) {
+  const auto line = [this](const std::string& measured) {
+    const CommandResult result = weir("calibrate --measured " + measured + " -o a.json" + cluster_);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json"));
+    EXPECT_EQ(std::ranges::count(result.out, '\n'), 1) << result.out;
+    return std::pair(result.code, result.out);
+  };
+  EXPECT_EQ(line("m8.json").first, 2);
+  EXPECT_EQ(line("m8.json=22.3").first, 2);
+  EXPECT_EQ(line("m8.json=22.3parsec").first, 2);
+  EXPECT_EQ(line("m8.json=0s").first, 2);
+  EXPECT_EQ(line("m8.json=1s,61").first, 2);
+  EXPECT_THAT(line("m8.json=61GiB").second, HasSubstr("\"61GiB\": expected a step time"));
+  EXPECT_EQ(line("none.json=22.3s").first, 3);
+  weir("plan " WEIR_SOURCE_DIR
+       "/tools/examples/models/gpt2.json --dtype bf16 -K 12 -M 12 --dp 1024 -o large.json");
+  const auto [code, text] = line("large.json=22.3s");
+  EXPECT_EQ(code, 3);
+  EXPECT_THAT(text, HasSubstr("needs 12288 devices"));
+}
+
+// Costs of H100s say nothing of an A100, and a trace is no figure.
+TEST_F(AnchorCommand, OtherDevicesAndOtherSourcesAreRefused) {
+  ASSERT_EQ(weir("calibrate --measured m8.json=900ms -o a.json" + cluster_).code, 0);
+  const CommandResult other = weir("simulate m8.json --costs a.json --cluster " WEIR_SOURCE_DIR
+                                   "/tools/examples/clusters/dgx-a100.json");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.out, HasSubstr("a.json: anchor.device: is H100"));
+  EXPECT_EQ(weir("calibrate --measured m8.json=900ms --costs a.json -o b.json" + cluster_).code, 2);
+}
+
+// A sweep takes them, for every split that it looks at, and a file loaded and written again is the
+// same.
+TEST_F(AnchorCommand, ASweepTakesThem) {
+  ASSERT_EQ(weir("calibrate --measured m8.json=900ms -o a.json" + cluster_).code, 0);
+  const CommandResult swept =
+      weir("--json -q sweep " WEIR_SOURCE_DIR
+           "/tools/examples/models/gpt2.json --dtype bf16 -K 1,2 --tp 1,2 -M 8 --costs a.json" +
+           cluster_ + " 2>/dev/null");
+  ASSERT_EQ(swept.code, 0) << swept.out;
+  EXPECT_EQ(Json::parse(swept.out)["plans"][0]["forecast"]["basis"], "anchored");
+}
+
+}  // namespace
+}  // namespace weir
