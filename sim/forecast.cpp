@@ -121,6 +121,23 @@ double jitter_spread(const Program& program, const OperationCosts& operation_cos
   return distribution_of(program, operation_costs, contention, costs, kEnough).spread_of_median;
 }
 
+// Of costs anchored to measured memory: all kinds alike.
+RankMemory scaled(const RankMemory& memory, double factor) {
+  RankMemory by_factor;
+  for (std::size_t k = 0; k < kMemoryKinds; ++k) {
+    const double bytes = static_cast<double>(memory.at_peak[k].count()) * factor;
+    by_factor.at_peak[k] = Bytes(std::llround(bytes));
+    by_factor.peak += by_factor.at_peak[k];
+  }
+  return by_factor;
+}
+
+void scale(Counter& counter, double factor) {
+  if (counter.unit != CounterUnit::bytes) return;
+  for (auto& sample : counter.samples)
+    sample.value = std::llround(static_cast<double>(sample.value) * factor);
+}
+
 }  // namespace
 
 Bytes Forecast::peak_memory() const {
@@ -169,10 +186,13 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.peak_in_flight = peak_in_flight(loaded.schedule);
   const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
+  const double held = costs.factors().memory;
+  for (RankMemory& rank : f.memory) rank = scaled(rank, held);
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::ranking) return result;
   result.trace.counters =
       memory_counters(loaded, program, result.trace.of_step(0), table.scratch, rules);
+  for (Counter& counter : result.trace.counters) scale(counter, held);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/cost.hpp"
 
+#include <cmath>
 #include <utility>
 #include <variant>
 
@@ -22,7 +23,9 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
   const LayerCosts& costs = known.of(candidate);
   auto schedule = std::get<Schedule>(
       make_schedule(candidate.schedule, {candidate.pp, candidate.vpp, candidate.microbatches}));
-  CandidateCost cost{mean_held(candidate, *costs.part(), schedule.shape, cluster.device), {}};
+  const Bytes held = mean_held(candidate, *costs.part(), schedule.shape, cluster.device);
+  const double factor = costs.costs().factors().memory;
+  CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};
   const bool hopeless = limits.memory && cost.held > *limits.memory;
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
   // As resolve() would have it: the model's hash was checked once, the schedule proved with its

@@ -103,7 +103,10 @@ std::vector<FitQuality> quality_of(const AnchorFit& fit) {
 
 CostAnchor anchor_of(const std::vector<Run>& runs, const std::vector<MeasuredStep>& steps,
                      const AnchorFit& fit, const Cluster& cluster) {
-  CostAnchor anchor{.factors = fit.factors, .cluster = cluster.name, .device = cluster.device.name};
+  CostAnchor anchor{.factors = fit.factors,
+                    .cluster = cluster.name,
+                    .device = cluster.device.name,
+                    .stack = cluster.stack.name};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     anchor.runs.push_back({.plan = runs[i].figure.plan.string(),
                            .figure = runs[i].figure.text,
