@@ -20,8 +20,8 @@ Nodes nodes_of(const Plan& plan, const ExportOptions& options) {
   return {1, devices};
 }
 
-Placement placement_of(const ScheduleShape& shape) {
-  if (shape.replicas > 1 || shape.segments > 1) return Placement::other;
+ChunkPlacement placement_of(const ScheduleShape& shape) {
+  if (shape.replicas > 1 || shape.segments > 1) return ChunkPlacement::other;
   bool looped = true, v_shaped = shape.stages == 2 * shape.ranks;
   for (std::int32_t s = 0; s < shape.stages; ++s) {
     // Looped: 0 1 2 3 0 1 2 3; in a V: 0 1 2 3 3 2 1 0.
@@ -29,7 +29,9 @@ Placement placement_of(const ScheduleShape& shape) {
     looped = looped && rank == s % shape.ranks;
     v_shaped = v_shaped && rank == (s < shape.ranks ? s : shape.stages - 1 - s);
   }
-  return looped ? Placement::looped : v_shaped ? Placement::v_shaped : Placement::other;
+  return looped     ? ChunkPlacement::looped
+         : v_shaped ? ChunkPlacement::v_shaped
+                    : ChunkPlacement::other;
 }
 
 std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {

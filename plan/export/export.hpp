@@ -45,8 +45,8 @@ struct Nodes {
 };
 [[nodiscard]] Nodes nodes_of(const Plan& plan, const ExportOptions& options);
 
-enum class Placement : std::uint8_t { looped, v_shaped, other };
-[[nodiscard]] Placement placement_of(const ScheduleShape& shape);
+enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
+[[nodiscard]] ChunkPlacement placement_of(const ScheduleShape& shape);
 
 // Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
 // a remark. Throws InputError where that leaves a stage empty, or where the model is no embedding,

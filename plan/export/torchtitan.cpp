@@ -21,7 +21,7 @@ Order order_of(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
   const std::string_view named = schedule_to_torch(plan.schedule);
   switch (placement_of(loaded.schedule.shape)) {
-    case Placement::looped: {
+    case ChunkPlacement::looped: {
       const bool whole_rounds =
           plan.microbatches % plan.pp == 0 && plan.microbatches >= plan.stages();
       if (plan.schedule == "gpipe" ||
@@ -30,7 +30,7 @@ Order order_of(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
       }
       return {"PipelineScheduleMulti", true};
     }
-    case Placement::v_shaped:
+    case ChunkPlacement::v_shaped:
       if (named.empty()) {
         remarks.push_back(
             {"schedule",
