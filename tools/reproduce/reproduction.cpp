@@ -91,6 +91,21 @@ std::span<const ReproductionCase> reproduction_cases() {
       ReproductionCase{"playbook",
                        "The Ultra-Scale Playbook: 1B and 3B models by nanotron on H100s, built-in",
                        reproduce_playbook, true},
+      ReproductionCase{"bloom", "BLOOM's search for a layout: Megatron-DeepSpeed on 384 A100s",
+                       reproduce_bloom, true},
+      ReproductionCase{"mlperf", "MLPerf: GPT-3 175B and Llama 3.1 405B on H100, H200 and GB200",
+                       reproduce_mlperf, true},
+      ReproductionCase{"primus", "Primus: six schedules on eight MI300X", reproduce_primus, true},
+      ReproductionCase{"torchtitan", "torchtitan: Llama 3.1 on H100 and H200", reproduce_torchtitan,
+                       true},
+      ReproductionCase{"llm-foundry", "llm-foundry: MPT, sharded, on A100 and H100",
+                       reproduce_llm_foundry, true},
+      ReproductionCase{"sailor", "Sailor: OPT and GPT-Neo with stated stages on GH200",
+                       reproduce_sailor, true},
+      ReproductionCase{"megatron-bridge", "Megatron-Bridge: Llama 3 on Hopper and Blackwell",
+                       reproduce_megatron_bridge, true},
+      ReproductionCase{"nemo", "NeMo 24.07 on DGX H100", reproduce_nemo, true},
+      ReproductionCase{"dgx-cloud", "NVIDIA's cloud recipes on H100", reproduce_dgx_cloud, true},
   };
   return kCases;
 }

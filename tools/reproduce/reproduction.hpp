@@ -89,5 +89,14 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_builtin(const Publications& published);
 // In tools/reproduce/measured/cases.cpp.
 [[nodiscard]] CaseResult reproduce_playbook(const Publications& published);
+[[nodiscard]] CaseResult reproduce_bloom(const Publications& published);
+[[nodiscard]] CaseResult reproduce_mlperf(const Publications& published);
+[[nodiscard]] CaseResult reproduce_primus(const Publications& published);
+[[nodiscard]] CaseResult reproduce_torchtitan(const Publications& published);
+[[nodiscard]] CaseResult reproduce_llm_foundry(const Publications& published);
+[[nodiscard]] CaseResult reproduce_sailor(const Publications& published);
+[[nodiscard]] CaseResult reproduce_megatron_bridge(const Publications& published);
+[[nodiscard]] CaseResult reproduce_nemo(const Publications& published);
+[[nodiscard]] CaseResult reproduce_dgx_cloud(const Publications& published);
 
 }  // namespace weir

@@ -21,9 +21,9 @@ const MeasuredSource& source_named(std::string_view name) {
 }
 
 void add_run(const MeasuredRun& run, const RunForecast& forecast, CaseResult& result) {
-  if (run.step_s) {
-    const ReproducedNumber number{run.row, "step, s", *run.step_s, forecast.step.count(),
-                                  run.cluster.device.name};
+  if (run.step) {
+    const ReproducedNumber number{run.row, run.step->quantity, run.step->printed,
+                                  run.step->printed_of(forecast.step), run.cluster.device.name};
     if (run.unhealthy.empty()) {
       result.add(Role::predicted, number);
     } else {
@@ -81,6 +81,33 @@ CaseResult reproduce_measured(const Publications& published, std::string_view so
 
 CaseResult reproduce_playbook(const Publications& published) {
   return reproduce_measured(published, "playbook");
+}
+CaseResult reproduce_bloom(const Publications& published) {
+  return reproduce_measured(published, "bloom");
+}
+CaseResult reproduce_mlperf(const Publications& published) {
+  return reproduce_measured(published, "mlperf");
+}
+CaseResult reproduce_primus(const Publications& published) {
+  return reproduce_measured(published, "primus");
+}
+CaseResult reproduce_torchtitan(const Publications& published) {
+  return reproduce_measured(published, "torchtitan");
+}
+CaseResult reproduce_llm_foundry(const Publications& published) {
+  return reproduce_measured(published, "llm-foundry");
+}
+CaseResult reproduce_sailor(const Publications& published) {
+  return reproduce_measured(published, "sailor");
+}
+CaseResult reproduce_megatron_bridge(const Publications& published) {
+  return reproduce_measured(published, "megatron-bridge");
+}
+CaseResult reproduce_nemo(const Publications& published) {
+  return reproduce_measured(published, "nemo");
+}
+CaseResult reproduce_dgx_cloud(const Publications& published) {
+  return reproduce_measured(published, "dgx-cloud");
 }
 
 }  // namespace weir

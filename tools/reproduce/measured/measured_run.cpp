@@ -50,13 +50,29 @@ std::string_view to_string(MemoryReading reading) {
   return "";
 }
 
-Cluster machine_named(const std::string& name, int devices) {
-  const auto found = compiled_tables().find(name + ".json");
-  if (found == compiled_tables().end())
-    throw InputError("measured runs", name, "no such machine in tools/examples/clusters");
-  Cluster cluster = parse_cluster(found->second, found->first);
-  cluster.nodes = (devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
-  return cluster;
+void set_machine(MeasuredRun& run, const std::string& cluster, const std::string& stack) {
+  const auto machine = compiled_tables().find(cluster + ".json");
+  const auto software = compiled_tables().find(stack + ".json");
+  if (machine != compiled_tables().end())
+    run.cluster = parse_cluster(machine->second, machine->first);
+  else
+    run.unforeseen = fmt::format("tools/examples/clusters has no {}", cluster);
+  run.cluster.name = cluster;
+  const int node = run.cluster.devices_per_node;
+  run.cluster.nodes = (run.plan.devices() + node - 1) / node;
+  if (software != compiled_tables().end())
+    run.cluster.stack = parse_stack(software->second, software->first);
+  run.cluster.stack.name = stack;
+}
+
+void place_stages(MeasuredRun& run) {
+  const auto begins = stage_boundaries(run.cluster.stack, *run.model, run.plan.stages());
+  if (begins) {
+    run.plan.boundaries = *begins;
+  } else if (run.unforeseen.empty()) {
+    run.unforeseen =
+        fmt::format("{} cannot place {} stages", run.cluster.stack.name, run.plan.stages());
+  }
 }
 
 RunForecast forecast_run(const MeasuredRun& run) {
@@ -90,6 +106,15 @@ std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs) {
 std::span<const MeasuredSource> measured_sources() {
   static constexpr std::array kSources{
       MeasuredSource{"playbook", "ultrascale_playbook_nanotron_h100.csv", read_playbook},
+      MeasuredSource{"bloom", "bigscience_a100_176b_3d.csv", read_bloom},
+      MeasuredSource{"mlperf", "mlperf_gpt3_llama405b.csv", read_mlperf},
+      MeasuredSource{"primus", "primus_schedules_amd.csv", read_primus},
+      MeasuredSource{"torchtitan", "torchtitan.csv", read_torchtitan},
+      MeasuredSource{"llm-foundry", "llm_foundry_mpt_fsdp.csv", read_llm_foundry},
+      MeasuredSource{"sailor", "sailor_validation.csv", read_sailor},
+      MeasuredSource{"megatron-bridge", "megatron_bridge_recipes.csv", read_megatron_bridge},
+      MeasuredSource{"nemo", "nemo_2407_h100.csv", read_nemo},
+      MeasuredSource{"dgx-cloud", "dgxc_h100.csv", read_dgx_cloud},
   };
   return kSources;
 }

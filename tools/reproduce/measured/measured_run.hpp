@@ -29,16 +29,30 @@ enum class MemoryReading : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(MemoryReading reading);
 
+// A step's time as it was printed: `work` times the seconds, or `work` over them where a rate was.
+struct MeasuredStep {
+  std::string quantity;  // "step, s", "tokens/s a GPU"
+  Printed printed;
+  double work = 1;
+  bool rate = false;
+
+  [[nodiscard]] double seconds() const {
+    return rate ? work / printed.value : printed.value / work;
+  }
+  [[nodiscard]] double printed_of(Seconds step) const {
+    return rate ? work / step.count() : work * step.count();
+  }
+};
+
 struct MeasuredRun {
   std::string source;  // of measured_sources()
   std::string row;     // "3B d=8 t=2 p=4 b=1 M=32 zero=1"
   std::string model_name;
+  std::string grid;  // runs of one grid differ in layout only; empty: of none
   std::shared_ptr<const Model> model;
   Plan plan;
-  Cluster cluster;    // as many nodes as the run's devices fill
-  std::string stack;  // the software's name
-  // What was measured; `unit` says how it was printed.
-  std::optional<Printed> step_s;
+  Cluster cluster;  // as many nodes as the run's devices fill, with its stack
+  std::optional<MeasuredStep> step;
   std::optional<Printed> memory_gib;
   MemoryReading reading = MemoryReading::fullest_rank;
   bool failed = false;     // crashed or out of memory: no time, no memory
@@ -56,9 +70,11 @@ struct RunForecast {
 // The same for all, on the cores there are.
 [[nodiscard]] std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs);
 
-// A machine of tools/examples/clusters with as many nodes as `devices` fill. Throws InputError for
-// an unknown one.
-[[nodiscard]] Cluster machine_named(const std::string& name, int devices);
+// Gives the run the machine of tools/examples/clusters and the stack of tools/examples/stacks with
+// as many nodes as the plan's devices fill.
+void set_machine(MeasuredRun& run, const std::string& cluster, const std::string& stack);
+// Stages as the stack places them; where it cannot, the run is not forecast.
+void place_stages(MeasuredRun& run);
 
 struct MeasuredSource {
   std::string_view name;
@@ -69,5 +85,14 @@ struct MeasuredSource {
 
 // Each in its file.
 [[nodiscard]] std::vector<MeasuredRun> read_playbook(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_bloom(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_mlperf(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_primus(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_torchtitan(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_llm_foundry(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_sailor(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_megatron_bridge(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_nemo(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_dgx_cloud(const Publications& published);
 
 }  // namespace weir

@@ -10,8 +10,8 @@
 
 #include <map>
 
-#include "plan/import/job.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
+#include "tools/reproduce/measured/shapes.hpp"
 
 namespace weir {
 namespace {
@@ -19,30 +19,15 @@ namespace {
 constexpr const char* kTable = "ultrascale_playbook_nanotron_h100.csv";
 constexpr const char* kModels = "ultrascale_playbook_models.csv";
 
-Model llama(const PublishedRow& c, std::int64_t sequence) {
-  const std::int64_t hidden = c.integer("hidden"), heads = c.integer("heads");
-  const std::int64_t vocabulary = c.integer("vocab");
-  const bool tied = c.text("tied_embeddings") == "1";
-  Decoder d;
-  d.embedding = {.vocabulary = vocabulary, .hidden = hidden, .tied = tied};
-  d.block = {.hidden = hidden,
-             .heads = heads,
-             .kv_heads = c.integer("kv_heads"),
-             .head_dim = hidden / heads,
-             .ffn = c.integer("ffn"),
-             .activation = Activation::silu,
-             .norm = NormKind::rms_norm,
-             .gated = true,
-             .qkv_bias = false,
-             .output_bias = false,
-             .mlp_bias = false,
-             .rotary = true};
-  d.blocks = c.integer("layers");
-  d.norm = {.hidden = hidden, .kind = NormKind::rms_norm};
-  d.head = {.vocabulary = vocabulary, .hidden = hidden, .tied = tied};
-  Model model = decoder_model(d, sequence);
-  set_attention(model, AttentionKind::fused);
-  return model;
+DecoderSizes sizes_of(const PublishedRow& c) {
+  return {c.integer("layers"),
+          c.integer("hidden"),
+          c.integer("heads"),
+          c.integer("vocab"),
+          c.integer("kv_heads"),
+          c.integer("ffn"),
+          true,
+          c.text("tied_embeddings") == "1"};
 }
 
 // The models that rows name; a row of a model of its own has its shape in its columns.
@@ -54,19 +39,13 @@ class Models {
   }
 
   [[nodiscard]] std::shared_ptr<const Model> of(const PublishedRow& c) {
-    const int sequence = c.integer("sequence");
-    auto& model = made_[{c.text("model"), sequence}];
-    if (!model) {
-      const PublishedRow& shape =
-          c.text_or_empty("layers").empty() ? named(shapes_, c, "model") : c;
-      model = std::make_shared<const Model>(llama(shape, sequence));
-    }
-    return model;
+    const PublishedRow& shape = c.text_or_empty("layers").empty() ? named(shapes_, c, "model") : c;
+    return shelf_.get(sizes_of(shape), c.integer("sequence"), AttentionKind::fused);
   }
 
  private:
   std::map<std::string, PublishedRow> shapes_;
-  std::map<std::pair<std::string, int>, std::shared_ptr<const Model>> made_;
+  DecoderShelf shelf_;
 };
 
 Plan plan_of(const PublishedRow& c) {
@@ -85,43 +64,6 @@ Plan plan_of(const PublishedRow& c) {
   plan.schedule = "1f1b";
   plan.slots = 0;
   return plan;
-}
-
-// nanotron's own cut (src/nanotron/models/base.py): a layer costs its products' weights, the head's
-// projection too, all else nothing, and the layer with which the sum exceeds an equal share still
-// belongs to the stage.
-std::vector<int> boundaries(const Model& model, int stages) {
-  std::vector<double> cost;
-  for (const Layer& layer : model.layers) {
-    cost.push_back(0);
-    if (const auto* block = std::get_if<TransformerShape>(&layer.shape)) {
-      const auto hidden = static_cast<double>(block->hidden);
-      cost.back() = hidden * (4 * hidden + 3 * static_cast<double>(block->ffn));
-    }
-    if (const auto* head = std::get_if<HeadShape>(&layer.shape))
-      cost.back() = static_cast<double>(head->vocabulary) * static_cast<double>(head->hidden);
-  }
-  double total = 0;
-  for (const double one : cost) total += one;
-  std::vector<int> begins;
-  double sum = 0;
-  for (std::size_t l = 0; l < cost.size(); ++l) {
-    sum += cost[l];
-    const auto stage = static_cast<double>(begins.size() + 1);
-    if (static_cast<int>(begins.size()) < stages - 1 && sum > total * stage / stages)
-      begins.push_back(static_cast<int>(l) + 1);
-  }
-  begins.resize(static_cast<std::size_t>(stages) - 1, static_cast<int>(cost.size()));
-  return begins;
-}
-
-bool has_empty_stage(const std::vector<int>& boundaries, const Model& model) {
-  int before = 0;
-  for (const int begin : boundaries) {
-    if (begin == before) return true;
-    before = begin;
-  }
-  return before == static_cast<int>(model.layers.size());
 }
 
 // What the table's readers judged of a run's time, in words.
@@ -150,14 +92,11 @@ std::vector<MeasuredRun> read_playbook(const Publications& published) {
     run.row =
         fmt::format("{} d={} t={} p={} b={} M={} zero={}", run.model_name, run.plan.dp, run.plan.tp,
                     run.plan.pp, run.plan.micro_batch_size, run.plan.microbatches, run.plan.zero);
-    run.cluster = machine_named("dgx-h100", run.plan.devices());
-    run.stack = "nanotron";
-    run.plan.boundaries = boundaries(*run.model, run.plan.pp);
-    if (has_empty_stage(run.plan.boundaries, *run.model)) run.unforeseen = "a stage has no layer";
+    set_machine(run, "dgx-h100", "nanotron");
+    place_stages(run);
     run.failed = c.text("status") != "ok";
     run.unhealthy = unhealthy(c);
-    if (const auto ms = c.printed_or_none("step_ms"))
-      run.step_s = Printed{ms->value * 1e-3, ms->last_digit * 1e-3};
+    if (const auto ms = c.printed_or_none("step_ms")) run.step = MeasuredStep{"step, ms", *ms, 1e3};
     run.memory_gib = c.printed_or_none("gpu_memory_gb");
     run.reading = MemoryReading::reserved_first_rank;
     runs.push_back(std::move(run));
