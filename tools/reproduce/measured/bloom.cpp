@@ -76,7 +76,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
                         plan.pp, plan.micro_batch_size, c.text("global_batch"), plan.zero);
   run.grid = fmt::format("{} B={} on {}", run.model_name, c.text("global_batch"), c.text("gpus"));
   run.failed = failed;
-  if (const auto step = c.printed_or_none("step_s")) run.step = MeasuredStep{"step, s", *step};
+  if (const auto step = c.printed_or_none("step_s")) run.step = PrintedStep{"step, s", *step};
   run.memory_gib = c.printed_or_none("memory_gb");
   run.reading = MemoryReading::fullest_device;
   set_machine(run, "dgx-a100", "megatron-deepspeed-2022");

@@ -30,7 +30,7 @@ enum class MemoryReading : std::uint8_t {
 [[nodiscard]] std::string_view to_string(MemoryReading reading);
 
 // A step's time as it was printed: `work` times the seconds, or `work` over them where a rate was.
-struct MeasuredStep {
+struct PrintedStep {
   std::string quantity;  // "step, s", "tokens/s a GPU"
   Printed printed;
   double work = 1;
@@ -52,7 +52,7 @@ struct MeasuredRun {
   std::shared_ptr<const Model> model;
   Plan plan;
   Cluster cluster;  // as many nodes as the run's devices fill, with its stack
-  std::optional<MeasuredStep> step;
+  std::optional<PrintedStep> step;
   std::optional<Printed> memory_gib;
   MemoryReading reading = MemoryReading::fullest_rank;
   bool failed = false;     // crashed or out of memory: no time, no memory

@@ -67,7 +67,7 @@ std::vector<MeasuredRun> read_mlperf(const Publications& published) {
                            run.plan.micro_batch_size);
     std::vector<double> steps;
     for (const PublishedRow& one : repeats) steps.push_back(one.number("step_s_median"));
-    run.step = MeasuredStep{"step, s", {median(steps), c.printed("step_s_median").last_digit}};
+    run.step = PrintedStep{"step, s", {median(steps), c.printed("step_s_median").last_digit}};
     runs.push_back(std::move(run));
   }
   return runs;

@@ -96,7 +96,7 @@ std::vector<MeasuredRun> read_playbook(const Publications& published) {
     place_stages(run);
     run.failed = c.text("status") != "ok";
     run.unhealthy = unhealthy(c);
-    if (const auto ms = c.printed_or_none("step_ms")) run.step = MeasuredStep{"step, ms", *ms, 1e3};
+    if (const auto ms = c.printed_or_none("step_ms")) run.step = PrintedStep{"step, ms", *ms, 1e3};
     run.memory_gib = c.printed_or_none("gpu_memory_gb");
     run.reading = MemoryReading::reserved_first_rank;
     runs.push_back(std::move(run));

@@ -65,7 +65,7 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
     run.model = shelf.get(named(sizes_by_name(), c, "model"), kSequence, AttentionKind::unfused);
     run.row = fmt::format("{} d={} t={} p={} b={} M={}", run.model_name, plan.dp, plan.tp, plan.pp,
                           plan.micro_batch_size, plan.microbatches);
-    run.step = MeasuredStep{"step, s", c.printed("step_s")};
+    run.step = PrintedStep{"step, s", c.printed("step_s")};
     const Printed bytes = c.printed("max_memory_bytes");
     run.memory_gib = Printed{bytes.value / kGib, bytes.last_digit / kGib};
     set_machine(run, "gh200", "megatron-deepspeed-2022");

@@ -13,7 +13,7 @@ int integer_or_one(const PublishedRow& c, const std::string& column) {
   return text.empty() || text == "n/a" || text == "None" ? 1 : c.integer(column);
 }
 
-MeasuredStep tokens_a_device(const Printed& printed, const MegatronCoreJob& job) {
+PrintedStep tokens_a_device(const Printed& printed, const MegatronCoreJob& job) {
   const double tokens = 1.0 * job.global_batch * static_cast<double>(job.sequence) / job.gpus;
   return {"tokens/s a GPU", printed, tokens, true};
 }
@@ -127,7 +127,7 @@ std::vector<MeasuredRun> read_dgx_cloud(const Publications& published) {
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} M={}", name, job.gpus, job.tp, job.pp,
                           job.cp, job.vpp, job.micro_batch_size, run.plan.microbatches);
     if (const auto step = parse_printed(c.text("step_s")))
-      run.step = MeasuredStep{"step, s", *step};
+      run.step = PrintedStep{"step, s", *step};
     if (!run.step) run.unforeseen = "its time cannot be read";
     if (has("Finetuning")) run.unforeseen = "fine-tuning of packed sequences";
     runs.push_back(std::move(run));

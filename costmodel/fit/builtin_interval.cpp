@@ -1,0 +1,167 @@
+// Grouped conformal intervals of built-in forecasts, and the table they are made from.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/fit/builtin_interval.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr double kNominal = 0.9;
+constexpr std::size_t kQuantiles = 21;  // every 5 %
+
+constexpr std::array kQuantities{BuiltinQuantity::step, BuiltinQuantity::memory,
+                                 BuiltinQuantity::anchored_step, BuiltinQuantity::anchored_memory};
+
+// A score and the weight of its group's share.
+struct Weighed {
+  double score = 0, weight = 0;
+};
+
+// The least score that scores of `level` lie at or below; the largest where rounding leaves none.
+double weighted_quantile(std::vector<Weighed> scores, double level) {
+  std::ranges::sort(scores, {}, &Weighed::score);
+  double below = 0;
+  for (const Weighed& one : scores) {
+    below += one.weight;
+    if (below >= level - 1e-9) return one.score;
+  }
+  return scores.back().score;
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream parts(line);
+  for (std::string cell; std::getline(parts, cell, ',');) cells.push_back(cell);
+  return cells;
+}
+
+double number_of(const std::string& cell, const std::string& file, int line) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size() || !(value >= 0))
+    throw InputError(file, fmt::format("line {}", line),
+                     fmt::format("\"{}\": expected a number, at least 0", cell));
+  return value;
+}
+
+GroupErrors group_of(const std::string& text, const std::string& file, int line) {
+  const std::vector<std::string> cells = cells_of(text);
+  const std::string place = fmt::format("line {}", line);
+  if (cells.size() != 4 + kQuantiles)
+    throw InputError(file, place, fmt::format("expected {} columns", 4 + kQuantiles));
+  GroupErrors group{cells[0], cells[1], BuiltinQuantity::step, 0, {}};
+  const auto quantity =
+      std::ranges::find(kQuantities, cells[2], [](BuiltinQuantity q) { return to_string(q); });
+  if (quantity == kQuantities.end())
+    throw InputError(file, place, fmt::format("\"{}\" is no quantity", cells[2]));
+  group.quantity = *quantity;
+  group.rows = static_cast<int>(number_of(cells[3], file, line));
+  for (std::size_t c = 4; c < cells.size(); ++c)
+    group.quantiles.push_back(number_of(cells[c], file, line));
+  return group;
+}
+
+}  // namespace
+
+std::string_view to_string(BuiltinQuantity quantity) {
+  switch (quantity) {
+    case BuiltinQuantity::step:
+      return "step";
+    case BuiltinQuantity::memory:
+      return "memory";
+    case BuiltinQuantity::anchored_step:
+      return "anchored_step";
+    case BuiltinQuantity::anchored_memory:
+      return "anchored_memory";
+  }
+  return "";
+}
+
+std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> groups,
+                                                std::string_view cluster, std::string_view stack,
+                                                BuiltinQuantity quantity) {
+  std::vector<const GroupErrors*> others;
+  for (const GroupErrors& group : groups) {
+    if (group.quantity == quantity && group.cluster != cluster && group.stack != stack)
+      others.push_back(&group);
+  }
+  if (others.empty()) return std::nullopt;
+  const double count = static_cast<double>(others.size());
+  BuiltinInterval interval;
+  interval.nominal = std::min(kNominal, count / (count + 1));
+  std::vector<Weighed> scores;
+  std::set<std::string> clusters, stacks;
+  for (const GroupErrors* group : others) {
+    const double share = 1 / (count + 1) / static_cast<double>(group->quantiles.size());
+    for (const double error : group->quantiles) scores.push_back({error, share});
+    interval.rows += group->rows;
+    clusters.insert(group->cluster);
+    stacks.insert(group->stack);
+  }
+  interval.half_width = weighted_quantile(std::move(scores), interval.nominal);
+  interval.clusters = static_cast<int>(clusters.size());
+  interval.stacks = static_cast<int>(stacks.size());
+  return interval;
+}
+
+std::optional<BuiltinInterval> builtin_interval(std::string_view cluster, std::string_view stack,
+                                                BuiltinQuantity quantity) {
+  // Read once: the text is compiled in and never changes.
+  static const std::vector<GroupErrors> kShipped =
+      parse_group_errors(std::string(shipped_group_errors()), "builtin_errors.csv");
+  return grouped_interval(kShipped, cluster, stack, quantity);
+}
+
+std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::string& file) {
+  std::vector<GroupErrors> groups;
+  std::istringstream lines(text);
+  int number = 0;
+  bool header = true;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.empty() || line.starts_with('#')) continue;
+    if (!header) groups.push_back(group_of(line, file, number));
+    header = false;
+  }
+  return groups;
+}
+
+std::string to_csv(std::span<const GroupErrors> groups) {
+  std::string csv =
+      "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
+      "left\n# out of the levels that forecast it: quantiles in steps of 5 %. Written by\n#   weir "
+      "reproduce --cross-validate --errors FILE\ncluster,stack,quantity,rows";
+  for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);
+  csv += '\n';
+  for (const GroupErrors& group : groups) {
+    csv += fmt::format("{},{},{},{}", group.cluster, group.stack, to_string(group.quantity),
+                       group.rows);
+    for (const double error : group.quantiles) csv += fmt::format(",{:.4f}", error);
+    csv += '\n';
+  }
+  return csv;
+}
+
+std::vector<double> spaced_quantiles(std::vector<double> errors) {
+  std::ranges::sort(errors);
+  std::vector<double> quantiles;
+  const double last = static_cast<double>(errors.size() - 1);
+  for (std::size_t q = 0; q < kQuantiles; ++q) {
+    // Rounded up: a quantile stands for no less than it is.
+    const double place = std::ceil(last * static_cast<double>(q) / (kQuantiles - 1) - 1e-9);
+    quantiles.push_back(errors[static_cast<std::size_t>(place)]);
+  }
+  return quantiles;
+}
+
+}  // namespace weir
