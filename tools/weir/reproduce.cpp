@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "tools/weir/commands.hpp"
@@ -58,12 +60,85 @@ void print_summaries(const std::vector<CaseResult>& results) {
   }
 }
 
+// A share as a percentage, anything else as it is.
+std::string figure(const AimLine& line, double value) {
+  const bool count = line.statistic.starts_with("rows") || line.statistic.starts_with("worse");
+  if (count || line.statistic.starts_with("tau") || line.statistic.starts_with("widest"))
+    return fmt::format("{:.4g}", value);
+  return fmt::format("{:.1f} %", value * 100);
+}
+
+void print_aims(const CrossValidation& whole) {
+  std::size_t what = 0, statistic = 0;
+  for (const AimLine& line : whole.aims) {
+    what = std::max(what, line.what.size());
+    statistic = std::max(statistic, line.statistic.size());
+  }
+  for (const AimLine& line : whole.aims) {
+    const auto reached = line.reached();
+    const std::string aim =
+        line.aim ? (line.at_least ? ">= " : "<= ") + figure(line, *line.aim) : "";
+    fmt::print("{:<{}}  {:<11}  {:<{}}  {:>5}  {:>8}  {:>10}  {}\n", line.what, what, line.method,
+               line.statistic, statistic, line.rows,
+               line.figure ? figure(line, *line.figure) : "no row", aim,
+               !reached   ? ""
+               : *reached ? "reached"
+                          : "missed");
+  }
+}
+
+void print_groups(const CrossValidation& whole) {
+  fmt::print("\n{:<18} {:<24} {:<7} {:>5} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "cluster",
+             "stack", "of", "rows", "level", "others", "as comes", "left out", "anchored",
+             "interval", "covers");
+  for (const GroupLine& line : whole.groups) {
+    const std::string interval =
+        line.interval ? fmt::format("{:.0f} %", std::expm1(line.interval->half_width) * 100) : "";
+    fmt::print(
+        "{:<18} {:<24} {:<7} {:>5} {:>7.3f} {:>7.3f} {:>7.1f} % {:>7.1f} % {:>7.1f} % {:>9} "
+        "{:>6.0f} "
+        "%\n",
+        line.cluster, line.stack, line.is_memory ? "memory" : "time", line.rows, line.level,
+        line.level_of_others, line.as_it_comes * 100, line.left_out * 100, line.anchored * 100,
+        interval, line.coverage * 100);
+  }
+}
+
+void print_sources(const CrossValidation& whole) {
+  fmt::print("\n");
+  for (const SourceLine& line : whole.sources) {
+    fmt::print("{}: {} rows, {} forecast, {} failed, {} not healthy", line.source, line.rows,
+               line.forecast, line.failed, line.unhealthy);
+    for (const std::string& why : line.without) fmt::print("; without a forecast {}", why);
+    fmt::print("\n");
+  }
+}
+
+void print_cross_validation(const CrossValidation& whole) {
+  print_aims(whole);
+  print_groups(whole);
+  print_sources(whole);
+  fmt::print("\noff by more than 2x when left out:\n");
+  for (const JudgedLine& line : whole.lines) {
+    if (line.off_by_more_than_2x())
+      fmt::print("{}: {}: {}: measured {:.5g}, forecast {:.5g}\n", line.run->source, line.run->row,
+                 line.quantity(), line.published, line.left_out);
+  }
+  for (const std::string& row : whole.crashes)
+    fmt::print("{}: failed though its neighbours had room: taken as a crash\n", row);
+  for (const std::string& note : whole.notes) fmt::print("{}\n", note);
+}
+
 }  // namespace
 
 void print(const app::ReproduceRequest& request, const app::ReproduceResult& result) {
   if (request.list) {
     for (const ReproductionCase& c : reproduction_cases())
       fmt::print("{:<22} {}\n", c.name, c.about);
+    return;
+  }
+  if (result.cross_validation) {
+    print_cross_validation(*result.cross_validation);
     return;
   }
   for (const CaseResult& one : result.cases) print_case(one);

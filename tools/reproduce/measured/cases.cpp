@@ -55,7 +55,7 @@ void note_failed(const std::vector<MeasuredRun>& runs, const std::vector<RunFore
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!forecasts[i].refusal.empty()) continue;
     ++(runs[i].failed ? failed : ran);
-    if (!forecasts[i].fits) ++(runs[i].failed ? foreseen : refused);
+    if (forecasts[i].fit == Fit::no) ++(runs[i].failed ? foreseen : refused);
   }
   if (failed > 0) {
     result.notes.push_back(fmt::format(

@@ -92,7 +92,8 @@ RunForecast forecast_run(const MeasuredRun& run) {
       forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
   result.step = f.step_time;
   result.memory_gib = gib_of(f, run.reading);
-  result.fits = f.peak_memory() <= run.cluster.device.memory;
+  result.memory_least_gib = result.memory_most_gib = result.memory_gib;
+  result.fit = f.peak_memory() <= run.cluster.device.memory ? Fit::yes : Fit::no;
   return result;
 }
 

@@ -60,11 +60,15 @@ struct MeasuredRun {
   std::string unforeseen;  // why there is no forecast of it; empty: there is
 };
 
+// Whether a plan fits on every rank: may, where the expectation does and the upper bound does not.
+enum class Fit : std::uint8_t { yes, maybe, no };
+
 struct RunForecast {
   std::string refusal;  // why there is none; empty: there is
   Seconds step{0};
-  double memory_gib = 0;  // as the run's reading has it
-  bool fits = true;       // on every rank
+  double memory_gib = 0;                             // as the run's reading has it
+  double memory_least_gib = 0, memory_most_gib = 0;  // the stated band about it
+  Fit fit = Fit::yes;
 };
 [[nodiscard]] RunForecast forecast_run(const MeasuredRun& run);
 // The same for all, on the cores there are.

@@ -89,7 +89,7 @@ std::vector<MeasuredRun> read_torchtitan(const Publications& published) {
                           c.text("schedule"), plan.dp, plan.tp, plan.pp, plan.cp, plan.seq_length);
     const double tokens = static_cast<double>(plan.global_batch_size() * plan.seq_length);
     run.step = PrintedStep{"tokens/s a GPU", c.printed("tokens_per_s_per_gpu"),
-                            tokens / plan.devices(), true};
+                           tokens / plan.devices(), true};
     run.memory_gib = c.printed_or_none("memory_gib");
     const DecoderSizes* sizes = known_decoder(run.model_name);
     if (sizes == nullptr) c.fail("model", "expected a Llama 3.1");
@@ -117,7 +117,7 @@ std::vector<MeasuredRun> read_llm_foundry(const Publications& published) {
                     c.text("GPU"), c.text("Precision"), plan.micro_batch_size, plan.microbatches,
                     plan.recompute.mode == RecomputeMode::full ? " re-materialised" : "");
     run.step = PrintedStep{"tokens/s", c.printed("Throughput (T/s)"),
-                            c.number("GlobalBatchSize (T)"), true};
+                           c.number("GlobalBatchSize (T)"), true};
     run.model = shelf.get(named(mpt_sizes(), c, "Model"), plan.seq_length, AttentionKind::fused);
     set_machine(run, mpt_cluster(c), "torchtitan");
     run.cluster.stack.fp8 = c.text("Precision") == "amp_fp8";

@@ -126,8 +126,7 @@ std::vector<MeasuredRun> read_dgx_cloud(const Publications& published) {
     MeasuredRun run = megatron_core_run(job, shelf);
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} M={}", name, job.gpus, job.tp, job.pp,
                           job.cp, job.vpp, job.micro_batch_size, run.plan.microbatches);
-    if (const auto step = parse_printed(c.text("step_s")))
-      run.step = PrintedStep{"step, s", *step};
+    if (const auto step = parse_printed(c.text("step_s"))) run.step = PrintedStep{"step, s", *step};
     if (!run.step) run.unforeseen = "its time cannot be read";
     if (has("Finetuning")) run.unforeseen = "fine-tuning of packed sequences";
     runs.push_back(std::move(run));
