@@ -148,7 +148,7 @@ Bytes Forecast::peak_memory() const {
 
 ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                         const ForecastOptions& options) {
-  return forecast(loaded, LayerCosts(loaded, costs), cluster, options);
+  return forecast(loaded, LayerCosts(loaded, costs, cluster.stack), cluster, options);
 }
 
 ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, const Cluster& cluster,
@@ -184,7 +184,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
-  const MemoryRules rules{cluster.device.allocator, cluster.device.process_overhead};
+  const MemoryRules rules = memory_rules(cluster, *known.part());
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);

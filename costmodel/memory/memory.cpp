@@ -29,7 +29,8 @@ class Timeline {
         peaks_(live_.size()),
         in_flight_(live_.size()) {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
-      stages_.emplace_back(loaded.plan, *loaded.part, loaded.stage(Stage{stage}), rules.allocator);
+      stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
+                           loaded.stage(Stage{stage}), rules.allocator, rules.stack);
       const ByKind parameters = stages_.back().parameters();
       ByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
       for (std::size_t k = 0; k < kMemoryKinds; ++k) live[k] += parameters[k];
@@ -42,6 +43,8 @@ class Timeline {
       live_[rank][static_cast<std::size_t>(MemoryKind::overhead)] = rules.process_overhead.count();
       note(rank);
     }
+    for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage)
+      update(at(program.shape().rank_of(Stage{stage}).value), stages_[at(stage)].at_update());
   }
 
   // `sample(time, rank)` after every change.
@@ -79,6 +82,12 @@ class Timeline {
   [[nodiscard]] std::int32_t in_flight(std::size_t rank) const { return in_flight_[rank]; }
 
  private:
+  // The update's gathers and casts stand beside what is held from step to step, and no activation.
+  void update(std::size_t rank, std::int64_t bytes) {
+    running_[rank].worst[static_cast<std::size_t>(MemoryKind::workspace)] = bytes;
+    note(rank);
+    running_[rank] = {};
+  }
   template <class Event>
   [[nodiscard]] std::tuple<std::int64_t, int, OperationId> key(const Event& event) const {
     const auto& [time, phase, id] = event;
@@ -150,14 +159,56 @@ class Timeline {
   std::map<std::tuple<std::int32_t, ActionKind, bool>, Footprint> footprints_;
 };
 
+// A collective marks its buffers as in use until the device has passed it, so while the host runs
+// ahead tp's freed buffers of a whole micro-batch's tokens cannot be taken again.
+std::int64_t gathered_tokens(const Plan& plan, const Model& model) {
+  std::int64_t hidden = 0;
+  for (const Layer& layer : model.layers) {
+    if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
+      hidden = std::max(hidden, block->hidden);
+  }
+  if (plan.tp == 1) return 0;
+  return plan.split().tokens(plan.seq_length) * plan.micro_batch_size * hidden *
+         bytes_per_element(plan.dtype);
+}
+
+// What the stack's collectives hold on to and its allocator reserves, expected and at most. All but
+// the process's own counts.
+void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
+  const StackMemory& m = stack.memory;
+  Bytes& overhead = rank.at_peak[static_cast<std::size_t>(MemoryKind::overhead)];
+  Bytes& workspace = rank.at_peak[static_cast<std::size_t>(MemoryKind::workspace)];
+  const auto tensors = static_cast<double>((rank.peak - overhead).count());
+  const auto held = [&](double buffers) { return buffers * static_cast<double>(buffer); };
+  const auto reserved = [&](double buffers, double factor) {
+    return Bytes(
+        static_cast<std::int64_t>((tensors + held(buffers)) * factor * stack.memory_level));
+  };
+  const Bytes expected = reserved(m.pending_expected, m.reserved_expected);
+  rank.upper = overhead + reserved(m.pending_most, m.reserved_most);
+  rank.peak = overhead + expected;
+  workspace += Bytes(static_cast<std::int64_t>(held(m.pending_expected)));
+  overhead += expected - Bytes(static_cast<std::int64_t>(tensors)) -
+              Bytes(static_cast<std::int64_t>(held(m.pending_expected)));
+}
+
 }  // namespace
+
+MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
+  const Bytes process = cluster.stack.memory.process;
+  return {cluster.device.allocator, process.count() > 0 ? process : cluster.device.process_overhead,
+          cluster.stack, &part};
+}
 
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      IndexedView<OperationId, const Span> spans,
                                      std::span<const Bytes> scratch, const MemoryRules& rules) {
   Timeline timeline(loaded, program, spans, scratch, rules);
   timeline.replay([](std::int64_t, std::size_t) {});
-  return timeline.peaks();
+  std::vector<RankMemory> peaks = timeline.peaks();
+  const std::int64_t buffer = gathered_tokens(loaded.plan, loaded.model);
+  for (RankMemory& rank : peaks) reserve(rank, buffer, rules.stack);
+  return peaks;
 }
 
 std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& program,

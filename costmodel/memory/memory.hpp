@@ -17,14 +17,18 @@ namespace weir {
 
 struct RankMemory {
   Bytes peak{0};
+  Bytes upper{0};  // the most that the stack's allocator may have reserved by then
   std::array<Bytes, kMemoryKinds> at_peak{};  // parts of the peak; they sum to it
 };
 
-// What a device adds to the tensors themselves (Device).
+// What device and software add to the tensors themselves.
 struct MemoryRules {
   Allocator allocator = Allocator::arena;
   Bytes process_overhead{0};
+  Stack stack = {};
+  const ModelPart* part = nullptr;  // as the stack keeps it; none: the plan's own
 };
+[[nodiscard]] MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part);
 
 // Peak per rank, on one of its devices, of one step in steady state (optimizer state exists).
 // `spans` are one step's spans ordered by operation (predicted or measured); where operations of

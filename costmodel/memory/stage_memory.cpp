@@ -6,10 +6,17 @@
 #include <numeric>
 #include <set>
 
+#include "costmodel/memory/memory.hpp"
 #include "costmodel/memory/training_state.hpp"
 
 namespace weir {
 namespace {
+
+// Bytes a parameter as a stack holds them.
+StateBytes software_state(const StackMemory& memory, Dtype dtype) {
+  return {memory.weights > 0 ? static_cast<std::int64_t>(memory.weights) : bytes_per_element(dtype),
+          static_cast<std::int64_t>(memory.gradients), static_cast<std::int64_t>(memory.optimizer)};
+}
 
 std::size_t index(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
@@ -56,12 +63,15 @@ class StageMemory::Meter {
 };
 
 StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
-                         Allocator allocator)
+                         Allocator allocator, const Stack& stack)
     : plan_(plan),
       layers_(std::span(part.layers)
                   .subspan(static_cast<std::size_t>(stage.layers.first),
                            static_cast<std::size_t>(stage.layers.last - stage.layers.first))),
       allocator_(allocator),
+      software_(stack.memory),
+      own_tensors_(stack.own_tensors),
+      fp8_(stack.fp8),
       selective_(plan.recompute.mode == RecomputeMode::selective),
       batch_(plan.micro_batch_size),
       stage_input_(stage.input_bytes * batch_),
@@ -70,7 +80,11 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
   Meter meter(allocator_);
   const MemoryKind kept = remat ? MemoryKind::rematerialised : MemoryKind::activations;
-  meter.allocate(MemoryKind::workspace, gathered_weights());
+  // A micro-batch's gradients in the number format, where they are added to the sums at its end.
+  const bool backward = is_backward(kind) || kind == ActionKind::W;
+  const std::int64_t beside =
+      gathered_weights() + (backward ? of_parameters(software_.backward_gradients) : 0);
+  meter.allocate(MemoryKind::workspace, beside);
   switch (kind) {
     case ActionKind::F:
       forward(meter, MemoryKind::activations, remat, true);
@@ -93,20 +107,22 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
     default:
       break;
   }
-  meter.release(MemoryKind::workspace, gathered_weights());
+  meter.release(MemoryKind::workspace, beside);
   return meter.footprint();
 }
 
 Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
-                const Device& device) {
+                const Cluster& cluster) {
   std::int64_t sum = 0;
   for (const StagePart& stage : stage_parts(part, plan.boundaries, shape))
-    sum += total_bytes(StageMemory(plan, part, stage, device.allocator).parameters());
-  return Bytes(sum / shape.ranks) + device.process_overhead;
+    sum += total_bytes(
+        StageMemory(plan, part, stage, cluster.device.allocator, cluster.stack).parameters());
+  return Bytes(sum / shape.ranks) + memory_rules(cluster, part).process_overhead;
 }
 
 BytesByKind StageMemory::parameters() const {
-  const StateBytes bytes = state_bytes(plan_.optimizer, plan_.dtype);
+  const StateBytes bytes = own_tensors_ ? state_bytes(plan_.optimizer, plan_.dtype)
+                                        : software_state(software_, plan_.dtype);
   BytesByKind kinds{};
   std::set<ParameterId> held;
   for (const LayerPart& layer : layers_) {
@@ -123,8 +139,19 @@ BytesByKind StageMemory::parameters() const {
             tensors * round((share.optimizer.count() + tensors - 1) / tensors);
     }
   }
+  const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
+  kinds[index(MemoryKind::gradients)] += of_parameters(alone ? 0 : software_.buckets);
+  if (fp8_) kinds[index(MemoryKind::weights)] += of_parameters(software_.fp8_weights);
   return kinds;
 }
+
+std::int64_t StageMemory::of_parameters(double bytes) const {
+  std::int64_t numbers = 0;
+  for (const LayerPart& layer : layers_) numbers += layer.parameters;
+  return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
+}
+
+std::int64_t StageMemory::at_update() const { return of_parameters(software_.at_update); }
 
 std::int64_t StageMemory::input_of(std::size_t layer) const {
   return layer == 0 ? stage_input_ : output_of(layer - 1);

@@ -10,6 +10,7 @@
 #include "costmodel/memory/memory_kind.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "plan/job/stack.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/program/program.hpp"
 
@@ -33,12 +34,15 @@ struct Footprint {
 class StageMemory {
  public:
   // Plan and part must outlive it.
-  StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage, Allocator allocator);
+  StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage, Allocator allocator,
+              const Stack& stack = {});
 
   // `remat`: the micro-batch is (to be) re-materialised.
   [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
   // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
   [[nodiscard]] BytesByKind parameters() const;
+  // Of one device's gathers and casts at the update, beside what it holds from step to step.
+  [[nodiscard]] std::int64_t at_update() const;
   [[nodiscard]] std::int64_t output_bytes() const { return round(stage_output_); }
   [[nodiscard]] std::int64_t input_bytes() const { return round(stage_input_); }
 
@@ -54,10 +58,13 @@ class StageMemory {
   void forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const;
   void input_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
   void weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
+  [[nodiscard]] std::int64_t of_parameters(double bytes) const;  // so many for each
 
   const Plan& plan_;
   std::span<const LayerPart> layers_;
   Allocator allocator_;
+  StackMemory software_;
+  bool own_tensors_, fp8_;
   bool selective_;
   std::int64_t batch_;
   std::int64_t stage_input_, stage_output_;
@@ -66,6 +73,6 @@ class StageMemory {
 // What ranks hold from step to step, on average: however layers are divided among them, the fullest
 // has no less.
 [[nodiscard]] Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
-                              const Device& device);
+                              const Cluster& cluster);
 
 }  // namespace weir

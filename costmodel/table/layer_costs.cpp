@@ -16,10 +16,6 @@ namespace weir {
 LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
                        std::shared_ptr<const ModelPart> part)
     : model_(model), part_(std::move(part)), costs_(costs) {
-  if (!part_) {
-    part_ = std::make_shared<const ModelPart>(
-        model_part(model, plan.seq_length, plan.dtype, plan.split()));
-  }
   std::unordered_map<std::string, const LayerCost*> known;  // looked up only, never walked
   for (const LayerCost& cost : costs.layers) known.emplace(cost.key, &cost);
   const auto find = [&](const std::string& key) {

@@ -9,6 +9,7 @@
 #include "costmodel/layers/layer_time.hpp"
 #include "costmodel/table/costs.hpp"
 #include "plan/job/resolve.hpp"
+#include "plan/job/stack_part.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/model_part.hpp"
 
@@ -17,12 +18,17 @@ namespace weir {
 class LayerCosts {
  public:
   // For all plans that have `plan`'s sequence length, number format and split. Model and costs must
-  // outlive it; the part is made where it is not given. Throws InputError when a layer of the model
-  // is not in the costs.
-  LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
-             std::shared_ptr<const ModelPart> part = nullptr);
-  LayerCosts(const ResolvedPlan& resolved, const Costs& costs)
-      : LayerCosts(resolved.plan, resolved.model, costs, resolved.part) {}
+  // outlive it. Throws InputError when a layer of the model is not in the costs.
+  LayerCosts(const Plan& plan, const Model& model, const Costs& costs, const Stack& stack = {})
+      : LayerCosts(plan, model, costs,
+                   std::make_shared<const ModelPart>(
+                       stack_part(model, plan.seq_length, plan.dtype, plan.split(), stack))) {}
+  LayerCosts(const ResolvedPlan& resolved, const Costs& costs, const Stack& stack = {})
+      : LayerCosts(resolved.plan, resolved.model, costs,
+                   stack.own_tensors ? resolved.part
+                                     : std::make_shared<const ModelPart>(stack_part(
+                                           resolved.model, resolved.plan.seq_length,
+                                           resolved.plan.dtype, resolved.plan.split(), stack))) {}
 
   struct Match {
     const LayerCost* cost = nullptr;  // none of a timed layer, which says its times itself
@@ -32,10 +38,14 @@ class LayerCosts {
     return matches_[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] const Model& model() const { return model_; }
+  // As the stack keeps it.
   [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }
   [[nodiscard]] const Costs& costs() const { return costs_; }
 
  private:
+  LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
+             std::shared_ptr<const ModelPart> part);
+
   const Model& model_;
   std::shared_ptr<const ModelPart> part_;
   const Costs& costs_;

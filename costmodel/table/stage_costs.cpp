@@ -238,7 +238,7 @@ CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known
 
 CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,
                            const Cluster& cluster) {
-  return cost_table(resolved, LayerCosts(resolved, costs), cluster);
+  return cost_table(resolved, LayerCosts(resolved, costs, cluster.stack), cluster);
 }
 
 }  // namespace weir

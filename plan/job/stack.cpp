@@ -27,10 +27,10 @@ constexpr Names<Width, 9> kWidths{{{Width::hidden, "hidden"},
                                    {Width::vocabulary, "vocabulary"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
-constexpr Names<Placement, 4> kPlacements{{{Placement::layers, "layers"},
-                                           {Placement::embedding_head, "embedding_head"},
-                                           {Placement::cost, "cost"},
-                                           {Placement::middle, "middle"}}};
+constexpr Names<StagePlacement, 4> kPlacements{{{StagePlacement::layers, "layers"},
+                                                {StagePlacement::embedding_head, "embedding_head"},
+                                                {StagePlacement::cost, "cost"},
+                                                {StagePlacement::middle, "middle"}}};
 
 template <class Enum, std::size_t N>
 Enum word(JsonObject& object, std::string_view key, const Names<Enum, N>& names) {
@@ -212,10 +212,10 @@ Stack load_stack(const std::filesystem::path& file) {
 
 std::optional<std::vector<int>> stage_boundaries(const Stack& stack, const Model& model,
                                                  int stages) {
-  if (stack.placement == Placement::cost) return by_cost(model, stages);
+  if (stack.placement == StagePlacement::cost) return by_cost(model, stages);
   const auto blocks = static_cast<int>(std::ranges::count_if(model.layers, is_block));
   std::vector<int> starts;
-  if (stack.placement == Placement::embedding_head) {
+  if (stack.placement == StagePlacement::embedding_head) {
     // DeepSpeed's balanced partition of equal weights: each stage is filled up to the least
     // possible maximum before the next begins. The embedding is the first item, the head the last.
     const int each = (blocks + 2 + stages - 1) / stages;
@@ -224,7 +224,7 @@ std::optional<std::vector<int>> stage_boundaries(const Stack& stack, const Model
     const int each = blocks / stages, rest = blocks % stages;
     // Megatron wants no remainder; where there is one it goes to the first stages, and in the
     // middle rule to those that follow the first.
-    const int from = stack.placement == Placement::middle ? 1 : 0;
+    const int from = stack.placement == StagePlacement::middle ? 1 : 0;
     int start = 0;
     for (int s = 0; s + 1 < stages; ++s) {
       start += each + (s >= from && s < from + rest ? 1 : 0);

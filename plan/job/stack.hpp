@@ -101,7 +101,7 @@ struct StackTime {
 };
 
 // Where stages begin.
-enum class Placement : std::uint8_t {
+enum class StagePlacement : std::uint8_t {
   layers,          // equal numbers of blocks, embedding and head beside them
   embedding_head,  // embedding and head count as a block each
   cost,            // running sums of products: blocks 4 h^2 + 3 f h, head v h (nanotron)
@@ -111,7 +111,7 @@ enum class Placement : std::uint8_t {
 struct Stack {
   std::string name = "weir";
   bool own_tensors = true;  // keeps what Weir's executor keeps; else `memory`
-  Placement placement = Placement::layers;
+  StagePlacement placement = StagePlacement::layers;
   bool empty_stages = false;
   bool fp8 = false;  // blocks' products in FP8; head, attention and the rest in the number format
   StackMemory memory;

@@ -42,7 +42,7 @@ std::vector<int> Balance::boundaries(const Plan& plan) {
 
 std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,
                                      const Cluster& cluster) {
-  const LayerCosts known(plan, model, costs);
+  const LayerCosts known(plan, model, costs, cluster.stack);
   return Balance(known, cluster).boundaries(plan);
 }
 

@@ -15,7 +15,7 @@ namespace weir {
 const LayerCosts& SplitCosts::add(const Plan& plan) {
   const auto found = by_split_.find(plan.split());
   if (found != by_split_.end()) return found->second;
-  return by_split_.try_emplace(plan.split(), plan, model_, costs_).first->second;
+  return by_split_.try_emplace(plan.split(), plan, model_, costs_, stack_).first->second;
 }
 
 CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Cluster& cluster,
@@ -23,7 +23,7 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
   const LayerCosts& costs = known.of(candidate);
   auto schedule = std::get<Schedule>(
       make_schedule(candidate.schedule, {candidate.pp, candidate.vpp, candidate.microbatches}));
-  const Bytes held = mean_held(candidate, *costs.part(), schedule.shape, cluster.device);
+  const Bytes held = mean_held(candidate, *costs.part(), schedule.shape, cluster);
   const double factor = costs.costs().factors().memory;
   CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};
   const bool hopeless = limits.memory && cost.held > *limits.memory;

@@ -17,7 +17,8 @@ namespace weir {
 class SplitCosts {
  public:
   // The references must outlive it.
-  SplitCosts(const Model& model, const Costs& costs) : model_(model), costs_(costs) {}
+  SplitCosts(const Model& model, const Costs& costs, Stack stack = {})
+      : model_(model), costs_(costs), stack_(std::move(stack)) {}
   // Throws InputError when a layer is not in the costs.
   const LayerCosts& add(const Plan& plan);
   // Precondition: the split was added. Many threads may ask at once.
@@ -26,6 +27,7 @@ class SplitCosts {
  private:
   const Model& model_;
   const Costs& costs_;
+  Stack stack_;
   std::map<Split, LayerCosts> by_split_;
 };
 

@@ -125,7 +125,7 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
   SweepResult result;
   Model model = load_model(request.folder / request.base.model_path);
   set_attention(model, request.base.attention);
-  SplitCosts known(model, costs);
+  SplitCosts known(model, costs, cluster.stack);
   const std::vector<Plan> plans = candidates(request, model, known, cluster, result.refused);
   // One candidate stands for all before the border: what they share is checked with it.
   if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));

@@ -27,7 +27,7 @@ Model llama(int blocks, std::int64_t hidden, std::int64_t ffn, std::int64_t voca
 // by 16, 17.5 by the head; the last stage is left with the loss alone.
 TEST(StageBoundaries, BySumsOfCost) {
   const Model model = llama(16, 2048, 8192, 131072);
-  const Stack stack{.name = "n", .placement = Placement::cost, .empty_stages = true};
+  const Stack stack{.name = "n", .placement = StagePlacement::cost, .empty_stages = true};
   EXPECT_EQ(stage_boundaries(stack, model, 2), (std::vector<int>{12}));
   EXPECT_EQ(stage_boundaries(stack, model, 4), (std::vector<int>{7, 12, 17}));
   EXPECT_EQ(stage_boundaries(stack, model, 8), (std::vector<int>{4, 7, 9, 12, 14, 17, 19}));
@@ -40,7 +40,7 @@ TEST(StageBoundaries, BySumsOfCost) {
 // blocks.
 TEST(StageBoundaries, EmbeddingAndHeadCountAsBlocks) {
   const Model model = llama(70, 2048, 8192, 51200);
-  const Stack stack{.name = "d", .placement = Placement::embedding_head};
+  const Stack stack{.name = "d", .placement = StagePlacement::embedding_head};
   const auto boundaries = stage_boundaries(stack, model, 12);
   ASSERT_TRUE(boundaries);
   EXPECT_EQ(boundaries->front(), 6);
@@ -49,17 +49,18 @@ TEST(StageBoundaries, EmbeddingAndHeadCountAsBlocks) {
 
 TEST(StageBoundaries, RemainderToTheFirstOrBehindIt) {
   const Model model = llama(6, 2048, 8192, 51200);
-  EXPECT_EQ(stage_boundaries({.placement = Placement::layers}, model, 4),
+  EXPECT_EQ(stage_boundaries({.placement = StagePlacement::layers}, model, 4),
             (std::vector<int>{3, 5, 6}));
-  EXPECT_EQ(stage_boundaries({.placement = Placement::middle}, model, 4),
+  EXPECT_EQ(stage_boundaries({.placement = StagePlacement::middle}, model, 4),
             (std::vector<int>{2, 4, 6}));
 }
 
 // 31 layers on 32 stages: a real run had it.
 TEST(StageBoundaries, MoreStagesThanBlocks) {
   const Model model = llama(2, 2048, 8192, 51200);
-  EXPECT_FALSE(stage_boundaries({.placement = Placement::layers}, model, 4));
-  EXPECT_TRUE(stage_boundaries({.placement = Placement::layers, .empty_stages = true}, model, 4));
+  EXPECT_FALSE(stage_boundaries({.placement = StagePlacement::layers}, model, 4));
+  EXPECT_TRUE(
+      stage_boundaries({.placement = StagePlacement::layers, .empty_stages = true}, model, 4));
 }
 
 std::string refusal(const std::string& text) {

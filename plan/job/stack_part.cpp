@@ -1,0 +1,90 @@
+// Applies a stack's rules to the tensors of each layer.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/stack_part.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weir {
+namespace {
+
+// Whole numbers of a block for one token.
+double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
+  const auto visits = static_cast<double>(b.experts > 1 ? b.experts_per_token : 1);
+  const auto ffn = static_cast<double>(b.ffn) * visits;
+  switch (width) {
+    case Width::hidden:
+      return static_cast<double>(b.hidden);
+    case Width::query:
+      return static_cast<double>(b.heads * b.head_dim);
+    case Width::key_value:
+      return static_cast<double>(2 * b.kv_heads * b.head_dim);
+    case Width::up:
+      return (b.gated ? 2 : 1) * ffn;
+    case Width::ffn:
+      return ffn;
+    case Width::heads:
+      return static_cast<double>(b.heads);
+    case Width::scores:
+      return b.attention == AttentionKind::fused ? 0 : static_cast<double>(b.heads * keys);
+    case Width::token:
+      return 1;
+    case Width::vocabulary:
+      break;
+  }
+  return 0;
+}
+
+void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq_length,
+          const Split& split, const Stack& stack) {
+  tensors.saved.clear();
+  const auto tokens = static_cast<double>(split.tokens(seq_length));
+  for (const KeptRule& rule : stack.memory.block) {
+    const double numbers = width_of(rule.width, rule.share, block, split, seq_length) * tokens;
+    const double bytes = stack.fp8 && rule.fp8 > 0 ? rule.fp8 : rule.bytes;
+    tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(numbers * bytes)),
+                             rule.until_i ? KeptUntil::I : KeptUntil::W, rule.attention_core});
+  }
+}
+
+// The logits' softmax stays until the backward; what F and I have of them beside that at their
+// worst is workspace.
+void keep_logits(LayerTensors& tensors, const HeadShape& head, std::int64_t seq_length,
+                 const Split& split, const StackMemory& memory) {
+  const std::int64_t share = (head.vocabulary + split.tp - 1) / split.tp;
+  const auto logits = static_cast<double>((head.pooled ? 1 : split.tokens(seq_length)) * share);
+  const auto bytes = [logits](double each) { return static_cast<std::int64_t>(logits * each); };
+  std::erase_if(tensors.saved, [](const KeptTensor& kept) { return kept.name == "logits"; });
+  tensors.saved.push_back({"logits", bytes(memory.logits_kept), KeptUntil::W});
+  const auto beside = [&](double worst) {
+    return bytes(std::max(0.0, worst - memory.logits_kept));
+  };
+  tensors.workspace_f_bytes_per_sample += beside(memory.logits_forward);
+  tensors.workspace_i_bytes_per_sample += beside(memory.logits_backward);
+}
+
+}  // namespace
+
+double width_of(Width width, Share share, const TransformerShape& block, const Split& split,
+                std::int64_t keys) {
+  const bool divided =
+      share == Share::tensor || (share == Share::sequence && split.sequence_parallel);
+  return whole_width(width, block, keys) / (divided ? split.tp : 1);
+}
+
+ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split,
+                     const Stack& stack) {
+  ModelPart part = model_part(model, seq_length, dtype, split);
+  if (stack.own_tensors) return part;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    LayerTensors& tensors = part.layers[l].tensors;
+    const LayerShape& shape = model.layers[l].shape;
+    if (const auto* block = std::get_if<TransformerShape>(&shape))
+      keep(tensors, *block, seq_length, split, stack);
+    if (const auto* head = std::get_if<HeadShape>(&shape); head != nullptr && head->vocabulary > 0)
+      keep_logits(tensors, *head, seq_length, split, stack.memory);
+  }
+  return part;
+}
+
+}  // namespace weir
