@@ -1,10 +1,12 @@
-# The tables of tools/examples/published and tools/examples/measured, and the machines of tools/examples/clusters that
-# they were measured on, compiled in, so that `weir reproduce` needs no file beside it.
+# The tables of tools/examples/published and tools/examples/measured, the machines of
+# tools/examples/clusters that they were measured on and the software of tools/examples/stacks,
+# compiled in, so that `weir reproduce` needs no file beside it.
 # SPDX-License-Identifier: Apache-2.0
 file(GLOB published_tables CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv
   ${CMAKE_SOURCE_DIR}/tools/examples/measured/*.csv
-  ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json)
+  ${CMAKE_SOURCE_DIR}/tools/examples/clusters/*.json
+  ${CMAKE_SOURCE_DIR}/tools/examples/stacks/*.json)
 list(FILTER published_tables EXCLUDE REGEX "builtin_errors.csv$")  # compiled in by costmodel
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${published_tables})
 set(PUBLISHED_ENTRIES "")

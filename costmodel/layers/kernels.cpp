@@ -8,6 +8,7 @@
 #include <cassert>
 
 #include "costmodel/layers/layer_math.hpp"
+#include "plan/job/stack_part.hpp"
 
 namespace weir {
 namespace {
@@ -15,14 +16,18 @@ namespace {
 // Times of one layer: start an empty sum for each pass, add kernels, read the times.
 struct Passes {
   KernelSum f, i, w, core;
-  Passes(const Device& device, Dtype dtype)
-      : f(device, dtype), i(device, dtype), w(device, dtype), core(device, dtype) {}
+  ProductPrecision precision = ProductPrecision::plan;  // of the weights' products
+  Passes(const Device& device, Dtype dtype, const StackTime& stack)
+      : f(device, dtype, stack),
+        i(device, dtype, stack),
+        w(device, dtype, stack),
+        core(device, dtype, stack) {}
 
   // y[m, n] = x[m, k] w: F; then dx[m, k] = dy w' and dw[k, n] = x' dy.
   void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
-    f.matmul({m, n, k, batch});
-    i.matmul({m, k, n, batch});
-    w.matmul({k, n, m, batch}, {.target = ProductTarget::accumulated});
+    f.matmul({m, n, k, batch}, {.precision = precision});
+    i.matmul({m, k, n, batch}, {.precision = precision});
+    w.matmul({k, n, m, batch}, {.precision = precision, .target = ProductTarget::accumulated});
   }
   // Element-wise: numbers read and written in F; I also reads what F had.
   void each(std::int64_t forward, std::int64_t backward) {
@@ -36,6 +41,7 @@ struct Passes {
 struct Kernels {
   Passes& p;
   std::int64_t tokens, rows, keys, samples;
+  double stack_bytes;  // that the software moves of each logit beside what is listed here
 
   void operator()(const EmbeddingShape& e) const {
     if (e.patch > 0) p.product(tokens * samples, e.hidden, e.patch);
@@ -69,9 +75,14 @@ struct Kernels {
     if (head.dense != HeadDense::none) p.product(m, head.hidden, head.hidden);
     if (head.vocabulary == 0) return;
     p.product(m, head.vocabulary, head.hidden);
-    p.f.stream(
-        3 * m *
-        head.vocabulary);  // maximum and sum in one reading; the gradient in place of the logits
+    loss(m * head.vocabulary);
+  }
+  // The maximum and the sum in one reading; the gradient in place of the logits.
+  void loss(std::int64_t logits) const {
+    p.f.stream(3 * logits);
+    if (stack_bytes == 0) return;
+    p.f.move(stack_bytes * static_cast<double>(logits));
+    p.i.move(stack_bytes * static_cast<double>(logits));
   }
   void operator()(const TimedShape&) const { assert(false && "a timed layer says its own times"); }
   void operator()(const SizedShape&) const {
@@ -125,6 +136,25 @@ struct Kernels {
   }
 };
 
+// What a stack's blocks do beside the kernels above. With tensor parallelism F and I have a
+// collective for each half of the block, under sequence parallelism two, and I as many again where
+// it gathers kept shards.
+void add_stack(Passes& p, const TransformerShape& block, const Split& split, std::int64_t keys,
+               std::int64_t tokens, const StackTime& stack) {
+  for (const ExtraStream& extra : stack.block) {
+    const double numbers =
+        width_of(extra.width, extra.share, block, split, keys) * static_cast<double>(tokens);
+    if (extra.forward > 0) p.f.move(extra.forward * numbers, extra.kernels);
+    if (extra.backward > 0) p.i.move(extra.backward * numbers, extra.kernels);
+  }
+  p.f.small(stack.block_kernels_forward);
+  p.i.small(stack.block_kernels_backward);
+  if (split.tp == 1) return;
+  const double collectives = split.sequence_parallel ? 4 : 2;
+  p.f.small(collectives * stack.tensor_kernels);
+  p.i.small((collectives + (stack.regathers ? 2 : 0)) * stack.tensor_kernels);
+}
+
 }  // namespace
 
 KernelSum& KernelSum::matmul(const MatmulShape& shape, ProductForm form) {
@@ -145,16 +175,37 @@ KernelSum& KernelSum::stream(std::int64_t numbers) {
   return *this;
 }
 
+KernelSum& KernelSum::move(double bytes, int kernels) {
+  sum_ += stream_time(Bytes(static_cast<std::int64_t>(bytes)), device_);
+  count_ += kernels;
+  return *this;
+}
+
+KernelSum& KernelSum::small(double kernels) {
+  sum_ += device_.kernels->floor * kernels;
+  count_ += kernels;
+  return *this;
+}
+
 Seconds KernelSum::time() const {
-  return std::max(sum_, device_.kernels->launch * static_cast<double>(count_));
+  const Seconds launches = launch_ * count_;
+  return blocking_ ? sum_ + launches : std::max(sum_, launches);
 }
 
 LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split,
-                       int batch, const Device& device) {
-  Passes passes(device, dtype);
+                       int batch, const Device& device, const Stack& stack,
+                       std::int64_t parameters) {
+  Passes passes(device, dtype, stack.time);
   const Kernels kernels{passes, split.tokens(seq_length), split.rows(seq_length), seq_length,
-                        batch};
+                        batch,  stack.time.logits};
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block != nullptr) {
+    add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);
+    if (stack.fp8) passes.precision = ProductPrecision::fp8;
+  }
   std::visit(kernels, shard(layer.shape, split.tp));
+  if (stack.time.accumulate > 0 && parameters > 0)
+    passes.w.move(stack.time.accumulate * static_cast<double>(parameters));
   LayerTime time;
   time.f = passes.f.time();
   time.i = passes.i.time();
@@ -162,6 +213,20 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   time.b = time.i + time.w;
   time.core = passes.core.time();
   return time;
+}
+
+PerKind<Seconds> loss_times(const HeadShape& head, std::int64_t seq_length, Dtype dtype,
+                            const Split& split, int batch, const Device& device,
+                            const Stack& stack) {
+  Passes passes(device, dtype, stack.time);
+  const Kernels kernels{passes, split.tokens(seq_length), split.rows(seq_length), seq_length,
+                        batch,  stack.time.logits};
+  const auto share = std::get<HeadShape>(shard(head, split.tp));
+  kernels.loss((head.pooled ? 1 : split.tokens(seq_length)) * batch * share.vocabulary);
+  PerKind<Seconds> times{.f = passes.f.time(), .i = passes.i.time()};
+  times.b = times.i;
+  times.r = times.f;
+  return times;
 }
 
 }  // namespace weir

@@ -14,25 +14,41 @@
 namespace weir {
 
 // Kernels that follow each other: the sum of their times, or what the host needs to launch as many,
-// where that is more.
+// where that is more; where the host waits for each, both.
 class KernelSum {
  public:
-  KernelSum(const Device& device, Dtype dtype) : device_(device), dtype_(dtype) {}
+  KernelSum(const Device& device, Dtype dtype, const StackTime& stack = {})
+      : device_(device),
+        dtype_(dtype),
+        launch_(stack.launch.value_or(device.kernels->launch)),
+        blocking_(stack.blocking_launches) {}
   KernelSum& matmul(const MatmulShape& shape, ProductForm form = {});
   KernelSum& fused(const FusedCore& core);
   KernelSum& stream(std::int64_t numbers);  // reads and writes together, in the plan's format
+  KernelSum& move(double bytes, int kernels = 1);
+  KernelSum& small(double kernels);  // of next to no work
   [[nodiscard]] Seconds time() const;
 
  private:
   const Device& device_;
   Dtype dtype_;
+  Seconds launch_;
+  bool blocking_;
   Seconds sum_{0};
-  int count_ = 0;
+  double count_ = 0;
 };
 
 // The kernels of a layer on one device of a split, for a micro-batch of `batch` samples.
-// Precondition: device.kernels; a layer with a shape.
+// `parameters` are the device's of this layer, whose gradients the stack adds up. Precondition:
+// device.kernels; a layer with a shape.
 [[nodiscard]] LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
-                                     const Split& split, int batch, const Device& device);
+                                     const Split& split, int batch, const Device& device,
+                                     const Stack& stack = {}, std::int64_t parameters = 0);
+
+// Of a head's F and I, what comes after its logits: the loss, and the gradient of the logits. A
+// stack that cuts stages between them does it on a stage of its own.
+[[nodiscard]] PerKind<Seconds> loss_times(const HeadShape& head, std::int64_t seq_length,
+                                          Dtype dtype, const Split& split, int batch,
+                                          const Device& device, const Stack& stack);
 
 }  // namespace weir

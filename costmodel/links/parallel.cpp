@@ -23,6 +23,7 @@ PerKind<Seconds> sent(Seconds forward, Seconds backward) {
 struct TensorTraffic {
   const Plan& plan;
   const Link& link;
+  bool regathers;
 
   [[nodiscard]] Seconds gather(Bytes n) const { return ring_all_gather(n, plan.tp, link); }
   [[nodiscard]] Seconds scatter(Bytes n) const { return ring_reduce_scatter(n, plan.tp, link); }
@@ -40,7 +41,8 @@ struct TensorTraffic {
     const Bytes n = input(b.hidden);
     const double parts = (b.parallel ? 1 : 2) + (b.cross_attention ? 1 : 0);
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
-    return sent(each * parts, each * parts);
+    const bool again = regathers && plan.sequence_parallel;
+    return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts);
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
@@ -90,9 +92,12 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
   return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
-PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
+                                const StackTime& stack) {
   if (plan.tp == 1) return {};
-  return std::visit(TensorTraffic{plan, link}, layer.shape);
+  PerKind<Seconds> traffic = std::visit(TensorTraffic{plan, link, stack.regathers}, layer.shape);
+  for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
+  return traffic;
 }
 
 PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan, const Link& link) {
@@ -119,13 +124,19 @@ PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, cons
   return traffic;
 }
 
-StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
+StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                         const StackTime& stack) {
   const int n = plan.replicas();
   if (n == 1) return {};
-  const Bytes gradients(parameters * 4), weights(parameters * bytes_per_element(plan.dtype));
+  const Bytes gradients(
+      static_cast<std::int64_t>(static_cast<double>(parameters) * stack.reduced_gradients)),
+      weights(parameters * bytes_per_element(plan.dtype));
   StepTraffic traffic;
-  if (plan.zero == 0) traffic.reduce = all_reduce(gradients, n, link);
-  if (plan.zero == 1) traffic.reduce = ring_reduce_scatter(gradients, n, link);
+  if (plan.zero == 0 || (plan.zero == 1 && stack.reduces_whole)) {
+    traffic.reduce = all_reduce(gradients, n, link);
+  } else if (plan.zero == 1) {
+    traffic.reduce = ring_reduce_scatter(gradients, n, link);
+  }
   if (plan.zero == 1 || plan.zero == 2) traffic.gather = ring_all_gather(weights, n, link);
   return traffic;
 }

@@ -50,8 +50,10 @@ struct ParallelLinks {
 //   section 4.2.2) each of those is an all-gather and a reduce-scatter; the embedding's only a
 //   reduce-scatter in F and an all-gather in I, the head's an all-gather in F and a reduce-scatter
 //   in I. The all-gather that W needs again runs beside I's products and is not counted.
+// A stack that runs part of it beside products leaves the rest; one that gathers kept shards again
+// in I adds that to I's.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
-                                              const Link& link);
+                                              const Link& link, const StackTime& stack = {});
 
 // Context parallelism as Llama 3 does it (Grattafiori et al. 2024, section 3.3.2): F gathers the
 // keys and values of the whole sequence, I gathers them again and reduce-scatters their gradients.
@@ -71,7 +73,9 @@ struct StepTraffic {
   Seconds reduce{0};
   Seconds gather{0};
 };
-[[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link);
+// A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too.
+[[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                                       const StackTime& stack = {});
 
 // A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,
 // before the update (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that

@@ -44,8 +44,9 @@ Bytes update_bytes(std::int64_t parameters, Dtype dtype) {
 
 class Builtin {
  public:
-  Builtin(const Model& model, std::int64_t seq_length, Dtype dtype, const Device& device)
-      : model_(model), seq_length_(seq_length), dtype_(dtype), device_(device) {}
+  Builtin(const Model& model, std::int64_t seq_length, Dtype dtype, const Device& device,
+          const Stack& stack)
+      : model_(model), seq_length_(seq_length), dtype_(dtype), device_(device), stack_(stack) {}
 
   // Kernel by kernel, of one device of a split.
   [[nodiscard]] LayerCost by_kernels(const Layer& layer, const Split& split,
@@ -53,9 +54,10 @@ class Builtin {
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_, split);
     for (const int batch : table_sizes()) {
-      cost.by_batch[batch] = kernel_times(layer, seq_length_, dtype_, split, batch, device_);
+      cost.by_batch[batch] =
+          kernel_times(layer, seq_length_, dtype_, split, batch, device_, stack_, part.parameters);
     }
-    cost.optimizer = stream_time(update_bytes(part.parameters, dtype_), device_);
+    cost.optimizer = update_time(part);
     return cost;
   }
 
@@ -83,6 +85,18 @@ class Builtin {
   }
 
  private:
+  // No shorter than the launches of a stack that updates tensor by tensor.
+  [[nodiscard]] Seconds update_time(const LayerPart& part) const {
+    const StackTime& time = stack_.time;
+    const Bytes bytes =
+        time.update > 0
+            ? Bytes(static_cast<std::int64_t>(static_cast<double>(part.parameters) * time.update))
+            : update_bytes(part.parameters, dtype_);
+    const double kernels =
+        time.kernels_a_tensor * static_cast<double>(part.tensors.parameters.size());
+    return std::max(stream_time(bytes, device_),
+                    time.launch.value_or(device_.kernels->launch) * kernels);
+  }
   [[nodiscard]] Flops scores_again(const Layer& layer) const {
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) return Flops(0);
@@ -94,6 +108,7 @@ class Builtin {
   std::int64_t seq_length_;
   Dtype dtype_;
   const Device& device_;
+  const Stack& stack_;
 };
 
 }  // namespace
@@ -113,7 +128,8 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   costs.seq_length = seq_length;
   costs.dtype = dtype;
   costs.link = cluster.intra;
-  const Builtin builtin(model, seq_length, dtype, device);
+  costs.step_overhead = cluster.stack.time.step;
+  const Builtin builtin(model, seq_length, dtype, device, cluster.stack);
   const ModelPart whole = model_part(model, seq_length, dtype);
   std::vector<ModelPart> parts;
   for (const Split& split : splits) parts.push_back(model_part(model, seq_length, dtype, split));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
 
 namespace weir {
@@ -98,7 +99,9 @@ StageCost StageCosts::of(const StagePart& stage) const {
   const Correction& c = costs.correction;
   const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
   const double size = factor_at(costs.by_size, plan_.micro_batch_size);
-  StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas);
+  const StackTime& stack = cluster_.stack.time;
+  StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas, stack);
+  if (stack.overlaps_gather) step.gather = Seconds(0);
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
   const auto pass = [&](ActionKind kind) {
@@ -106,8 +109,8 @@ StageCost StageCosts::of(const StagePart& stage) const {
   };
   StageCost cost;
   for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
-  const int layers = stage.layers.last - stage.layers.first;
-  cost.reduce = to_nanoseconds(plan_.overlap_grad_reduce
+  const int layers = std::max(1, stage.layers.last - stage.layers.first);
+  cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
                                    ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
                                    : step.reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * c.optimizer * alone.optimizer + step.gather);
@@ -138,6 +141,8 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     table.backward_messages.push_back(first ? MessageCost{}
                                             : message(Stage{s - 1}, stage.input_bytes));
   }
+  if (shape.replicas == 1) move_loss(table, shape, stages);
+  if (cluster_.stack.time.blocking_messages) block_messages(table, shape);
   // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a
   // reduction of its own.
   if (!cluster_.device.kernels) return table;
@@ -149,6 +154,64 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     }
   }
   return table;
+}
+
+// Where a stack cuts behind the head (StagePlacement::cost), the first empty stage after it takes
+// its logits in the number format, casts them and, if it is the last, has the loss; else the next
+// one, which takes them in fp32. The gradients come back in the same bytes.
+void StageCosts::move_loss(CostTable& table, const ScheduleShape& shape,
+                           std::span<const StagePart> stages) const {
+  const Model& model = known_.model();
+  const auto layers = static_cast<int>(model.layers.size());
+  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (cluster_.stack.placement != StagePlacement::cost || head == nullptr) return;
+  std::int32_t tail = shape.stages;  // the first stage behind the head
+  while (tail > 0 && stages[static_cast<std::size_t>(tail - 1)].layers.first == layers) --tail;
+  if (tail == shape.stages || tail == 0) return;
+  const Split split = plan_.split();
+  const std::int64_t share = (head->vocabulary + split.tp - 1) / split.tp;
+  const std::int64_t logits = split.tokens(plan_.seq_length) * plan_.micro_batch_size * share;
+  const std::int32_t loss = std::min(tail + 1, shape.stages - 1);
+  for (std::int32_t s = tail; s <= loss; ++s) {
+    const std::int64_t each = s == tail ? bytes_per_element(plan_.dtype) : 4;
+    const Rank before = shape.rank_of(Stage{s - 1}), here = shape.rank_of(Stage{s});
+    const Link link = stage_link(known_.costs(), plan_, cluster_, before, here);
+    const MessageCost message = stage_message(Bytes(logits * each), plan_, link, cluster_);
+    table.forward_messages[static_cast<std::size_t>(s - 1)] = message;
+    table.backward_messages[static_cast<std::size_t>(s)] = message;
+  }
+  if (!cluster_.device.kernels) return;
+  const PerKind<Seconds> moved =
+      loss_times(*head, plan_.seq_length, plan_.dtype, split, plan_.micro_batch_size,
+                 cluster_.device, cluster_.stack);
+  StageCost& from = table.stages[static_cast<std::size_t>(tail - 1)];
+  StageCost& to = table.stages[static_cast<std::size_t>(loss)];
+  for (const ActionKind kind : kPassKinds) {
+    const Nanoseconds time = std::min(to_nanoseconds(moved[kind]), from[kind]);
+    from[kind] -= time;
+    to[kind] += time;
+  }
+}
+
+// A stack whose sends wait keeps the sender's stage for the time of the message, and the host's
+// time about it; the receiver's host has as much to do.
+void StageCosts::block_messages(CostTable& table, const ScheduleShape& shape) const {
+  const Nanoseconds host = to_nanoseconds(cluster_.stack.time.message);
+  const auto wait = [&](StageCost& cost, bool forward, Nanoseconds time) {
+    cost.f += forward ? time : Nanoseconds(0);
+    cost.b += forward ? Nanoseconds(0) : time;
+    cost.i += forward ? Nanoseconds(0) : time;
+  };
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const auto index = static_cast<std::size_t>(s);
+    const auto send = [&](MessageCost& message, Stage to, bool forward) {
+      wait(table.stages[index], forward, message.occupancy + message.latency + host);
+      wait(table.stages[static_cast<std::size_t>(to.value)], forward, host);
+      message = {};
+    };
+    if (!shape.is_last(Stage{s})) send(table.forward_messages[index], Stage{s + 1}, true);
+    if (!shape.is_first(Stage{s})) send(table.backward_messages[index], Stage{s - 1}, false);
+  }
 }
 
 Nanoseconds StageCosts::tie_reduction(const Tie& tie, const ScheduleShape& shape) const {
@@ -188,7 +251,7 @@ StageCosts::LayerPrice StageCosts::price(int l) {
     for (const ActionKind kind : kPassKinds)
       time[kind] = std::max(time[kind], replicas[kind] * anchor_.messages);
   }
-  PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor);
+  PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor, cluster_.stack.time);
   traffic += context_traffic(layer, plan_, links_.context);
   for (const ActionKind kind : kPassKinds) traffic[kind] *= anchor_.messages;
   return {time, traffic};
