@@ -176,7 +176,8 @@ void StageCosts::move_loss(CostTable& table, const ScheduleShape& shape,
     const std::int64_t each = s == tail ? bytes_per_element(plan_.dtype) : 4;
     const Rank before = shape.rank_of(Stage{s - 1}), here = shape.rank_of(Stage{s});
     const Link link = stage_link(known_.costs(), plan_, cluster_, before, here);
-    const MessageCost message = stage_message(Bytes(logits * each), plan_, link, cluster_);
+    const MessageCost message =
+        scaled(stage_message(Bytes(logits * each), plan_, link, cluster_), anchor_.messages);
     table.forward_messages[static_cast<std::size_t>(s - 1)] = message;
     table.backward_messages[static_cast<std::size_t>(s)] = message;
   }
@@ -187,7 +188,7 @@ void StageCosts::move_loss(CostTable& table, const ScheduleShape& shape,
   StageCost& from = table.stages[static_cast<std::size_t>(tail - 1)];
   StageCost& to = table.stages[static_cast<std::size_t>(loss)];
   for (const ActionKind kind : kPassKinds) {
-    const Nanoseconds time = std::min(to_nanoseconds(moved[kind]), from[kind]);
+    const Nanoseconds time = std::min(to_nanoseconds(moved[kind] * anchor_.compute), from[kind]);
     from[kind] -= time;
     to[kind] += time;
   }

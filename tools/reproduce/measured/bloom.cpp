@@ -80,7 +80,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
   run.memory_gib = c.printed_or_none("memory_gb");
   run.reading = MemoryReading::fullest_device;
   set_machine(run, "dgx-a100", "megatron-deepspeed-2022");
-  if (late) run.cluster.stack.placement = Placement::embedding_head;
+  if (late) run.cluster.stack.placement = StagePlacement::embedding_head;
   place_stages(run);
   if (!failed && !consistent(c, layers))
     run.unforeseen = "its TFLOP/s contradict its time and mini-batch";

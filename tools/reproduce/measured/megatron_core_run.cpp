@@ -53,7 +53,7 @@ MeasuredRun megatron_core_run(const MegatronCoreJob& job, DecoderShelf& shelf) {
   set_machine(run, job.cluster, "megatron-core");
   run.cluster.stack.fp8 = job.fp8;
   if (sizes->layers % run.plan.stages() != 0)
-    run.cluster.stack.placement = Placement::embedding_head;
+    run.cluster.stack.placement = StagePlacement::embedding_head;
   place_stages(run);
   return run;
 }
