@@ -5,15 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <vector>
 
 #include "exec/cpu/core.hpp"
-#include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
+#include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -31,8 +29,8 @@ class CpuBackend : public Backend {
     }
   }
 
-  void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
-  void release(void* block, std::int64_t) noexcept override { std::free(block); }
+  void* allocate(std::int64_t bytes) override { return blocks_.allocate(bytes); }
+  void release(void* block, std::int64_t bytes) noexcept override { blocks_.release(block, bytes); }
 
   void prepare(std::span<const Layer> layers, std::int64_t batch,
                std::int64_t seq_length) override {
@@ -77,6 +75,7 @@ class CpuBackend : public Backend {
   }
 
  private:
+  HostBlocks blocks_;
   int core_;
   std::vector<float> evicted_;
   cpu::Matmul matmul_;

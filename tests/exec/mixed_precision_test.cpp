@@ -3,11 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "costmodel/memory/memory.hpp"
-#include "exec/cpu/host_memory.hpp"
+#include "exec/device/host_blocks.hpp"
 #include "exec/training/stored.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -24,8 +23,8 @@ struct Noted {
 class NotingBackend : public Backend {
  public:
   explicit NotingBackend(Noted& noted) : noted_(noted) {}
-  void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
-  void release(void* block, std::int64_t) noexcept override { std::free(block); }
+  void* allocate(std::int64_t bytes) override { return blocks_.allocate(bytes); }
+  void release(void* block, std::int64_t bytes) noexcept override { blocks_.release(block, bytes); }
   void prepare(std::span<const Layer>, std::int64_t, std::int64_t) override {}
   std::int64_t scratch_bytes() const override { return 0; }
   void use_scratch(const Tensor&) override {}
@@ -51,6 +50,7 @@ class NotingBackend : public Backend {
   }
 
  private:
+  HostBlocks blocks_;
   Noted& noted_;
 };
 

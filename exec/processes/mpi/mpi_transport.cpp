@@ -12,20 +12,6 @@
 #include "plan/words/error.hpp"
 
 namespace weir {
-namespace {
-
-constexpr int kLine = 64;
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
-void* MpiTransport::HostBlocks::allocate(std::int64_t bytes) {
-  return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kLine});
-}
-void MpiTransport::HostBlocks::release(void* block, std::int64_t) noexcept {
-  ::operator delete (block, std::align_val_t{kLine});
-}
 
 MpiTransport::MpiTransport(const TransportRequest& request, ProcessGroup& processes)
     : request_(request),
@@ -42,9 +28,9 @@ MpiTransport::MpiTransport(const TransportRequest& request, ProcessGroup& proces
     made.peer = request_.first_process + (out ? edge.to : edge.from).value;
     made.first = lane.first;
     made.count = lane.last - lane.first;
-    made.messages.resize(at(made.count));
-    made.produced.resize(at(made.count));
-    made.freed.resize(at(made.count));
+    made.messages.resize(made.count);
+    made.produced.resize(made.count);
+    made.freed.resize(made.count);
     for (std::int32_t index = 0; index < made.count; ++index) made.credits.push_back(index);
     (out ? outgoing_ : incoming_)[static_cast<std::int32_t>(i)] = std::move(made);
   }
@@ -81,8 +67,8 @@ void MpiTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
   }
   const std::scoped_lock lock(processes_.lock());  // a credit may come in just now
   Fifo& e = outgoing_.at(edge);
-  e.messages[at(index)] = posted;
-  e.produced[at(index)] = 1;
+  e.messages[index] = posted;
+  e.produced[index] = 1;
   send_ready(edge, e);
 }
 
@@ -90,9 +76,9 @@ void MpiTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
 // order, so one without a slot holds up those behind it.
 void MpiTransport::send_ready(std::int32_t edge, Fifo& e) {
   const std::int32_t slots = request_.program.slots();
-  while (e.next < e.count && e.produced[at(e.next)] != 0 &&
-         (slots == 0 || e.next < slots || e.freed[at(e.next - slots)] != 0)) {
-    const Tensor& message = e.messages[at(e.next)];
+  while (e.next < e.count && e.produced[e.next] != 0 &&
+         (slots == 0 || e.next < slots || e.freed[e.next - slots] != 0)) {
+    const Tensor& message = e.messages[e.next];
     clock_->start_ns[(e.first + e.next).position()] = request_.now();
     const std::span<const std::byte> bytes(message.data, static_cast<std::size_t>(message.bytes));
     e.under_way.push_back(
@@ -118,7 +104,7 @@ void MpiTransport::take_credits() {
     const Credit credit = credits_coming_.front();
     credits_coming_.pop_front();
     Fifo& e = outgoing_.at(credit.edge);
-    e.freed[at(credit.index)] = 1;
+    e.freed[credit.index] = 1;
     send_ready(credit.edge, e);
   }
 }
@@ -133,7 +119,7 @@ void MpiTransport::take_messages() {
       throw RunFailed(fmt::format("a message of {} bytes came where the plan has one of {}", bytes,
                                   request_.message_bytes[(e.first + e.next).position()]));
     }
-    Tensor& tensor = e.messages[at(e.next)];  // the tag is the edge; its messages come in order
+    Tensor& tensor = e.messages[e.next];  // the tag is the edge; its messages come in order
     tensor = message_arena_.allocate(bytes);
     if (request_.arena != nullptr && !staged()) message_arena_.hand_over(tensor, *request_.arena);
     e.under_way.push_back({processes_.bytes().take({tensor.data, there->bytes}), e.next++});
@@ -157,7 +143,7 @@ void MpiTransport::finish_sends() {
     while (!e.under_way.empty() && processes_.bytes().done(e.under_way.front().request)) {
       const std::int32_t sent = e.under_way.front().index;
       clock_->end_ns[(e.first + sent).position()] = request_.now();
-      release_sent(e.messages[at(sent)]);
+      release_sent(e.messages[sent]);
       e.under_way.pop_front();
       ++e.done;
     }
@@ -177,7 +163,7 @@ Tensor MpiTransport::receive(std::int32_t edge, std::int32_t index) {
   processes_.wait_until([&] {  // called with the lock held
     Fifo& e = incoming_.at(edge);
     if (e.done <= index) return false;
-    arrived = std::exchange(e.messages[at(index)], {});
+    arrived = std::exchange(e.messages[index], {});
     return true;
   });
   if (!staged()) return arrived;
@@ -194,7 +180,7 @@ void MpiTransport::consumed(std::int32_t edge, std::int32_t index) {
   Fifo& e = incoming_.at(edge);
   if (request_.program.slots() == 0 || index + request_.program.slots() >= e.count) return;
   const std::scoped_lock lock(processes_.lock());  // MPI is called by one thread at a time
-  const std::span<const std::int32_t> credit(&e.credits[at(index)], 1);
+  const std::span<const std::int32_t> credit(&e.credits[index], 1);
   credits_under_way_.push_back(
       processes_.bytes().start_send(e.peer, Channel::credits, edge, std::as_bytes(credit)));
 }

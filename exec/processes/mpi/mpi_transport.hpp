@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "exec/device/host_blocks.hpp"
 #include "exec/processes/mpi/process_group.hpp"
 
 namespace weir {
@@ -49,12 +50,6 @@ class MpiTransport : public ProcessTransport {
     std::int32_t index = 0;
     ByteTransport::Request request = 0;
   };
-  class HostBlocks : public BlockSource {
-   public:
-    void* allocate(std::int64_t bytes) override;
-    void release(void* block, std::int64_t bytes) noexcept override;
-  };
-
   void send_ready(std::int32_t edge, Fifo& e);  // with the lock held, as all below
   void progress();
   void take_credits();
