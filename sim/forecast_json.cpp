@@ -20,10 +20,8 @@ Json rank_json(const Forecast& f, std::size_t rank) {
   Json json;
   json["rank"] = rank;
   json["busy_s"] = seconds(m.busy);
-  json["idle_s"] = {
-      {"fill", seconds(m.idle.fill)},           {"drain", seconds(m.idle.drain)},
-      {"imbalance", seconds(m.idle.imbalance)}, {"communication", seconds(m.idle.communication)},
-      {"host", seconds(m.idle.host)},           {"optimizer", seconds(m.idle.optimizer)}};
+  for (const IdleCause& cause : kIdleCauses)
+    json["idle_s"][cause.name] = seconds(m.idle.*cause.time);
   json["peak_memory_bytes"] = nullptr;
   json["memory_bytes"] = nullptr;
   if (rank < f.memory.size()) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,18 @@ struct IdleTime {
   }
   bool operator==(const IdleTime&) const = default;
 };
+
+// The causes by the words of idle_s.
+struct IdleCause {
+  const char* name;
+  Nanoseconds IdleTime::*time;
+};
+inline constexpr std::array kIdleCauses{IdleCause{"fill", &IdleTime::fill},
+                                        IdleCause{"drain", &IdleTime::drain},
+                                        IdleCause{"imbalance", &IdleTime::imbalance},
+                                        IdleCause{"communication", &IdleTime::communication},
+                                        IdleCause{"host", &IdleTime::host},
+                                        IdleCause{"optimizer", &IdleTime::optimizer}};
 
 struct RankMetrics {
   Nanoseconds busy{0};           // compute lane, optimizer included

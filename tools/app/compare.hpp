@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -32,17 +31,5 @@ struct CompareResult {
 
 inline constexpr UseCase<CompareRequest, CompareResult> kCompare{
     "compare", "A predicted trace with a measured one, or a plan with a plan", &compare};
-
-// Why ranks were idle, by the words of idle_s.
-struct IdleCause {
-  const char* name;
-  Nanoseconds IdleTime::*time;
-};
-inline constexpr std::array kIdleCauses{IdleCause{"fill", &IdleTime::fill},
-                                        IdleCause{"drain", &IdleTime::drain},
-                                        IdleCause{"imbalance", &IdleTime::imbalance},
-                                        IdleCause{"communication", &IdleTime::communication},
-                                        IdleCause{"host", &IdleTime::host},
-                                        IdleCause{"optimizer", &IdleTime::optimizer}};
 
 }  // namespace weir::app

@@ -289,8 +289,8 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                               {"idle", nlohmann::ordered_json::object()},
                               {"trials", nlohmann::ordered_json::array()}};
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    json["idle"][kIdleCauses[c]] = {{"predicted", r.idle.predicted[c]},
-                                    {"measured", r.idle.measured[c]}};
+    json["idle"][kIdleCauses[c].name] = {{"predicted", r.idle.predicted[c]},
+                                         {"measured", r.idle.measured[c]}};
   }
   for (const Outcome& o : r.outcomes) json["trials"].push_back(outcome_json(o));
   return json;

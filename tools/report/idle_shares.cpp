@@ -10,12 +10,10 @@ using Shares = std::array<double, kIdleCauses.size()>;
 Shares shares_of(const StepMetrics& metrics) {
   Shares shares{};
   for (const RankMetrics& rank : metrics.ranks) {
-    const std::array idle{rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
-                          rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
     const auto whole = static_cast<double>((rank.busy + rank.idle.total()).count());
-    for (std::size_t c = 0; c < idle.size(); ++c) {
-      shares[c] +=
-          static_cast<double>(idle[c].count()) / whole / static_cast<double>(metrics.ranks.size());
+    for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
+      const auto idle = static_cast<double>((rank.idle.*kIdleCauses[c].time).count());
+      shares[c] += idle / whole / static_cast<double>(metrics.ranks.size());
     }
   }
   return shares;

@@ -9,9 +9,6 @@
 
 namespace weir {
 
-inline constexpr std::array<const char*, 6> kIdleCauses{"fill",          "drain", "imbalance",
-                                                        "communication", "host",  "optimizer"};
-
 struct IdleShares {
   std::array<double, kIdleCauses.size()> predicted{}, measured{};  // by cause
 };

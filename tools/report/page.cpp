@@ -30,23 +30,15 @@ std::string html_page(const std::string& title, const std::string& body) {
 }
 
 std::string limited_by(const StepMetrics& step, double bubble) {
-  std::array<std::pair<const char*, double>, 6> causes{{{"filling the pipeline", 0},
-                                                        {"draining it", 0},
-                                                        {"imbalance between stages", 0},
-                                                        {"communication", 0},
-                                                        {"the host", 0},
-                                                        {"waiting for the optimizer", 0}}};
-  for (const RankMetrics& rank : step.ranks) {
-    const Nanoseconds times[] = {rank.idle.fill,          rank.idle.drain, rank.idle.imbalance,
-                                 rank.idle.communication, rank.idle.host,  rank.idle.optimizer};
-    for (std::size_t i = 0; i < causes.size(); ++i)
-      causes[i].second += to_seconds(times[i]).count();
-  }
-  const auto worst =
-      std::max_element(causes.begin(), causes.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (bubble < 0.05) return "the work itself (bubble below 5 %)";
-  return worst->first;
+  // In the order of kIdleCauses.
+  constexpr std::array kCauses{"filling the pipeline", "draining it", "imbalance between stages",
+                               "communication",        "the host",    "waiting for the optimizer"};
+  std::array<Nanoseconds, kIdleCauses.size()> lost{};
+  for (const RankMetrics& rank : step.ranks) {
+    for (std::size_t c = 0; c < lost.size(); ++c) lost[c] += rank.idle.*kIdleCauses[c].time;
+  }
+  return kCauses.at(std::max_element(lost.begin(), lost.end()) - lost.begin());
 }
 
 }  // namespace weir

@@ -27,10 +27,10 @@ void print_comparison(const Comparison& c) {
                percent(error, "{:+.1f}%"), percent(k.median_abs_error, "{:.1f}%"));
   }
   fmt::print("\nidle by cause, predicted / measured, ms\n{:>4}", "rank");
-  for (const app::IdleCause& cause : app::kIdleCauses) fmt::print(" {:>19}", cause.name);
+  for (const IdleCause& cause : kIdleCauses) fmt::print(" {:>19}", cause.name);
   for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
     fmt::print("\n{:>4}", r);
-    for (const app::IdleCause& cause : app::kIdleCauses) {
+    for (const IdleCause& cause : kIdleCauses) {
       const auto ms = [&](const StepMetrics& m) {
         return to_seconds(m.ranks[r].idle.*cause.time).count() * 1e3;
       };

@@ -19,7 +19,7 @@ void print(const app::EvaluateRequest& request, const app::EvaluateResult& resul
   }
   fmt::print("\n{}\nidle, predicted / measured:", accuracy_text(report));
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c], report.idle.predicted[c] * 100,
+    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c].name, report.idle.predicted[c] * 100,
                report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
   }
   if (!report.sharing.empty()) fmt::print("{}\n", report.sharing);
