@@ -8,8 +8,6 @@
 namespace weir {
 namespace {
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 struct Tile {
   std::int64_t rows, columns;
 };
@@ -20,7 +18,8 @@ BytesPerSecond memory_rate(const Device& device) {
 
 // Waves of whole tiles, all multiprocessors at work in each.
 Seconds wave_time(const MatmulShape& x, Tile tile, const Device& device, FlopsPerSecond rate) {
-  const auto tiles = static_cast<double>(x.batch * up(x.m, tile.rows) * up(x.n, tile.columns));
+  const auto tiles =
+      static_cast<double>(x.batch * ceil_div(x.m, tile.rows) * ceil_div(x.n, tile.columns));
   const double wave =
       2.0 * static_cast<double>(tile.rows * tile.columns * x.k) * device.multiprocessors;
   return Flops(std::ceil(tiles / device.multiprocessors) * wave) / rate;
@@ -89,7 +88,7 @@ Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, Pro
   Seconds products = std::min(wave_time(x, whole, device, rate),
                               wave_time(x, {whole.columns, whole.rows}, device, rate));
   if (rates.half_tile > 0) {
-    const Tile half{whole.rows, up(whole.columns, 2)};
+    const Tile half{whole.rows, ceil_div(whole.columns, 2)};
     const FlopsPerSecond slower(rate.count() * rates.half_tile);
     products = std::min(products, wave_time(x, half, device, slower));
   }
@@ -101,13 +100,13 @@ Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, Pro
 
 Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
   const int side = device.kernels->tile_rows;
-  const auto across = static_cast<double>(up(x.keys, side));
+  const auto across = static_cast<double>(ceil_div(x.keys, side));
   // Tiles of keys that a tile of rows visits, as a share of all: on average, the longest being 1.
   const double seen = x.causal ? (1 + 1 / across) / 2 : 1;
   const auto d = static_cast<double>(x.d);
   const double longest = 2.0 * side * side * across * d * x.products;
   const double mean =
-      static_cast<double>(x.heads * up(x.rows, side)) / device.multiprocessors * seen;
+      static_cast<double>(x.heads * ceil_div(x.rows, side)) / device.multiprocessors * seen;
   const double tiles = std::max(mean + 0.5, 1.0);
   // A multiprocessor's share of the device's rate.
   const double rate =

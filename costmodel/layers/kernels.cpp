@@ -129,7 +129,7 @@ struct Kernels {
       p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
       p.each(2 * m * b.hidden, 2 * m * b.hidden);
     }
-    const std::int64_t each = (m + b.experts - 1) / b.experts;
+    const std::int64_t each = ceil_div(m, b.experts);
     p.product(each, width, b.hidden, b.experts);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
     p.product(each, b.hidden, b.ffn, b.experts);

@@ -8,7 +8,6 @@
 namespace weir {
 namespace {
 
-std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t sbh(const KorthikantiBlock& x) { return x.s * x.b * x.h; }
 std::int64_t scores(const KorthikantiBlock& x) {
   return 5 * x.a * x.s * x.s * x.b;
@@ -19,27 +18,27 @@ std::int64_t scores(const KorthikantiBlock& x) {
 Bytes korthikanti_whole(const KorthikantiBlock& x) { return Bytes(34 * sbh(x) + scores(x)); }
 
 Bytes korthikanti_tensor(const KorthikantiBlock& x) {
-  return Bytes(10 * sbh(x) + up(24 * sbh(x) + scores(x), x.t));
+  return Bytes(10 * sbh(x) + ceil_div(24 * sbh(x) + scores(x), x.t));
 }
 
 Bytes korthikanti_sequence(const KorthikantiBlock& x) {
-  return Bytes(up(34 * sbh(x) + scores(x), x.t));
+  return Bytes(ceil_div(34 * sbh(x) + scores(x), x.t));
 }
 
 Bytes korthikanti_tensor_selective(const KorthikantiBlock& x) {
-  return Bytes(10 * sbh(x) + up(24 * sbh(x), x.t));
+  return Bytes(10 * sbh(x) + ceil_div(24 * sbh(x), x.t));
 }
 
 Bytes korthikanti_sequence_selective(const KorthikantiBlock& x) {
-  return Bytes(up(34 * sbh(x), x.t));
+  return Bytes(ceil_div(34 * sbh(x), x.t));
 }
 
 Bytes korthikanti_full(const KorthikantiBlock& x) { return Bytes(2 * sbh(x)); }
 
-Bytes korthikanti_embedding(const KorthikantiBlock& x) { return Bytes(up(sbh(x), x.t)); }
+Bytes korthikanti_embedding(const KorthikantiBlock& x) { return Bytes(ceil_div(sbh(x), x.t)); }
 
 Bytes korthikanti_head(const KorthikantiBlock& x, std::int64_t vocabulary) {
-  return Bytes(up(4 * x.s * x.b * (x.h + vocabulary), x.t));
+  return Bytes(ceil_div(4 * x.s * x.b * (x.h + vocabulary), x.t));
 }
 
 std::vector<Bytes> peak_held(const Schedule& schedule, std::span<const Bytes> stage_bytes) {

@@ -35,7 +35,7 @@ std::int64_t total_bytes(const BytesByKind& kinds) {
 std::int64_t allocated_bytes(std::int64_t bytes, Allocator allocator) {
   if (allocator == Allocator::arena) return aligned_bytes(bytes);
   const std::int64_t step = bytes < std::int64_t{10} << 20 ? 512 : 2 << 20;
-  return (bytes + step - 1) / step * step;
+  return ceil_div(bytes, step) * step;
 }
 
 // Follows allocations and remembers the worst moment.
@@ -136,7 +136,7 @@ BytesByKind StageMemory::parameters() const {
       const std::int64_t tensors = bytes.optimizer / 4;
       if (tensors > 0)
         kinds[index(MemoryKind::optimizer_state)] +=
-            tensors * round((share.optimizer.count() + tensors - 1) / tensors);
+            tensors * round(ceil_div(share.optimizer.count(), tensors));
     }
   }
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;

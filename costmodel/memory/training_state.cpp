@@ -16,7 +16,7 @@ StateBytes state_bytes(const Optimizer& optimizer, Dtype dtype) {
 StateShare zero_share(std::int64_t parameters, const StateBytes& bytes, int zero, int replicas) {
   const auto share = [&](std::int64_t each, int divided_from) {
     const std::int64_t whole = parameters * each;
-    return Bytes(zero >= divided_from ? (whole + replicas - 1) / replicas : whole);
+    return Bytes(zero >= divided_from ? ceil_div(whole, replicas) : whole);
   };
   return {share(bytes.weights, 3), share(bytes.gradients, 2), share(bytes.optimizer, 1)};
 }

@@ -9,6 +9,7 @@
 
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/vector_math.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir::cpu {
 namespace {
@@ -25,7 +26,7 @@ struct Tile {
 template <class Visit>
 void for_tiles(const AttentionSize& size, Visit visit) {
   const std::int64_t rows = size.tile_rows();
-  for (std::int64_t t = (size.s + rows - 1) / rows; t-- > 0;) {
+  for (std::int64_t t = ceil_div(size.s, rows); t-- > 0;) {
     const std::int64_t keys = std::min(size.s, (t + 1) * rows);
     visit(Tile{t * rows, keys - t * rows, keys});
   }

@@ -11,8 +11,6 @@ namespace {
 constexpr int kFirstTag = 1000;          // below: what the run itself sends
 constexpr std::int64_t kSliceUnit = 16;  // floats: slices begin on cache lines
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 }  // namespace
 
 ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
@@ -55,12 +53,12 @@ int ProcessGradients::process_of(std::int32_t rank, int replica) const {
 }
 
 int ProcessGradients::tag(const GradientKey& key) const {
-  return first_tag_[at(key.first)] + key.second;
+  return first_tag_[key.first] + key.second;
 }
 
 std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica) const {
   const auto elements = static_cast<std::int64_t>(gradient.size());
-  const std::int64_t share = (elements + setup_.replicas - 1) / setup_.replicas;
+  const std::int64_t share = ceil_div(elements, setup_.replicas);
   // Whole cache lines: the last slices may be shorter, or empty.
   const std::int64_t size = (share + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
   const std::int64_t first = std::min(elements, size * replica);
@@ -69,7 +67,7 @@ std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica)
 }
 
 Parameter& ProcessGradients::parameter(const GradientKey& key) const {
-  return setup_.stages[at(key.first)]->parameters()[at(key.second)];
+  return setup_.stages[key.first]->parameters()[key.second];
 }
 
 std::span<float> ProcessGradients::on_host(const GradientKey& key) {
@@ -86,7 +84,7 @@ std::span<float> ProcessGradients::on_host(const GradientKey& key) {
 
 void ProcessGradients::ended(OperationId id, std::uint32_t) {
   const std::int32_t stage = setup_.program.op(id).action.stage.value;
-  if (last_gradient_[at(stage)] == id) start_reductions(stage);
+  if (last_gradient_[stage] == id) start_reductions(stage);
 }
 
 void ProcessGradients::whole(Stage stage, int first_parameter, int count) {
@@ -95,7 +93,7 @@ void ProcessGradients::whole(Stage stage, int first_parameter, int count) {
 
 void ProcessGradients::start_reductions(std::int32_t stage) {
   if (setup_.backend == nullptr) return;
-  start_reductions(stage, 0, static_cast<int>(setup_.stages[at(stage)]->parameters().size()));
+  start_reductions(stage, 0, static_cast<int>(setup_.stages[stage]->parameters().size()));
 }
 
 void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {

@@ -56,7 +56,7 @@ std::int64_t padded_vocabulary(Arguments& a, const JobOptions& options,
     return *padded;
   }
   const std::int64_t count = tokens(a, options, remarks);
-  return (count + divisor - 1) / divisor * divisor;
+  return ceil_div(count, divisor) * divisor;
 }
 
 void set_width(Arguments& a, TransformerShape& block) {

@@ -10,7 +10,7 @@ namespace {
 struct Shard {
   std::int64_t tp;
   LayerShape operator()(EmbeddingShape e) const {
-    e.vocabulary = (e.vocabulary + tp - 1) / tp;
+    e.vocabulary = ceil_div(e.vocabulary, tp);
     return e;
   }
   LayerShape operator()(TransformerShape b) const {
@@ -21,7 +21,7 @@ struct Shard {
   }
   LayerShape operator()(NormShape n) const { return n; }
   LayerShape operator()(HeadShape h) const {
-    h.vocabulary = (h.vocabulary + tp - 1) / tp;
+    h.vocabulary = ceil_div(h.vocabulary, tp);
     return h;
   }
   LayerShape operator()(TimedShape t) const { return t; }

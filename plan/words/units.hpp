@@ -96,6 +96,11 @@ using Stage = Index<struct StageTag>;  // global stage, 0..K*v-1 (times replicas
 // 0..M-1 (micro-batch segments where a schedule slices sequences)
 using Microbatch = Index<struct MicrobatchTag>;
 
+// a / b rounded up, of counts.
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // Strict readers of a number with its unit; nullopt when the text is anything else.
 //   bytes: B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)
 //   duration: ns, us, ms, s, min, h       rate: bytes as above, then "/s"

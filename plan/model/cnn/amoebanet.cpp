@@ -78,7 +78,7 @@ Work factorised_reduction(const Map& input, std::int64_t channels) {
 // Only the states which earlier layers gave are halved; those a cell makes have their size already.
 Work apply(Operation operation, const Map& input, std::int64_t stride) {
   const std::int64_t c = input.channels, narrow = input.channels / 4;
-  const Map pooled{c, (input.height + stride - 1) / stride, (input.width + stride - 1) / stride};
+  const Map pooled{c, ceil_div(input.height, stride), ceil_div(input.width, stride)};
   switch (operation) {
     case Operation::none:
       return {0, 0, 0, input};

@@ -3,17 +3,10 @@
 #include "plan/model/cnn/network.hpp"
 
 namespace weir::cnn {
-namespace {
-
-std::int64_t divided(std::int64_t size, std::int64_t stride) {
-  return (size + stride - 1) / stride;
-}
-
-}  // namespace
 
 Work convolve(const Map& input, const Convolution& convolution) {
-  const Map output{convolution.channels, divided(input.height, convolution.stride_y),
-                   divided(input.width, convolution.stride_x)};
+  const Map output{convolution.channels, ceil_div(input.height, convolution.stride_y),
+                   ceil_div(input.width, convolution.stride_x)};
   const std::int64_t weights =
       convolution.height * convolution.width * input.channels * output.channels;
   const double places = static_cast<double>(output.height * output.width);
@@ -60,7 +53,7 @@ void Network::linear(const std::string& name, std::int64_t outputs) {
 
 void Network::max_pool(const std::string& name) {
   append(name, "pool",
-         {0, 0, map_.numbers(), {map_.channels, divided(map_.height, 2), divided(map_.width, 2)}},
+         {0, 0, map_.numbers(), {map_.channels, ceil_div(map_.height, 2), ceil_div(map_.width, 2)}},
          true);
 }
 
