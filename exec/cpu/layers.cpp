@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "exec/cpu/kernels.hpp"
-#include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 namespace {
-
-DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
-  const DropoutCounter& p = call.dropout;
-  return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
-}
 
 const std::int32_t* row_tokens(const LayerCall& call, std::int64_t sample) {
   return call.tokens + sample * (call.seq_length + 1);
@@ -25,6 +19,11 @@ const std::int32_t* row_tokens(const LayerCall& call, std::int64_t sample) {
 [[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
 }  // namespace
+
+DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
+  const DropoutCounter& p = call.dropout;
+  return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
+}
 
 void prepare(const EmbeddingShape&, std::int64_t, std::int64_t, Matmul&) {}
 
@@ -93,10 +92,10 @@ void backward_weight(const NormShape& shape, const LayerCall& call, Matmul&) {
 namespace {
 
 // logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x.
-struct HeadGemms {
+struct LogitGemms {
   Gemm forward, input, weight;
 };
-HeadGemms head_gemms(const HeadShape& s, std::int64_t rows, bool accumulate) {
+LogitGemms logit_gemms(const HeadShape& s, std::int64_t rows, bool accumulate) {
   const std::int64_t v = s.vocabulary, h = s.hidden;
   return {{.m = rows,
            .n = v,
@@ -121,7 +120,7 @@ HeadGemms head_gemms(const HeadShape& s, std::int64_t rows, bool accumulate) {
 
 void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul) {
   for (const bool accumulate : {false, true}) {
-    const HeadGemms p = head_gemms(shape, batch * seq_length, accumulate);
+    const LogitGemms p = logit_gemms(shape, batch * seq_length, accumulate);
     for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
   }
 }
@@ -129,7 +128,7 @@ void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length
 void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
   float* logits = call.saved[0].floats();
-  matmul.run(head_gemms(shape, rows, true).forward, call.input.floats(), call.weights[0].floats(),
+  matmul.run(logit_gemms(shape, rows, true).forward, call.input.floats(), call.weights[0].floats(),
              shape.bias ? call.weights[1].floats() : nullptr, logits);
   double loss = 0;
   for (std::int64_t b = 0; b < call.batch; ++b) {
@@ -140,13 +139,13 @@ void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
-  matmul.run(head_gemms(shape, call.batch * call.seq_length, true).input, call.saved[0].floats(),
+  matmul.run(logit_gemms(shape, call.batch * call.seq_length, true).input, call.saved[0].floats(),
              call.weights[0].floats(), nullptr, call.input_gradient.floats());
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul) {
   const std::int64_t rows = call.batch * call.seq_length;
-  matmul.run(head_gemms(shape, rows, call.accumulate).weight, call.saved[0].floats(),
+  matmul.run(logit_gemms(shape, rows, call.accumulate).weight, call.saved[0].floats(),
              call.input.floats(), nullptr, call.gradients[0].floats());
   if (shape.bias) {
     column_sum(call.saved[0].floats(), rows, shape.vocabulary,

@@ -7,9 +7,13 @@
 
 #include "exec/cpu/matmul.hpp"
 #include "exec/device/backend.hpp"
+#include "exec/training/philox.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir::cpu {
+
+// Of the numbers that the pass draws at this place of its layer.
+[[nodiscard]] DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site);
 
 void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
              Matmul& matmul);

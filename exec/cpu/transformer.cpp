@@ -15,7 +15,6 @@
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "exec/rank/block_places.hpp"
-#include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 namespace {
@@ -73,11 +72,6 @@ struct HeadGemms {
     d_key = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = q, .c_row = q};  // ds' q
   }
 };
-
-DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site) {
-  const DropoutCounter& p = call.dropout;
-  return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
-}
 
 // Calls visit(head's q offset in qkv, its context offset, its place among the s x s matrices).
 template <class Visit>

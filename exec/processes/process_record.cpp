@@ -13,8 +13,6 @@
 namespace weir {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 void join_messages(const Program& program, StepClock& clock) {
   for (const Edge& edge : program.edges()) {
     const Lane& sends = program.lane(edge.send_lane);
@@ -62,7 +60,7 @@ void join_reductions(const Program& program, StepClock& clock) {
 }  // namespace
 
 ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shape)
-    : shape_(shape), units_(program.shape().units()) {
+    : shape_(shape), units_(static_cast<std::size_t>(program.shape().units())) {
   for (const Lane& lane : program.lanes()) {
     for (OperationId id = lane.first; id < lane.last && lane.rank == rank; ++id) own_.push_back(id);
   }
@@ -70,9 +68,9 @@ ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shap
 }
 
 std::size_t ProcessRecord::step_begin(int step) const {
-  const std::size_t always = static_cast<std::size_t>(step) * (3 + at(units_));
+  const std::size_t always = static_cast<std::size_t>(step) * (3 + units_);
   const int traced = shape_.trace ? std::max(0, step - shape_.warmup_steps) : 0;
-  return always + at(traced) * 2 * own_.size();
+  return always + traced * 2 * own_.size();
 }
 
 void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
@@ -80,7 +78,7 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
   std::size_t place = step_begin(step_);
   for (const std::int64_t number : {step.began_ns, step.ended_ns, step.allocations})
     numbers_[place++] = number;
-  for (std::size_t unit = 0; unit < at(units_); ++unit) {
+  for (std::size_t unit = 0; unit < units_; ++unit) {
     numbers_[place++] = std::bit_cast<std::int64_t>(losses.empty() ? 0.0 : losses[unit]);
   }
   if (shape_.trace && step_ >= shape_.warmup_steps) {
@@ -121,11 +119,11 @@ ProcessStep ProcessRecord::step(int step) const {
 }
 
 double ProcessRecord::loss(int step, std::int32_t unit) const {
-  return std::bit_cast<double>(numbers_[step_begin(step) + 3 + at(unit)]);
+  return std::bit_cast<double>(numbers_[step_begin(step) + 3 + unit]);
 }
 
 void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) const {
-  std::size_t place = step_begin(step) + 3 + at(units_);
+  std::size_t place = step_begin(step) + 3 + units_;
   for (const OperationId id : own_) {
     clock.start_ns[id.position()] = line.to_leader(numbers_[place++]);
     clock.end_ns[id.position()] = line.to_leader(numbers_[place++]);
@@ -139,7 +137,7 @@ void join_ends(const Program& program, StepClock& clock) {
 
 RunResult merge(const Program& program, RecordShape shape,
                 const std::vector<ProcessRecord>& records, const std::vector<ClockLine>& lines) {
-  const std::size_t ranks = at(program.shape().ranks);
+  const std::size_t ranks = program.shape().ranks;
   RunResult result;
   StepClock clock;
   clock.start_ns.resize(program.size());

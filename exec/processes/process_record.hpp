@@ -58,7 +58,7 @@ class ProcessRecord {
   [[nodiscard]] std::size_t step_begin(int step) const;
 
   RecordShape shape_;
-  std::int32_t units_;
+  std::size_t units_;
   std::vector<OperationId> own_;  // operations of this rank
   std::vector<std::int64_t> numbers_;
   int step_ = 0;

@@ -29,8 +29,6 @@ namespace {
 constexpr int kRecordTag = 2;
 constexpr int kHashTag = 3;
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 class ProcessRun {
  public:
   ProcessRun(const ResolvedPlan& loaded, const RunOptions& options, Processes& processes)
@@ -207,17 +205,18 @@ class ProcessRun {
       records.emplace_back(program_, Rank{process % program_.shape().ranks}, shape_);
       processes_.wait(processes_.start_receive(
           process, kRecordTag, std::as_writable_bytes(std::span(records.back().numbers()))));
-      lines.push_back({before[at(process)], after[at(process)]});
+      lines.push_back({before[process], after[process]});
     }
     RunResult result = merge(program_, shape_, records, lines);
     for (int rank = 0; rank < program_.shape().ranks && training_; ++rank) {
       Bytes peak{0};
-      for (std::size_t p = at(rank); p < records.size(); p += at(program_.shape().ranks)) {
+      for (auto p = static_cast<std::size_t>(rank); p < records.size();
+           p += program_.shape().ranks) {
         peak = std::max(peak, records[p].peak());
       }
       result.peak_memory.push_back(peak);
-      result.scratch.push_back(records[at(rank)].scratch());
-      add_device(result.devices, records[at(rank)].device_use(), processes_.location(rank).host);
+      result.scratch.push_back(records[rank].scratch());
+      add_device(result.devices, records[rank].device_use(), processes_.location(rank).host);
     }
     result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
@@ -242,7 +241,7 @@ class ProcessRun {
     std::int64_t worst = 0;
     for (int process = 0; process < processes_.count(); ++process) {
       hosts.insert(processes_.location(process).host);
-      worst = std::max(worst, lines[at(process)].uncertainty_ns());
+      worst = std::max(worst, lines[process].uncertainty_ns());
     }
     trace.info["processes"] = fmt::format("{} on {} host{}, {}", processes_.count(), hosts.size(),
                                           hosts.size() == 1 ? "" : "s", processes_.description());

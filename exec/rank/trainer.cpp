@@ -9,8 +9,6 @@
 
 namespace weir {
 namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 constexpr std::int64_t kLossBytes = sizeof(double);
 
 }  // namespace
@@ -46,10 +44,9 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
 
 double* Trainer::losses() const { return reinterpret_cast<double*>(host_.get()); }
 
-std::int32_t* Trainer::tokens(std::size_t microbatch) const {
+std::int32_t* Trainer::tokens(std::int64_t microbatch) const {
   std::byte* first = host_.get() + training_.program.shape().microbatches * kLossBytes;
-  return reinterpret_cast<std::int32_t*>(first) +
-         static_cast<std::int64_t>(microbatch) * tokens_of_microbatch_;
+  return reinterpret_cast<std::int32_t*>(first) + microbatch * tokens_of_microbatch_;
 }
 
 void Trainer::begin_step(std::uint32_t step) {
@@ -60,7 +57,7 @@ void Trainer::begin_step(std::uint32_t step) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
       const auto index = static_cast<std::uint32_t>(
           (training_.first_microbatch + m) * plan.micro_batch_size + sample);
-      training_.batches.sample(step, index, tokens(at(m)) + sample * (plan.seq_length + 1));
+      training_.batches.sample(step, index, tokens(m) + sample * (plan.seq_length + 1));
     }
   }
 }

@@ -51,7 +51,7 @@ class Trainer : public ActionHandler {
   void end_step() override;  // gathers the losses that this rank computed
 
  private:
-  [[nodiscard]] std::int32_t* tokens(std::size_t microbatch) const;
+  [[nodiscard]] std::int32_t* tokens(std::int64_t microbatch) const;
   [[nodiscard]] double* losses() const;
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
   [[nodiscard]] StageWorker::LayerDone layer_done(OperationId id, Stage stage);

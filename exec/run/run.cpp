@@ -33,8 +33,6 @@
 namespace weir {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 // The moment the last thread arrived at a barrier, taken by that thread before any is released:
 // when a step begins and ends, whichever thread the machine lets run first.
 struct Stamp {
@@ -66,7 +64,7 @@ class ThreadRun {
         program_(loaded.program),
         routes_(route_messages(program_)) {
     require_recordable_kernels(options);
-    const auto ranks = at(program_.shape().ranks);
+    const auto ranks = program_.shape().ranks;
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
     clock_.start_ns.resize(program_.size());
@@ -122,7 +120,7 @@ class ThreadRun {
     for (std::int32_t rank = 0; rank < program_.shape().ranks; ++rank) {
       handlers.push_back(prepare(rank));
       ranks.push_back(
-          {&devices_[at(rank)]->backend(), &devices_[at(rank)]->arena(), handlers.back().get()});
+          {&devices_[rank]->backend(), &devices_[rank]->arena(), handlers.back().get()});
     }
     StepLauncher launcher(program_, routes_, std::move(ranks), now_ns);
     blocks_ = blocks_taken();
@@ -177,8 +175,8 @@ class ThreadRun {
 
   [[nodiscard]] std::unique_ptr<ActionHandler> prepare(std::int32_t rank) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
-    devices_[at(rank)]->prepare(loaded_, Rank{rank}, training_->stages);
-    return std::make_unique<Trainer>(*training_, devices_[at(rank)]->backend(), *gradients_,
+    devices_[rank]->prepare(loaded_, Rank{rank}, training_->stages);
+    return std::make_unique<Trainer>(*training_, devices_[rank]->backend(), *gradients_,
                                      Rank{rank});
   }
 

@@ -5,9 +5,7 @@
 #include <utility>
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
+namespace {}  // namespace
 
 StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
     : setup_(std::move(setup)),
@@ -15,7 +13,7 @@ StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
       peers_(gradient_peers(setup_.program, setup_.copies, setup_.rank)) {}
 
 const Tensor& StreamGradients::gradient(const GradientKey& key) const {
-  return setup_.stages[at(key.first)]->parameters()[at(key.second)].gradient;
+  return setup_.stages[key.first]->parameters()[key.second].gradient;
 }
 
 void StreamGradients::launch_sum(Stage stage) {

@@ -8,9 +8,7 @@
 #include <utility>
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
+namespace {}  // namespace
 
 GradientBarrier::GradientBarrier(const Program& program, const Stages& stages,
                                  GradientCopies copies, bool spin)
@@ -19,18 +17,18 @@ GradientBarrier::GradientBarrier(const Program& program, const Stages& stages,
       copies_(std::move(copies)),
       spin_(spin),
       last_gradient_(last_gradients(program)),
-      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(at(program.shape().total_stages()))) {}
+      opened_(std::make_unique<std::atomic<std::uint32_t>[]>(program.shape().total_stages())) {}
 
 void GradientBarrier::ended(OperationId id, std::uint32_t step) {
   const std::int32_t stage = program_.op(id).action.stage.value;
-  if (last_gradient_[at(stage)] != id || stopped_.load()) return;
+  if (last_gradient_[stage] != id || stopped_.load()) return;
   // Release: the gradients that this thread wrote are there for who reads the number with acquire.
-  opened_[at(stage)].store(step + 1, std::memory_order_release);
-  if (!spin_) opened_[at(stage)].notify_all();
+  opened_[stage].store(step + 1, std::memory_order_release);
+  if (!spin_) opened_[stage].notify_all();
 }
 
 void GradientBarrier::await_stage(std::int32_t stage, std::uint32_t step) {
-  auto& opened = opened_[at(stage)];
+  auto& opened = opened_[stage];
   for (;;) {
     const std::uint32_t seen = opened.load(std::memory_order_acquire);
     if (stopped_.load()) throw Transport::Stopped{};
@@ -62,7 +60,7 @@ void GradientBarrier::await(OperationId optimizer, std::uint32_t step, StepClock
 std::vector<Tensor> GradientBarrier::copies(Stage stage, std::size_t parameter) {
   std::vector<Tensor> gradients;
   for (const GradientUse& use : copies_[stage.position()][parameter]) {
-    gradients.push_back(stages_[use.stage.position()]->parameters()[at(use.parameter)].gradient);
+    gradients.push_back(stages_[use.stage.position()]->parameters()[use.parameter].gradient);
   }
   return gradients;
 }
@@ -71,8 +69,8 @@ void GradientBarrier::stop() {
   // The flag first: whoever the numbers below wake must find it set.
   stopped_.store(true);
   for (std::int32_t stage = 0; stage < program_.shape().total_stages(); ++stage) {
-    opened_[at(stage)].store(std::numeric_limits<std::uint32_t>::max());
-    opened_[at(stage)].notify_all();
+    opened_[stage].store(std::numeric_limits<std::uint32_t>::max());
+    opened_[stage].notify_all();
   }
 }
 

@@ -8,9 +8,7 @@
 #include <utility>
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
+namespace {}  // namespace
 
 ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
                                  bool spin)
@@ -18,7 +16,7 @@ ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> are
   for (const Edge& edge : program.edges()) {
     const Lane& lane = program.lane(edge.send_lane);
     auto made = std::make_unique<Fifo>();
-    made->messages.resize(at(lane.last - lane.first));
+    made->messages.resize(lane.last - lane.first);
     made->produced.resize(made->messages.size());
     made->consumed.resize(made->messages.size());
     edges_.push_back(std::move(made));
@@ -36,19 +34,19 @@ void ThreadTransport::begin_step(StepClock& clock) {
 }
 
 void ThreadTransport::send(std::int32_t edge, std::int32_t index, Tensor message) {
-  Fifo& e = *edges_[at(edge)];
+  Fifo& e = *edges_[edge];
   // The sender's and the receiver's thread both move messages on: the lock is what they share.
   const std::scoped_lock lock(e.mutex);
-  e.messages[at(index)] = message;
-  e.produced[at(index)] = 1;
+  e.messages[index] = message;
+  e.produced[index] = 1;
   move_on(e, edge);
 }
 
 void ThreadTransport::consumed(std::int32_t edge, std::int32_t index) {
-  Fifo& e = *edges_[at(edge)];
+  Fifo& e = *edges_[edge];
   // As in `send`; the slot may be the one a held message waits for.
   const std::scoped_lock lock(e.mutex);
-  e.consumed[at(index)] = 1;
+  e.consumed[index] = 1;
   move_on(e, edge);
 }
 
@@ -60,17 +58,16 @@ void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
   const std::int32_t before = e.next;
   // In order: message i needs the slot of message i - slots, and one that is held holds those
   // behind.
-  while (e.next < count && e.produced[at(e.next)] != 0 &&
+  while (e.next < count && e.produced[e.next] != 0 &&
          (program_.slots() == 0 || e.next < program_.slots() ||
-          e.consumed[at(e.next - program_.slots())] != 0)) {
+          e.consumed[e.next - program_.slots()] != 0)) {
     const std::int64_t now = now_();
     for (const OperationId id : {send + e.next, receive + e.next}) {
       clock_->start_ns[id.position()] = now;
       clock_->end_ns[id.position()] = now;
     }
     if (!arenas_.empty())
-      arenas_[ends.from.position()]->hand_over(e.messages[at(e.next)],
-                                               *arenas_[ends.to.position()]);
+      arenas_[ends.from.position()]->hand_over(e.messages[e.next], *arenas_[ends.to.position()]);
     ++e.next;
   }
   if (e.next == before || stopped_.load()) return;
@@ -80,12 +77,12 @@ void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
 }
 
 Tensor ThreadTransport::receive(std::int32_t edge, std::int32_t index) {
-  Fifo& e = *edges_[at(edge)];
+  Fifo& e = *edges_[edge];
   for (int round = 0;; ++round) {
     // Before `stopped_`, which is set before the last store: a woken waiter finds one of the two.
     const std::int32_t delivered = e.delivered.load(std::memory_order_acquire);
     if (stopped_.load(std::memory_order_relaxed)) throw Stopped{};
-    if (delivered > index) return std::exchange(e.messages[at(index)], {});
+    if (delivered > index) return std::exchange(e.messages[index], {});
     if (!spin_) {
       e.delivered.wait(delivered, std::memory_order_acquire);
     } else if (round > 20'000) {

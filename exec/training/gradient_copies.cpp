@@ -7,11 +7,7 @@
 #include <tuple>
 
 namespace weir {
-namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<std::vector<StageParameter>> stage_parameters(const ResolvedPlan& loaded) {
   std::vector<std::vector<StageParameter>> stages(loaded.stages.size());
@@ -57,7 +53,7 @@ GradientCopies gradient_copies(const ResolvedPlan& loaded) {
 }
 
 std::vector<OperationId> last_gradients(const Program& program) {
-  std::vector<OperationId> last(at(program.shape().total_stages()), kNoOperation);
+  std::vector<OperationId> last(program.shape().total_stages(), kNoOperation);
   for (const OperationId id : program.ids()) {
     const Action& action = program.op(id).action;
     if (action.kind == ActionKind::B || action.kind == ActionKind::W)

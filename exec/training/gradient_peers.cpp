@@ -3,17 +3,15 @@
 #include "exec/training/gradient_peers.hpp"
 
 namespace weir {
-namespace {
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-}  // namespace
+namespace {}  // namespace
 
 GradientPeers gradient_peers(const Program& program, const GradientCopies& copies, Rank rank) {
   GradientPeers peers;
   const ScheduleShape& shape = program.shape();
   for (std::int32_t stage = 0; stage < static_cast<std::int32_t>(copies.size()); ++stage) {
     const bool here = shape.rank_of(Stage{stage}) == rank;
-    for (std::size_t p = 0; p < copies[at(stage)].size(); ++p) {
-      for (const GradientUse& use : copies[at(stage)][p]) {
+    for (std::size_t p = 0; p < copies[stage].size(); ++p) {
+      for (const GradientUse& use : copies[stage][p]) {
         const GradientKey key{use.stage.value, use.parameter};
         const bool there = shape.rank_of(use.stage) == rank;
         if (here && !there) {

@@ -12,21 +12,19 @@
 namespace weir::layout {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 // Two of these dimensions on one mesh dimension, said in words.
 std::optional<std::string> clash(const Program& program, const Layout& layout,
                                  const std::vector<int>& dimensions) {
   std::vector<int> taken_by(layout.mesh.size(), -1);
   for (const int d : dimensions) {
-    const int on = layout.split_over[at(d)];
+    const int on = layout.split_over[d];
     if (on < 0) continue;
-    if (taken_by[at(on)] >= 0) {
+    if (taken_by[on] >= 0) {
       return fmt::format("dimensions {} and {} are both on mesh dimension {}",
-                         program.dimensions[at(taken_by[at(on)])].name,
-                         program.dimensions[at(d)].name, layout.mesh[at(on)].name);
+                         program.dimensions[taken_by[on]].name, program.dimensions[d].name,
+                         layout.mesh[on].name);
     }
-    taken_by[at(on)] = d;
+    taken_by[on] = d;
   }
   return std::nullopt;
 }
@@ -39,13 +37,13 @@ std::optional<std::string> illegal(const Program& program, const Layout& layout)
       return fmt::format("tensor {}: {}", to_text(program, tensor), *why);
     }
     for (const int d : tensor.dimensions) {
-      const int on = layout.split_over[at(d)];
-      const Dimension& dimension = program.dimensions[at(d)];
-      if (on >= 0 && dimension.size % layout.mesh[at(on)].size != 0) {
+      const int on = layout.split_over[d];
+      const Dimension& dimension = program.dimensions[d];
+      if (on >= 0 && dimension.size % layout.mesh[on].size != 0) {
         return fmt::format(
             "tensor {}: dimension {} of size {} does not divide by the {} of mesh dimension {}",
-            to_text(program, tensor), dimension.name, dimension.size, layout.mesh[at(on)].size,
-            layout.mesh[at(on)].name);
+            to_text(program, tensor), dimension.name, dimension.size, layout.mesh[on].size,
+            layout.mesh[on].name);
       }
     }
   }
@@ -78,7 +76,7 @@ std::vector<int> reduced_mesh_dimensions(const Program& program, const Layout& l
                                          const Einsum& einsum) {
   std::set<int> reduced;
   for (const int d : reduced_dimensions(program, einsum)) {
-    if (layout.split_over[at(d)] >= 0) reduced.insert(layout.split_over[at(d)]);
+    if (layout.split_over[d] >= 0) reduced.insert(layout.split_over[d]);
   }
   return {reduced.begin(), reduced.end()};
 }
@@ -87,8 +85,8 @@ std::vector<std::int64_t> local_shape(const Program& program, const Layout& layo
                                       const NamedTensor& tensor) {
   std::vector<std::int64_t> shape;
   for (const int d : tensor.dimensions) {
-    const int on = layout.split_over[at(d)];
-    shape.push_back(program.dimensions[at(d)].size / (on < 0 ? 1 : layout.mesh[at(on)].size));
+    const int on = layout.split_over[d];
+    shape.push_back(program.dimensions[d].size / (on < 0 ? 1 : layout.mesh[on].size));
   }
   return shape;
 }
@@ -110,9 +108,8 @@ Powers local_size(const Program& program, const Layout& layout,
                   const std::vector<int>& dimensions) {
   Powers powers(program.dimensions.size() + layout.mesh.size(), 0);
   for (const int d : dimensions) {
-    ++powers[at(d)];
-    if (layout.split_over[at(d)] >= 0)
-      --powers[program.dimensions.size() + at(layout.split_over[at(d)])];
+    ++powers[d];
+    if (layout.split_over[d] >= 0) --powers[program.dimensions.size() + layout.split_over[d]];
   }
   return powers;
 }
@@ -121,8 +118,8 @@ std::string rules_text(const Program& program, const Layout& layout) {
   std::vector<std::string> rules;
   for (std::size_t d = 0; d < program.dimensions.size(); ++d) {
     if (layout.split_over[d] < 0) continue;
-    rules.push_back(fmt::format("{}:{}", program.dimensions[d].name,
-                                layout.mesh[at(layout.split_over[d])].name));
+    rules.push_back(
+        fmt::format("{}:{}", program.dimensions[d].name, layout.mesh[layout.split_over[d]].name));
   }
   return rules.empty() ? "none" : fmt::format("{}", fmt::join(rules, ", "));
 }

@@ -22,8 +22,6 @@ constexpr std::int64_t kMostProcessors = 1 << 20;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 53;      // of a tensor; its bytes fit too
 constexpr std::int64_t kMostMultiplyAdds = std::int64_t{1} << 62;  // of an einsum
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 template <class Named>
 int find(const std::vector<Named>& all, std::string_view name) {
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -68,7 +66,7 @@ void refuse_above(std::int64_t most, const JsonObject& top, std::string_view key
                   const std::vector<int>& dimensions) {
   std::int64_t product = 1;
   for (const int d : dimensions) {
-    const std::int64_t size = program.dimensions[at(d)].size;
+    const std::int64_t size = program.dimensions[d].size;
     if (size > most / product)
       top.fail(key, fmt::format("{}: its sizes multiply to more than {}", what, most));
     product *= size;
@@ -118,14 +116,14 @@ void refuse_lonely_dimensions(const JsonObject& top, const Program& program, con
   tensors.push_back(einsum.output);
   for (const int d : all_dimensions(program, einsum)) {
     const auto holds = [&](int t) {
-      const auto& dimensions = program.tensors[at(t)].dimensions;
+      const auto& dimensions = program.tensors[t].dimensions;
       return std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end();
     };
     if (std::count_if(tensors.begin(), tensors.end(), holds) > 1) continue;
     const int owner = *std::find_if(tensors.begin(), tensors.end(), holds);
     top.fail("einsums",
              fmt::format("{}: dimension {} is in tensor {} only", to_text(program, einsum),
-                         program.dimensions[at(d)].name, program.tensors[at(owner)].name));
+                         program.dimensions[d].name, program.tensors[owner].name));
   }
 }
 
@@ -220,10 +218,10 @@ std::vector<int> parse_rules(std::string_view rules, const Program& program, con
     if (mesh < 0)
       throw std::invalid_argument(
           fmt::format("{}: no mesh dimension is called {}", rule, sides[1]));
-    if (split_over[at(d)] >= 0) {
+    if (split_over[d] >= 0) {
       throw std::invalid_argument(fmt::format("{}: dimension {} is there twice", rule, sides[0]));
     }
-    split_over[at(d)] = mesh;
+    split_over[d] = mesh;
   }
   return split_over;
 }

@@ -7,28 +7,18 @@
 #include <cassert>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <map>
-#include <new>
 
-#include "exec/cpu/host_memory.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
+#include "exec/device/host_blocks.hpp"
 #include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-class HostBlocks : public BlockSource {
- public:
-  void* allocate(std::int64_t bytes) override { return cpu::allocate_host_memory(bytes); }
-  void release(void* block, std::int64_t) noexcept override { std::free(block); }
-};
 
 // -2, -1, 1 or 2: a function of seed, tensor and element, so that every layout splits the same
 // tensors.
@@ -46,18 +36,18 @@ float given_value(std::uint64_t seed, int tensor, std::int64_t element) {
 template <class Visit>
 void for_each_element(const layout::Program& program, const layout::Layout& layout, int tensor,
                       int processor, Visit&& visit) {
-  const layout::NamedTensor& named = program.tensors[at(tensor)];
+  const layout::NamedTensor& named = program.tensors[tensor];
   const auto local = local_shape(program, layout, named);
   const auto position = coordinates(layout, processor);
   std::vector<std::int64_t> stride(local.size(), 1), index(local.size(), 0);
   for (std::size_t d = local.size(); d-- > 1;) {
-    stride[d - 1] = stride[d] * program.dimensions[at(named.dimensions[d])].size;
+    stride[d - 1] = stride[d] * program.dimensions[named.dimensions[d]].size;
   }
   std::int64_t whole = 0;
   std::int64_t elements = 1;
   for (std::size_t d = 0; d < local.size(); ++d) {
-    const int on = layout.split_over[at(named.dimensions[d])];
-    if (on >= 0) whole += position[at(on)] * local[d] * stride[d];
+    const int on = layout.split_over[named.dimensions[d]];
+    if (on >= 0) whole += position[on] * local[d] * stride[d];
     elements *= local[d];
   }
   for (std::int64_t i = 0; i < elements; ++i) {
@@ -79,10 +69,10 @@ bool rounds_nowhere(const layout::Program& program) {
   for (const layout::Einsum& einsum : program.einsums) {
     double sum = 1;
     for (const int d : reduced_dimensions(program, einsum))
-      sum *= static_cast<double>(program.dimensions[at(d)].size);
+      sum *= static_cast<double>(program.dimensions[d].size);
     for (const int input : einsum.inputs)
-      sum *= largest[at(input)] > 0 ? largest[at(input)] : kLargestGiven;
-    largest[at(einsum.output)] += sum;
+      sum *= largest[input] > 0 ? largest[input] : kLargestGiven;
+    largest[einsum.output] += sum;
   }
   return *std::max_element(largest.begin(), largest.end()) < 0x1p24;
 }
@@ -107,24 +97,24 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
   std::int64_t partial_elements = 0;
   for (const layout::Einsum& einsum : program.einsums) {
     steps_.push_back(prepare(einsum));
-    steps_.back().accumulates = written[at(einsum.output)];
-    if (written[at(einsum.output)])
+    steps_.back().accumulates = written[einsum.output];
+    if (written[einsum.output])
       partial_elements = std::max(partial_elements, block_elements(einsum.output));
-    written[at(einsum.output)] = true;
+    written[einsum.output] = true;
   }
-  counts_.resize(at(workers.count()));
+  counts_.resize(workers.count());
   for (int p = 0; p < workers.count(); ++p) processors_.push_back(std::make_unique<Processor>());
   workers.run([&](int worker) {
-    Processor& processor = *processors_[at(worker)];
+    Processor& processor = *processors_[worker];
     for (int t = 0; t < static_cast<int>(program.tensors.size()); ++t) {
       processor.blocks.push_back(processor.arena.allocate(4 * block_elements(t)));
       float* values = processor.blocks.back().floats();
-      if (written[at(t)]) continue;
+      if (written[t]) continue;
       for_each_element(program, layout_, t, worker, [&](std::int64_t i, std::int64_t whole) {
         values[i] = given_value(seed, t, whole);
       });
     }
-    counts_[at(worker)].memory = processor.arena.live();
+    counts_[worker].memory = processor.arena.live();
     processor.partial = processor.arena.allocate(4 * partial_elements);
     for (const Step& step : steps_) processor.matmul.prepare(step.local.gemm);
     processor.scratch = processor.arena.allocate(processor.matmul.scratch_bytes());
@@ -142,7 +132,7 @@ MeshRun::~MeshRun() {
 
 std::int64_t MeshRun::block_elements(int tensor) const {
   std::int64_t elements = 1;
-  for (const std::int64_t size : local_shape(program_, layout_, program_.tensors[at(tensor)]))
+  for (const std::int64_t size : local_shape(program_, layout_, program_.tensors[tensor]))
     elements *= size;
   return elements;
 }
@@ -154,13 +144,13 @@ MeshRun::Step MeshRun::prepare(const layout::Einsum& einsum) const {
   step.local = local_einsum(program_, layout_, einsum);
   const auto reduced = reduced_mesh_dimensions(program_, layout_, einsum);
   int size = 1;
-  for (const int m : reduced) size *= static_cast<int>(layout_.mesh[at(m)].size);
+  for (const int m : reduced) size *= static_cast<int>(layout_.mesh[m].size);
   if (size == 1) return step;
   std::map<std::vector<std::int64_t>, std::size_t> groups;
   std::vector<std::size_t> members;
   for (int worker = 0; worker < workers_.count(); ++worker) {
     auto key = coordinates(layout_, worker);
-    for (const int m : reduced) key[at(m)] = 0;
+    for (const int m : reduced) key[m] = 0;
     const auto [group, fresh] = groups.emplace(key, groups.size());
     if (fresh) {
       step.groups.push_back(std::make_unique<AllReduce>(size, block_elements(einsum.output)));
@@ -190,9 +180,9 @@ MeshTimes MeshRun::step() {
 }
 
 void MeshRun::run(int worker) {
-  Processor& processor = *processors_[at(worker)];
+  Processor& processor = *processors_[worker];
   MeshCounts counts;
-  counts.memory = counts_[at(worker)].memory;
+  counts.memory = counts_[worker].memory;
   processor.products = processor.elementwise = processor.all_reduces = Seconds(0);
   // All begin together, so that nobody's time holds another's start.
   workers_.meet();
@@ -207,18 +197,18 @@ void MeshRun::run(int worker) {
   for (std::size_t e = 0; e < steps_.size(); ++e) {
     const Step& step = steps_[e];
     const layout::Einsum& einsum = program_.einsums[e];
-    float* output = processor.blocks[at(einsum.output)].floats();
+    float* output = processor.blocks[einsum.output].floats();
     float* sums = step.accumulates ? processor.partial.floats() : output;
-    const float* a = processor.blocks[at(step.local.a)].floats();
-    const float* b = processor.blocks[at(step.local.b)].floats();
+    const float* a = processor.blocks[step.local.a].floats();
+    const float* b = processor.blocks[step.local.b].floats();
     for (const LocalEinsum::Offsets& offset : step.local.products) {
       processor.matmul.run(step.local.gemm, a + offset.a, b + offset.b, nullptr, sums + offset.c);
     }
     counts.multiply_adds += step.local.multiply_adds();
     lap(processor.products);
     if (!step.groups.empty()) {
-      AllReduce& group = *step.groups[step.group_of[at(worker)]];
-      const int member = static_cast<int>(step.member_of[at(worker)]);
+      AllReduce& group = *step.groups[step.group_of[worker]];
+      const int member = static_cast<int>(step.member_of[worker]);
       group.run(member, sums);
       ++counts.all_reduces;
       counts.reduced_elements += group.elements();
@@ -230,19 +220,19 @@ void MeshRun::run(int worker) {
   }
   processor.end = Clock::now();
   processor.preemptions += preemptions();
-  counts_[at(worker)] = counts;
+  counts_[worker] = counts;
 }
 
 void MeshRun::finish(const layout::Einsum& einsum, Processor& processor, float* sums,
                      bool add) const {
   const std::int64_t n = block_elements(einsum.output);
   if (einsum.function == layout::Function::relu) relu(n, sums);
-  if (einsum.masked_by >= 0) mask(processor.blocks[at(einsum.masked_by)].floats(), n, sums);
-  if (add) accumulate(sums, n, processor.blocks[at(einsum.output)].floats());
+  if (einsum.masked_by >= 0) mask(processor.blocks[einsum.masked_by].floats(), n, sums);
+  if (add) accumulate(sums, n, processor.blocks[einsum.output].floats());
 }
 
 std::span<const float> MeshRun::block(int worker, int tensor) const {
-  return {processors_[at(worker)]->blocks[at(tensor)].floats(),
+  return {processors_[worker]->blocks[tensor].floats(),
           static_cast<std::size_t>(block_elements(tensor))};
 }
 

@@ -16,9 +16,9 @@ constexpr std::size_t kBlock = std::size_t{1}
                                << 30;  // counts are ints: more bytes go as blocks and a rest
 
 // The type of a message of so many bytes, and how many of it there are.
-class Bytes {
+class MessageType {
  public:
-  explicit Bytes(std::size_t bytes) {
+  explicit MessageType(std::size_t bytes) {
     if (bytes <= kBlock) {
       count_ = static_cast<int>(bytes);
       return;
@@ -33,9 +33,9 @@ class Bytes {
     WEIR_MPI_CHECK(MPI_Type_commit(&type_));
     count_ = 1;
   }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  ~Bytes() {  // messages under way keep what they need of it
+  MessageType(const MessageType&) = delete;
+  MessageType& operator=(const MessageType&) = delete;
+  ~MessageType() {  // messages under way keep what they need of it
     if (type_ != MPI_BYTE) MPI_Type_free(&type_);
   }
 
@@ -106,18 +106,18 @@ ByteTransport::Request ByteTransport::open() {
 
 ByteTransport::Request ByteTransport::start_send(int to, Channel channel, int tag,
                                                  std::span<const std::byte> data) {
-  const Bytes bytes(data.size());
+  const MessageType message(data.size());
   const Request request = open();
-  WEIR_MPI_CHECK(MPI_Isend(data.data(), bytes.count(), bytes.type(), to, tag, comm(channel),
+  WEIR_MPI_CHECK(MPI_Isend(data.data(), message.count(), message.type(), to, tag, comm(channel),
                            &requests_[static_cast<std::size_t>(request)]));
   return request;
 }
 
 ByteTransport::Request ByteTransport::start_receive(int from, Channel channel, int tag,
                                                     std::span<std::byte> data) {
-  const Bytes bytes(data.size());
+  const MessageType message(data.size());
   const Request request = open();
-  WEIR_MPI_CHECK(MPI_Irecv(data.data(), bytes.count(), bytes.type(), from, tag, comm(channel),
+  WEIR_MPI_CHECK(MPI_Irecv(data.data(), message.count(), message.type(), from, tag, comm(channel),
                            &requests_[static_cast<std::size_t>(request)]));
   return request;
 }
@@ -141,9 +141,9 @@ std::optional<ByteTransport::Arrival> ByteTransport::arrival(Channel channel) {
 }
 
 ByteTransport::Request ByteTransport::take(std::span<std::byte> data) {
-  const Bytes bytes(data.size());
+  const MessageType message(data.size());
   const Request request = open();
-  WEIR_MPI_CHECK(MPI_Imrecv(data.data(), bytes.count(), bytes.type(), &arrived_,
+  WEIR_MPI_CHECK(MPI_Imrecv(data.data(), message.count(), message.type(), &arrived_,
                             &requests_[static_cast<std::size_t>(request)]));
   return request;
 }
