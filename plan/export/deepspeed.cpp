@@ -14,9 +14,10 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kScript = R"py(#!/usr/bin/env python3
+constexpr std::string_view kDeepSpeedScript =
+    R"py(#!/usr/bin/env python3
 """Runs a plan by DeepSpeed's pipeline engine. Written by weir export; put the model into )py"
-                                     R"py(layers() and the data into
+    R"py(layers() and the data into
 batches().
 
     @LAUNCH@
@@ -66,11 +67,11 @@ def main():
     torch.manual_seed(@SEED@)
     modules = layers()
     assert len(modules) == PARTS[-1], f"layers() returned {len(modules)} modules, the plan )py"
-                                     R"py(has {PARTS[-1]}"
+    R"py(has {PARTS[-1]}"
     model = PlannedModule(modules, num_stages=@K@, loss_fn=loss, )py"
-                                     R"py(activation_checkpoint_interval=CHECKPOINT_INTERVAL)
+    R"py(activation_checkpoint_interval=CHECKPOINT_INTERVAL)
     engine, _, _, _ = deepspeed.initialize(args=arguments, model=model, )py"
-                                     R"py(model_parameters=model.parameters())
+    R"py(model_parameters=model.parameters())
     data = iter(batches())
     for _ in range(arguments.steps):
         engine.train_batch(data_iter=data)
@@ -122,14 +123,14 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
     longest = std::max(longest, bounds[s + 1] - bounds[s]);
   const bool full = plan.recompute.mode == RecomputeMode::full;
   job.files.push_back({"ds_config.json", config(plan)});
-  job.files.push_back(
-      {"pipeline.py", filled(kScript, {{"LAUNCH", job.launch},
-                                       {"LAYERS", layer_lines(loaded.model)},
-                                       {"COUNT", std::to_string(loaded.model.layers.size())},
-                                       {"BOUNDS", fmt::format("{}", bounds)},
-                                       {"INTERVAL", std::to_string(full ? longest : 0)},
-                                       {"SEED", std::to_string(plan.seed)},
-                                       {"K", std::to_string(plan.pp)}})});
+  job.files.push_back({"pipeline.py", filled(kDeepSpeedScript,
+                                             {{"LAUNCH", job.launch},
+                                              {"LAYERS", layer_lines(loaded.model)},
+                                              {"COUNT", std::to_string(loaded.model.layers.size())},
+                                              {"BOUNDS", fmt::format("{}", bounds)},
+                                              {"INTERVAL", std::to_string(full ? longest : 0)},
+                                              {"SEED", std::to_string(plan.seed)},
+                                              {"K", std::to_string(plan.pp)}})});
   if (plan.schedule != "1f1b" && plan.pp > 1) {
     job.not_carried.push_back(
         {"schedule", fmt::format("{}: DeepSpeed's TrainSchedule runs, a 1f1b", plan.schedule)});

@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-class Script {
+class ArgumentLines {
  public:
   void add(std::string_view name) { lines_ += fmt::format(" \\\n  --{}", name); }
   template <class Value>
@@ -23,7 +23,7 @@ class Script {
   std::string lines_;
 };
 
-void add_block(Script& s, const Decoder& d, std::vector<Remark>& remarks) {
+void add_block(ArgumentLines& s, const Decoder& d, std::vector<Remark>& remarks) {
   const TransformerShape& b = d.block;
   s.add("num-layers", d.blocks);
   s.add("hidden-size", b.hidden);
@@ -54,7 +54,7 @@ void add_block(Script& s, const Decoder& d, std::vector<Remark>& remarks) {
   }
 }
 
-void add_model(Script& s, const ResolvedPlan& loaded, const Decoder& d,
+void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
                std::vector<Remark>& remarks) {
   add_block(s, d, remarks);
   s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
@@ -93,7 +93,7 @@ void add_model(Script& s, const ResolvedPlan& loaded, const Decoder& d,
 }
 
 // Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
-void add_stages(Script& s, const Plan& plan, const std::vector<int>& blocks, bool v_shaped,
+void add_stages(ArgumentLines& s, const Plan& plan, const std::vector<int>& blocks, bool v_shaped,
                 std::vector<Remark>& remarks) {
   s.add("tensor-model-parallel-size", plan.tp);
   s.add("pipeline-model-parallel-size", plan.pp);
@@ -109,7 +109,7 @@ void add_stages(Script& s, const Plan& plan, const std::vector<int>& blocks, boo
 }
 
 // What the devices of a stage and its replicas share.
-void add_sharing(Script& s, const Plan& plan) {
+void add_sharing(ArgumentLines& s, const Plan& plan) {
   if (plan.sequence_parallel) s.add("sequence-parallel");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {
@@ -121,7 +121,7 @@ void add_sharing(Script& s, const Plan& plan) {
 }
 
 // True where the schedule needs stages in a V.
-bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
+bool add_schedule(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remarks) {
   const std::string& name = plan.schedule;
   const auto fork = [&] {
     remarks.push_back(
@@ -152,7 +152,7 @@ bool add_schedule(Script& s, const Plan& plan, std::vector<Remark>& remarks) {
   return false;
 }
 
-void add_training(Script& s, const Plan& plan, const std::vector<int>& blocks,
+void add_training(ArgumentLines& s, const Plan& plan, const std::vector<int>& blocks,
                   std::vector<Remark>& remarks) {
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
@@ -187,7 +187,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   const Plan& plan = loaded.plan;
   ExportedJob job;
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
-  Script s;
+  ArgumentLines s;
   add_model(s, loaded, *as_decoder(loaded.model), job.not_carried);
   const bool v_shaped = add_schedule(s, plan, job.not_carried);
   add_stages(s, plan, blocks, v_shaped, job.not_carried);

@@ -12,9 +12,9 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kScript = R"py(#!/usr/bin/env python3
+constexpr std::string_view kTorchScript = R"py(#!/usr/bin/env python3
 """Runs a plan by torch.distributed.pipelining. Written by weir export; put the model into )py"
-                                     R"py(layers() and the data into
+                                          R"py(layers() and the data into
 batches().
 
     @LAUNCH@
@@ -72,7 +72,7 @@ class StageModule(torch.nn.Module):
 def main():
     cuda = torch.cuda.is_available()
     if not cuda:  # its first messages have two sizes at their two ends (torch 2.9), which )py"
-                                     R"py(gloo refuses
+                                          R"py(gloo refuses
         PipelineStage._get_init_p2p_neighbors_ops = lambda self: []
     dist.init_process_group("nccl" if cuda else "gloo")
     rank = dist.get_rank()
@@ -80,10 +80,10 @@ def main():
     torch.manual_seed(@SEED@)
     modules = layers()
     assert len(modules) == BOUNDS[-1], f"layers() returned {len(modules)} modules, the plan )py"
-                                     R"py(has {BOUNDS[-1]}"
+                                          R"py(has {BOUNDS[-1]}"
     mine = [s for s in range(STAGES) if RANK_OF_STAGE[s] == rank]
     stages = [PipelineStage(StageModule(modules[BOUNDS[s]:BOUNDS[s + 1]]).to(device, DTYPE), )py"
-                                     R"py(s, STAGES, device)
+                                          R"py(s, STAGES, device)
               for s in mine]
     schedule = _PipelineScheduleRuntime(stages, n_microbatches=MICROBATCHES, loss_fn=loss)
     placement = dict(enumerate(RANK_OF_STAGE))
@@ -91,13 +91,13 @@ def main():
     for stage in stages:
         stage.stage_index_to_group_rank = placement
     schedule._load_csv(os.path.join(os.path.dirname(os.path.abspath(__file__)), )py"
-                                     R"py("schedule.csv"), format="compute_only")
+                                          R"py("schedule.csv"), format="compute_only")
     step = optimizer([p for stage in stages for p in stage.submod.parameters()])
     for x, target in batches(device):
         step.zero_grad()
         losses = []
         schedule.step(*([x] if 0 in mine else []), **({"target": target, "losses": losses} if )py"
-                                     R"py(STAGES - 1 in mine else {}))
+                                          R"py(STAGES - 1 in mine else {}))
         step.step()
         if losses:
             print(f"loss {torch.stack(losses).mean().item():.4f}", flush=True)
@@ -139,7 +139,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                 python_number(o.epsilon), python_number(o.weight_decay));
   job.files.push_back(
       {"pipeline.py",
-       filled(kScript,
+       filled(kTorchScript,
               {{"LAUNCH", job.launch},
                {"LAYERS", layer_lines(loaded.model)},
                {"COUNT", std::to_string(loaded.model.layers.size())},

@@ -17,7 +17,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-constexpr int kDeepest = 8;  // variables in variables
+constexpr int kDeepestVariable = 8;  // variables in variables
 constexpr std::string_view kBlanks = " \t\r\n";
 
 bool name_character(char c, bool first) {
@@ -181,7 +181,7 @@ class Script {
     }
     const std::string value = word.substr(length + (appends ? 2 : 1));
     // Read here, so that arguments count although the variable may be used in ways not understood.
-    if (holds_arguments(value) && depth_ < kDeepest) {
+    if (holds_arguments(value) && depth_ < kDeepestVariable) {
       for (auto& command : Script(value, file_, variables_, depth_ + 1).commands()) {
         commands_.push_back(std::move(command));
       }

@@ -13,17 +13,15 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 16;
-
 int degree(Arguments& a, std::string_view name) {
   return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks));
 }
 
 // Blocks of each stage when stages of the first and last rank may hold other numbers than those
 // between.
-class Split {
+class StageBlocks {
  public:
-  Split(Arguments& a, const Plan& plan, std::int64_t blocks)
+  StageBlocks(Arguments& a, const Plan& plan, std::int64_t blocks)
       : a_(a), plan_(plan), blocks_(blocks) {}
 
   std::vector<int> blocks_of_stages() {
@@ -117,7 +115,7 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
         a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
     plan.vpp =
         static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
-    of_stages = Split(a, plan, blocks).blocks_of_stages();
+    of_stages = StageBlocks(a, plan, blocks).blocks_of_stages();
   }
   const auto boundaries = boundaries_of_blocks(of_stages);
   if (!boundaries)

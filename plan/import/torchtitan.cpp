@@ -16,7 +16,6 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 16;
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kSchedules{
     {{"1F1B", "1f1b"},
      {"GPipe", "gpipe"},

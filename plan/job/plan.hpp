@@ -45,6 +45,9 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
+// The largest of any parallel degree that readers take: what is above is a typing error.
+inline constexpr std::int64_t kMostRanks = 1 << 16;
+
 struct Plan {
   std::string model_path;    // relative to the plan file
   std::string model_sha256;  // of the model file's bytes; lower-case hex

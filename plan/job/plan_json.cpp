@@ -12,8 +12,6 @@ namespace weir {
 namespace {
 
 constexpr std::string_view kSchema = "weir.plan/1";
-constexpr std::int64_t kMostRanks = 1 << 16;
-constexpr std::int64_t kMostMicrobatches = 1 << 20;
 
 Optimizer parse_optimizer(JsonObject object) {
   Optimizer optimizer;

@@ -21,6 +21,10 @@
 
 namespace weir {
 
+// The largest schedules that readers take: what is above is a typing error.
+inline constexpr std::int32_t kMostStages = 1 << 16;
+inline constexpr std::int32_t kMostMicrobatches = 1 << 20;
+
 struct ScheduleShape {
   std::int32_t ranks = 1;         // K
   std::int32_t stages = 1;        // S = K*v, of one replica

@@ -20,9 +20,6 @@
 namespace weir {
 namespace {
 
-constexpr std::int32_t kMostStages = 1 << 16;
-constexpr std::int32_t kMostMicrobatches = 1 << 20;
-
 struct Cell {
   std::string text;
   Rank row;

@@ -9,13 +9,13 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kLargestSide = 4096;
+constexpr std::int64_t kLargestImage = 4096;
 constexpr std::int64_t kMostChannels = 65'536;
 constexpr std::int64_t kMostRepeats = 3000;
-constexpr std::int64_t kDeepest = 8;
+constexpr std::int64_t kMostLevels = 8;
 
 cnn::Image image(JsonObject& top, std::int64_t multiple) {
-  const std::int64_t side = top.integer("image", 1, kLargestSide);
+  const std::int64_t side = top.integer("image", 1, kLargestImage);
   if (side % multiple != 0) top.fail("image", fmt::format("expected a multiple of {}", multiple));
   return {top.integer_or("input_channels", 3, 1, kMostChannels), side};
 }
@@ -40,7 +40,7 @@ Model read_resnet(JsonObject& top) {
 }
 
 Model read_unet(JsonObject& top) {
-  const cnn::UNet sizes{.depth = top.integer("depth", 1, kDeepest),
+  const cnn::UNet sizes{.depth = top.integer("depth", 1, kMostLevels),
                         .convolutions = top.integer("convolutions", 1, kMostRepeats),
                         .channels = multiple_of(top, "channels", 2, kMostChannels),
                         .outputs = top.integer_or("output_channels", 1, 1, kMostChannels)};

@@ -45,14 +45,14 @@ struct Operator {
   }
 };
 
-struct Edge {
+struct ProfiledEdge {
   std::int64_t from = 0, to = 0;
   std::size_t line = 0;
 };
 
-struct Graph {
+struct ProfiledGraph {
   std::map<std::int64_t, Operator> operators;
-  std::vector<Edge> edges;
+  std::vector<ProfiledEdge> edges;
 };
 
 // One line of the file while it is taken apart.
@@ -134,10 +134,10 @@ Operator read_operator(Line& line) {
   return made;
 }
 
-Graph read_graph(const std::string& text, const std::string& file) {
-  Graph graph;
+ProfiledGraph read_graph(const std::string& text, const std::string& file) {
+  ProfiledGraph graph;
   std::istringstream in(text);
-  std::vector<Edge> edges;
+  std::vector<ProfiledEdge> edges;
   std::size_t number = 0;
   for (std::string row; std::getline(in, row);) {
     ++number;
@@ -158,7 +158,7 @@ Graph read_graph(const std::string& text, const std::string& file) {
     if (graph.operators.size() > static_cast<std::size_t>(kMostLayers))
       line.fail("more nodes than are read");
   }
-  for (const Edge& edge : edges) {
+  for (const ProfiledEdge& edge : edges) {
     for (const std::int64_t end : {edge.from, edge.to}) {
       if (!graph.operators.contains(end))
         Line("", file, edge.line).fail(fmt::format("there is no node{}", end));
@@ -184,7 +184,7 @@ struct Ordered {
 };
 
 // The smallest number first among those whose inputs are there.
-Ordered execution_order(const Graph& graph, const std::string& file) {
+Ordered execution_order(const ProfiledGraph& graph, const std::string& file) {
   std::map<std::int64_t, int> waiting;
   std::map<std::int64_t, std::vector<std::int64_t>> next;
   for (const auto& [from, to, line] : graph.edges) {
