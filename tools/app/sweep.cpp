@@ -134,7 +134,7 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     options.steps = r.steps;
     if (options.backend == BackendKind::synthetic)
       options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
-    const RunResult result = weir::run(loaded, options, backends);
+    const weir::RunResult result = weir::run(loaded, options, backends);
     row.measured = result.step_time;
     std::vector<double> bubbles;
     const Program& program = loaded.program;

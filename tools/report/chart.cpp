@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-constexpr Colour kInk{40, 40, 40}, kGrid{225, 225, 225};
+constexpr Colour kGrid{225, 225, 225};
 constexpr double kLeft = 46, kRight = 12, kTop = 24, kBottom = 34;
 
 class Axes {

@@ -8,8 +8,7 @@
 namespace weir {
 namespace {
 
-constexpr double kRow = 14, kGap = 2, kLeft = 92, kTop = 18, kBottom = 24;
-constexpr Colour kInk{40, 40, 40};
+constexpr double kRow = 14, kGap = 2, kNames = 92, kTitle = 18, kScale = 24;
 
 // In the order F, B, I, W, R, anything else; one row a palette.
 constexpr Colour kPalettes[][6] = {
@@ -58,11 +57,11 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
     longest = std::max(longest, to_seconds(window.end - window.start).count());
     ranks = std::max(ranks, row.trace->ranks);
   }
-  const double top = options.title.empty() ? 4 : kTop;
-  const double scale = (options.width - kLeft - 24) / std::max(longest, 1e-12);
+  const double top = options.title.empty() ? 4 : kTitle;
+  const double scale = (options.width - kNames - 24) / std::max(longest, 1e-12);
   const auto row_count = static_cast<double>(rows.size());
   const double block = row_count * (kRow + kGap) + 4;
-  drawing.height = top + ranks * block + kBottom;
+  drawing.height = top + ranks * block + kScale;
   if (!options.title.empty())
     drawing.shapes.push_back(Text{4, 12, options.title, 10, Anchor::start, kInk});
   for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -73,10 +72,10 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
       drawing.shapes.push_back(Text{4, y_of(rank) + 10,
                                     fmt::format("rank {} {}", rank, rows[r].label), 7.5,
                                     Anchor::start, kInk});
-      drawing.shapes.push_back(Box{kLeft, y_of(rank), longest * scale, kRow, {244, 244, 244}, ""});
+      drawing.shapes.push_back(Box{kNames, y_of(rank), longest * scale, kRow, {244, 244, 244}, ""});
     }
     for_compute(rows[r], [&](const Span& span, const StepWindow& window) {
-      const double x = kLeft + to_seconds(span.start - window.start).count() * scale;
+      const double x = kNames + to_seconds(span.start - window.start).count() * scale;
       const double width = std::max(to_seconds(span.duration()).count() * scale, 0.05);
       const std::string name = to_string(span.action);
       const Colour fill = colour_of(span.action.kind, options.palette);
@@ -90,11 +89,11 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
       }
     });
   }
-  const double axis = drawing.height - kBottom + 2;
+  const double axis = drawing.height - kScale + 2;
   drawing.shapes.push_back(
-      Line{{{kLeft, axis}, {kLeft + longest * scale, axis}}, kInk, 0.6, false});
+      Line{{{kNames, axis}, {kNames + longest * scale, axis}}, kInk, 0.6, false});
   for (int tick = 0; tick <= 5; ++tick) {
-    const double x = kLeft + longest * scale * tick / 5;
+    const double x = kNames + longest * scale * tick / 5;
     drawing.shapes.push_back(Line{{{x, axis}, {x, axis + 3}}, kInk, 0.6, false});
     drawing.shapes.push_back(
         Text{x, axis + 12, format_duration(Seconds(longest * tick / 5)), 7, Anchor::middle, kInk});

@@ -15,6 +15,7 @@ namespace weir {
 struct Colour {
   std::uint8_t red = 0, green = 0, blue = 0;
 };
+inline constexpr Colour kInk{40, 40, 40};  // of text and axes
 
 struct Box {
   double x = 0, y = 0, width = 0, height = 0;
