@@ -18,7 +18,7 @@ PlacedPlan from_dict(const py::dict& dict, const std::filesystem::path& folder) 
           false};
 }
 
-void save(const PlacedPlan& plan, const std::filesystem::path& file) {
+void save_moved(const PlacedPlan& plan, const std::filesystem::path& file) {
   save_plan(moved_to(plan, std::filesystem::absolute(file).parent_path()).plan, file);
 }
 
@@ -45,7 +45,7 @@ void bind_plan_class(py::module_& m) {
           "As weir.plan/1.")
       .def_static("from_dict", &from_dict, py::arg("plan"), py::arg("folder") = ".",
                   "A plan of a sweep's row; its relative paths start from `folder`.")
-      .def("save", &save, py::arg("file"),
+      .def("save", &save_moved, py::arg("file"),
            "Writes the plan file, and beside it, as CSV, a schedule that came from a function.")
       .def(
           "__eq__", [](const P& a, const P& b) { return a.loaded.plan == b.loaded.plan; },

@@ -130,8 +130,8 @@ const char* origin(const PlannedTrace& t) {
   return t.trace.origin == TraceOrigin::predicted ? "predicted" : "measured";
 }
 
-void save(const PlannedTrace& t, const std::filesystem::path& folder,
-          const std::optional<std::string>& name) {
+void save_with_plan(const PlannedTrace& t, const std::filesystem::path& folder,
+                    const std::optional<std::string>& name) {
   if (!t.plan) throw UsageError("save: this trace has no plan to go with it");
   save_traced_plan(t.trace, moved_to(*t.plan, folder), folder, folder, name.value_or(origin(t)));
 }
@@ -161,7 +161,7 @@ void bind_traces(py::module_& m) {
           "sample holds until the next.")
       .def_property_readonly("info", [](const PlannedTrace& t) { return t.trace.info; })
       .def_property_readonly("plan", [](const PlannedTrace& t) { return t.plan; })
-      .def("save", &save, py::arg("folder"), py::arg("name") = py::none(),
+      .def("save", &save_with_plan, py::arg("folder"), py::arg("name") = py::none(),
            "Writes NAME.json (any Chrome-trace viewer) and NAME.pftrace (Perfetto); NAME is its "
            "origin.")
       .def("__repr__", [](const PlannedTrace& t) {
