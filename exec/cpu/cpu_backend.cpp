@@ -37,23 +37,23 @@ class CpuBackend : public Backend {
     cpu::pin_to_core(core_);
     cpu::use_one_thread();
     for (const Layer& layer : layers) {
-      std::visit([&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); },
-                 layer.shape);
+      visit_kernels(layer,
+                    [&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); });
     }
   }
   std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes(); }
   void use_scratch(const Tensor& scratch) override { matmul_.use_scratch(scratch.data); }
 
   void forward(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cpu::forward(shape, call, matmul_); }, call.layer->shape);
+    visit_kernels(*call.layer, [&](const auto& shape) { cpu::forward(shape, call, matmul_); });
   }
   void backward_input(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cpu::backward_input(shape, call, matmul_); },
-               call.layer->shape);
+    visit_kernels(*call.layer,
+                  [&](const auto& shape) { cpu::backward_input(shape, call, matmul_); });
   }
   void backward_weight(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); },
-               call.layer->shape);
+    visit_kernels(*call.layer,
+                  [&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); });
   }
   void update(const UpdateCall& call) override {
     std::vector<const float*> gradients;

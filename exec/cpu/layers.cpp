@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 #include <vector>
 
 #include "exec/cpu/kernels.hpp"
@@ -15,8 +14,6 @@ namespace {
 const std::int32_t* row_tokens(const LayerCall& call, std::int64_t sample) {
   return call.tokens + sample * (call.seq_length + 1);
 }
-
-[[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
 }  // namespace
 
@@ -152,14 +149,5 @@ void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matm
                call.accumulate ? Beta::one : Beta::zero, call.gradients[1].floats());
   }
 }
-
-void prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
-void forward(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
-void backward_input(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
-void backward_weight(const TimedShape&, const LayerCall&, Matmul&) { no_kernels(); }
-void prepare(const SizedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
-void forward(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
-void backward_input(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
-void backward_weight(const SizedShape&, const LayerCall&, Matmul&) { no_kernels(); }
 
 }  // namespace weir::cpu

@@ -37,15 +37,4 @@ void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
 
-// Layers of which only times or sizes are known have no kernels; a run refuses them before it
-// starts.
-void prepare(const TimedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
-void forward(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const TimedShape& shape, const LayerCall& call, Matmul& matmul);
-void prepare(const SizedShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
-void forward(const SizedShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const SizedShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const SizedShape& shape, const LayerCall& call, Matmul& matmul);
-
 }  // namespace weir::cpu

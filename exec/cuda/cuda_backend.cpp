@@ -83,9 +83,9 @@ class CudaBackend : public Backend {
                std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));
     for (const Layer& layer : layers) {
-      needs_.cover(std::visit(
-          [&](const auto& shape) { return cuda::prepare(shape, batch, seq_length, matmul_); },
-          layer.shape));
+      needs_.cover(visit_kernels(layer, [&](const auto& shape) {
+        return cuda::prepare(shape, batch, seq_length, matmul_);
+      }));
       const auto* block = std::get_if<TransformerShape>(&layer.shape);
       if (block == nullptr || block->attention == AttentionKind::unfused) continue;
       attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
@@ -103,15 +103,13 @@ class CudaBackend : public Backend {
     finish();
   }
   void forward(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::forward(shape, call, on_); }, call.layer->shape);
+    visit_kernels(*call.layer, [&](const auto& shape) { cuda::forward(shape, call, on_); });
   }
   void backward_input(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_input(shape, call, on_); },
-               call.layer->shape);
+    visit_kernels(*call.layer, [&](const auto& shape) { cuda::backward_input(shape, call, on_); });
   }
   void backward_weight(const LayerCall& call) override {
-    std::visit([&](const auto& shape) { cuda::backward_weight(shape, call, on_); },
-               call.layer->shape);
+    visit_kernels(*call.layer, [&](const auto& shape) { cuda::backward_weight(shape, call, on_); });
   }
   void update(const UpdateCall& call) override { cuda::update(call, on_); }
   void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.handle())); }

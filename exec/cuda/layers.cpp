@@ -3,7 +3,6 @@
 #include "exec/cuda/layers.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
@@ -13,8 +12,6 @@
 
 namespace weir::cuda {
 namespace {
-
-[[noreturn]] void no_kernels() { throw std::logic_error("a timed or sized layer has no kernels"); }
 
 Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
 
@@ -203,14 +200,5 @@ void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbe
       head_gemms(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element()).weight,
       {call.saved[0].data, call.input.data, call.gradients[0].data});
 }
-
-ScratchNeeds prepare(const TimedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
-void forward(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
-void backward_input(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
-void backward_weight(const TimedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
-ScratchNeeds prepare(const SizedShape&, std::int64_t, std::int64_t, Matmul&) { no_kernels(); }
-void forward(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
-void backward_input(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
-void backward_weight(const SizedShape&, const LayerCall&, const Workbench&) { no_kernels(); }
 
 }  // namespace weir::cuda

@@ -13,7 +13,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "exec/device/arena.hpp"
@@ -52,6 +55,22 @@ struct LayerCall {
   double loss_scale = 1;   // head: 1 / tokens of the mini-batch
   double* loss = nullptr;  // head's F: where its share of the mean loss goes; null in R
 };
+
+// pass(shape) of a layer that has kernels. Those of which only times or sizes are known have none;
+// a run refuses them before it starts.
+template <class Pass>
+auto visit_kernels(const Layer& layer, Pass pass) {
+  return std::visit(
+      [&](const auto& shape) -> std::invoke_result_t<Pass, const NormShape&> {
+        using Shape = std::decay_t<decltype(shape)>;
+        if constexpr (std::is_same_v<Shape, TimedShape> || std::is_same_v<Shape, SizedShape>) {
+          throw std::logic_error("a timed or sized layer has no kernels");
+        } else {
+          return pass(shape);
+        }
+      },
+      layer.shape);
+}
 
 struct UpdateCall {
   Tensor weight;  // as the kernels read it
