@@ -60,7 +60,7 @@ std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica)
   const auto elements = static_cast<std::int64_t>(gradient.size());
   const std::int64_t share = ceil_div(elements, setup_.replicas);
   // Whole cache lines: the last slices may be shorter, or empty.
-  const std::int64_t size = (share + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
+  const std::int64_t size = ceil_div(share, kSliceUnit) * kSliceUnit;
   const std::int64_t first = std::min(elements, size * replica);
   const std::int64_t last = std::min(elements, first + size);
   return gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));

@@ -5,7 +5,6 @@
 #include <utility>
 
 namespace weir {
-namespace {}  // namespace
 
 StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
     : setup_(std::move(setup)),

@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace weir {
-namespace {}  // namespace
 
 GradientBarrier::GradientBarrier(const Program& program, const Stages& stages,
                                  GradientCopies copies, bool spin)

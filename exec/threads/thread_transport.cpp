@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace weir {
-namespace {}  // namespace
 
 ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
                                  bool spin)

@@ -7,7 +7,6 @@
 #include <tuple>
 
 namespace weir {
-namespace {}  // namespace
 
 std::vector<std::vector<StageParameter>> stage_parameters(const ResolvedPlan& loaded) {
   std::vector<std::vector<StageParameter>> stages(loaded.stages.size());

@@ -3,7 +3,6 @@
 #include "exec/training/gradient_peers.hpp"
 
 namespace weir {
-namespace {}  // namespace
 
 GradientPeers gradient_peers(const Program& program, const GradientCopies& copies, Rank rank) {
   GradientPeers peers;
