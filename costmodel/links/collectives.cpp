@@ -46,9 +46,22 @@ Seconds switch_all_reduce(Bytes n, int p, const SwitchReduction& reduction) {
   return reduction.latency + n / reduction.bandwidth * (2.0 * (p - 1.0) / p);
 }
 
+Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node) {
+  Link within, across;
+  within.latency = node.latency;
+  within.bandwidth = node.bandwidth;
+  across.latency = node.across_latency;
+  across.bandwidth = node.across_bandwidth;
+  const Bytes part(n.count() / node.members);
+  return ring_reduce_scatter(n, node.members, within) * 2.0 +
+         ring_all_reduce(part, p / node.members, across);
+}
+
 Seconds all_reduce(Bytes n, int p, const Link& link) {
   const auto& reduction = link.switch_reduction;
   if (reduction && p >= reduction->members) return switch_all_reduce(n, p, *reduction);
+  if (link.node && p % link.node->members == 0)
+    return std::min(ring_all_reduce(n, p, link), two_level_all_reduce(n, p, *link.node));
   return std::min(ring_all_reduce(n, p, link), double_tree_all_reduce(n, p, link));
 }
 

@@ -43,8 +43,16 @@ namespace weir {
 // Bandwidth as nccl-tests counts it for an all-reduce (busbw): latency + 2 (p - 1) / p n beta.
 [[nodiscard]] Seconds switch_all_reduce(Bytes n, int p, const SwitchReduction& reduction);
 
-// What NCCL does, and so what forecasts take: the switch's where there is one and members enough,
-// else the faster of ring and double tree. (Its all-gather and reduce-scatter are rings.)
+// Jia et al., "Highly scalable deep learning training system with mixed-precision" (2018), section
+// 3.3, three phases: with m members in each of N nodes, the node reduce-scatters, each member
+// all-reduces its m-th by a ring across nodes through its own adapter, and the node gathers:
+// 2 ring_reduce_scatter(n, m, within) + ring_all_reduce(n / m, N, across). Precondition: p is m
+// times N.
+[[nodiscard]] Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node);
+
+// What NCCL does, and so what forecasts take: the switch's where there is one and members enough;
+// else the faster of ring and two levels for a group with several members in each of several nodes,
+// and of ring and double tree for others. (Its all-gather and reduce-scatter are rings.)
 [[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
 
 }  // namespace weir

@@ -59,10 +59,16 @@ struct TensorTraffic {
 
 Link group_link(const Cluster& cluster, int members, int stride) {
   if (members * stride <= cluster.devices_per_node) return cluster.intra;
-  const double in_node = std::max(1, cluster.devices_per_node / stride);
-  return {std::max(cluster.intra.latency, cluster.inter.latency),
-          BytesPerSecond(std::min(cluster.intra.bandwidth.count(),
-                                  cluster.inter.bandwidth.count() * in_node))};
+  const Link& intra = cluster.intra;
+  const Link& inter = cluster.inter;
+  const int in_node = std::max(1, cluster.devices_per_node / stride);
+  Link link;
+  link.latency = (intra.latency * (in_node - 1.0) + inter.latency) / static_cast<double>(in_node);
+  link.bandwidth =
+      BytesPerSecond(std::min(intra.bandwidth.count(), inter.bandwidth.count() * in_node));
+  if (in_node > 1)
+    link.node = NodeLevel{in_node, intra.latency, intra.bandwidth, inter.latency, inter.bandwidth};
+  return link;
 }
 
 ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {

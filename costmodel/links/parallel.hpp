@@ -16,9 +16,10 @@
 namespace weir {
 
 // The link that a ring over a group sees: `members` devices, `stride` apart. Within a node it is
-// the node's own. Across nodes every hop waits for the slower latency; as many rings as the group
-// has members in a node run beside each other, each through its own adapter (NCCL), so the rate is
-// that many times a device's share of the network, but no more than the node's own link gives.
+// the node's own. Across nodes a piece passes all hops of the ring, one in `members in a node` of
+// them across: the latency is their mean. As many rings as the group has members in a node run
+// beside each other, each through its own adapter (NCCL), so the rate is that many times a device's
+// share of the network, but no more than the node's own link gives.
 [[nodiscard]] Link group_link(const Cluster& cluster, int members, int stride);
 
 // Links of a plan's groups.

@@ -148,7 +148,8 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
   }
   for (const Generation& generation : kNvlinks) {
     if (cluster.device.name.find(generation.device) == std::string::npos) continue;
-    cluster.intra.bandwidth = BytesPerSecond(generation.bytes_per_second * worst.nvlinks);
+    cluster.intra.bandwidth =
+        BytesPerSecond(generation.bytes_per_second * worst.nvlinks * cluster.intra.efficiency);
     cluster.intra.regimes.clear();
     return fmt::format(
         "intra.bandwidth: {} NVLinks between neighbours ({}), {:g} GB/s each and direction",

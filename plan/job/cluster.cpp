@@ -59,7 +59,7 @@ SwitchReduction switch_reduction_of(JsonObject object) {
 }
 
 Link link_of(JsonObject object) {
-  Link link{latency_of(object), bandwidth_of(object), {}, 1, std::nullopt};
+  Link link{latency_of(object), bandwidth_of(object), {}, 1, std::nullopt, std::nullopt};
   if (object.has("efficiency")) {
     link.efficiency = share_of(object, "efficiency");
     link.bandwidth = BytesPerSecond(link.bandwidth.count() * link.efficiency);
@@ -278,7 +278,13 @@ Cluster parse_cluster(const std::string& text, const std::string& file) {
   if (top.has("origins")) cluster.origins = read_origins(top.object("origins"));
   if (top.has("origin") || !top.has("origins")) cluster.origin = top.texts("origin");
   top.finish();
-  if (!cluster.origins.empty()) check_origins(json, cluster.origins, file);
+  if (!cluster.origins.empty()) {
+    check_origins(json, cluster.origins, file);
+    // The one node's links stand for those to others too, from where they come.
+    if (!json.contains("inter"))
+      replace_origin(cluster.origins, "inter",
+                     origin_of(cluster.origins, "intra.bandwidth")->source);
+  }
   return cluster;
 }
 

@@ -78,12 +78,23 @@ struct SwitchReduction {
   BytesPerSecond bandwidth{0};
 };
 
+// Of a group that has several members in each of several nodes: what it finds within a node, and
+// what each member has to the others.
+struct NodeLevel {
+  int members = 0;  // in a node
+  Seconds latency{0};
+  BytesPerSecond bandwidth{0};
+  Seconds across_latency{0};
+  BytesPerSecond across_bandwidth{0};
+};
+
 struct Link {
   Seconds latency{0};
   BytesPerSecond bandwidth{0};      // one direction, what large messages reach
   std::vector<LinkRegime> regimes;  // of smaller messages, where they were measured; ascending
   double efficiency = 1;            // `bandwidth` as a share of the wire's rate
   std::optional<SwitchReduction> switch_reduction;
+  std::optional<NodeLevel> node;  // of a group's link (costmodel/links/parallel); not in the file
 
   // Latency and bandwidth for messages of this size.
   [[nodiscard]] LinkRegime at(Bytes size) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/words/error.hpp"
@@ -65,6 +66,13 @@ const Origin* origin_of(const Origins& origins, const std::string& path) {
     if (dot == std::string::npos) return nullptr;
     at.resize(dot);
   }
+}
+
+void replace_origin(Origins& origins, const std::string& path, std::string source) {
+  std::erase_if(origins, [within = path + "."](const auto& entry) {
+    return entry.first.starts_with(within);
+  });
+  origins[path] = {std::move(source), std::nullopt};
 }
 
 std::vector<Constant> constants_of(const Json& file, const Origins& origins) {

@@ -29,6 +29,9 @@ using Origins = std::map<std::string, Origin>;
 // The entry of the path itself or of the nearest object around it; nullptr: there is none.
 [[nodiscard]] const Origin* origin_of(const Origins& origins, const std::string& path);
 
+// What is at the path, and all within it, comes from `source` now.
+void replace_origin(Origins& origins, const std::string& path, std::string source);
+
 // A constant of a file: a number, a quantity, a flag or a word; a list is one constant.
 struct Constant {
   std::string path;

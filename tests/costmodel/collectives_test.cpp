@@ -39,6 +39,17 @@ TEST(Collectives, ASwitchAddsUp) {
   EXPECT_EQ(all_reduce(Bytes(4000), 3, link), all_reduce(Bytes(4000), 3, kLink));
 }
 
+// Two members in each of two nodes, 4000 bytes: a node's half of them is 20 us at 100 MB/s, twice
+// behind 10; across, each member's 2000 bytes take 2 (10 + 10) us at the same rate.
+TEST(Collectives, TwoLevels) {
+  const NodeLevel node{2, Seconds(10e-6), BytesPerSecond(100e6), Seconds(10e-6),
+                       BytesPerSecond(100e6)};
+  EXPECT_DOUBLE_EQ(us(two_level_all_reduce(Bytes(4000), 4, node)), 2 * (10 + 20) + 2 * (10 + 10));
+  Link link = kLink;
+  link.node = node;
+  EXPECT_EQ(all_reduce(Bytes(4000), 4, link), two_level_all_reduce(Bytes(4000), 4, node));
+}
+
 // The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 +
 // 2 x 0.04 against 30 x 10 + 2 x 15/16 x 0.04.
 TEST(Collectives, AllReduceTakesTheFaster) {

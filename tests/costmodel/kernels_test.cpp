@@ -168,8 +168,8 @@ TEST(Kernels, AFusedBlockMovesNoScores) {
 
 // Korthikanti et al. 2022, table 4: one layer of their 22B model (s 2048, h 6144, 64 heads,
 // micro-batch 4) on 8 A100 takes 7.7 ms forward and 11.9 backward, 13.2 with selective
-// re-materialisation; with sequence parallelism 7.2 and 11.8. The efficiencies of dgx-a100.json are
-// fitted to the first two; all five come within 8 %.
+// re-materialisation; with sequence parallelism 7.2 and 11.8. By the rates of dgx-a100.json, which
+// are other rows', all five come within 8 %.
 TEST(Kernels, ALayerOfKorthikantis) {
   const Cluster cluster = load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json");
   const Layer layer{

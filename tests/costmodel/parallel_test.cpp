@@ -40,7 +40,7 @@ TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   const ParallelLinks links = parallel_links(plan(2, 1, 4), cluster);
   EXPECT_EQ(links.tensor.bandwidth.count(), 1e9);
   EXPECT_EQ(links.replicas.bandwidth.count(), 2e8);
-  EXPECT_EQ(links.replicas.latency, Seconds(2e-6));
+  EXPECT_EQ(links.replicas.latency, Seconds(1e-6));  // one hop of two crosses
   EXPECT_EQ(group_link(cluster, 8, 1).bandwidth.count(), 4e8);
   EXPECT_EQ(group_link(cluster, 4, 4).bandwidth.count(), 1e8);
   EXPECT_EQ(pipeline_link(plan(2, 1, 4), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e8);

@@ -51,10 +51,12 @@ TEST(Clusters, ExamplesReadBackAndSayWhereTheyAreFrom) {
         EXPECT_TRUE(written[at].contains(key)) << entry.path() << ": " << key;
     }
     EXPECT_EQ(file["device"].value("kernels", Json()), written["device"].value("kernels", Json()));
-    std::string origin;
-    for (const std::string& line : cluster.origin) origin += line + "\n";
-    for (const char* constant : {"memory", "peak", "intra", "latenc"})
-      EXPECT_THAT(origin, HasSubstr(constant)) << entry.path();
+    EXPECT_FALSE(cluster.origins.empty()) << entry.path();
+    for (const Constant& constant : constants_of(file, cluster.origins)) {
+      ASSERT_NE(constant.origin, nullptr) << entry.path() << ": " << constant.path;
+      EXPECT_FALSE(constant.origin->source.empty()) << entry.path() << ": " << constant.path;
+      EXPECT_GE(constant.origin->rows.value_or(3), 3) << entry.path() << ": " << constant.path;
+    }
     ++files;
   }
   EXPECT_GE(files, 3);
@@ -73,9 +75,35 @@ TEST(Clusters, MemoryIsWhatOneProcessCanHave) {
   EXPECT_NEAR(gib("dgx-a100"), 79.20, 0.07);
   EXPECT_NEAR(gib("dgx-h100"), 79.15, 0.06);
   EXPECT_NEAR(gib("dgx-h200"), 139.77, 0.06);
+  EXPECT_NEAR(gib("dgx-b200"), 178.35, 0.01);
+  EXPECT_NEAR(gib("gb200-nvl72"), 184.31, 0.01);
+  EXPECT_NEAR(gib("gb300-nvl72"), 276.50, 0.01);
+  EXPECT_NEAR(gib("mi300x"), 191.83, 0.15);
   EXPECT_NEAR(gib("dgx1-v100"), 31.75, 0.03);
   EXPECT_NEAR(gib("p100-pcie"), 15.90, 0.01);
   EXPECT_NEAR(gib("p40-pcie"), 22.38, 0.01);
+}
+
+// As files before 0.2 say it, in lines; with an object, every constant of the file has its entry.
+TEST(Clusters, OriginsByConstantOrInLines) {
+  const std::string head =
+      R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB",)"
+      R"("memory_bandwidth":"1 TB/s"},"devices_per_node":1,"nodes":1,)"
+      R"("intra":{"latency":"9 us","bandwidth":"300 GB/s","efficiency":0.5},)";
+  EXPECT_TRUE(parsed(head + R"("origin":["all: a guess"]})").origins.empty());
+  const std::string all =
+      R"("origins":{"device":{"source":"datasheet"},"intra":{"source":"rows","rows":12},)"
+      R"("devices_per_node":{"source":"a choice"})";
+  const Cluster cluster = parsed(head + all + R"(,"nodes":{"source":"a choice"}}})");
+  EXPECT_EQ(origin_of(cluster.origins, "intra.latency")->rows, 12);
+  EXPECT_EQ(cluster.intra.bandwidth.count(), 150e9);
+  EXPECT_EQ(to_json(parsed(to_json(cluster))), to_json(cluster));
+  const auto refusal = [&](const std::string& text) {
+    return complaint([&] { static_cast<void>(parsed(text)); });
+  };
+  EXPECT_THAT(refusal(head + all + "}}"), HasSubstr("nothing says where nodes comes from"));
+  EXPECT_THAT(refusal(head + R"("origins":{"nodes":{"source":"a fit","rows":2}}})"),
+              HasSubstr("origins.nodes.rows"));
 }
 
 TEST(Clusters, RegimesOfSmallMessages) {

@@ -30,7 +30,7 @@ TEST(Examples, EveryClusterLoadsWithItsOrigin) {
   int clusters = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kExamples / "clusters")) {
     const Cluster cluster = load_cluster(entry.path());
-    EXPECT_FALSE(cluster.origin.empty()) << entry.path();
+    EXPECT_FALSE(cluster.origins.empty()) << entry.path();
     EXPECT_GE(cluster.intra.bandwidth.count(), cluster.inter.bandwidth.count()) << entry.path();
     ++clusters;
   }

@@ -22,7 +22,7 @@ TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_si
 # list of numbers or words is "1,2" on the command line, one under a name of REPEATED is given once
 # an item.
 CASES = {
-    "doctor": [((), {})],
+    "doctor": [((), {}), ((), {"constants": True})],
     "model": [
         (("tiny.json",), {}),
         (("tiny.json",), {"seq_length": 4, "dtype": "bf16", "attention": "flash"}),

@@ -25,6 +25,14 @@ class Command : public InFolder {
   }
 };
 
+TEST_F(Command, DoctorNamesTheOriginOfEveryConstant) {
+  const Json doctor = Json::parse(weir("doctor --constants --json").out);
+  EXPECT_GT(doctor["constants"].size(), 200U);
+  for (const Json& constant : doctor["constants"])
+    EXPECT_FALSE(constant["source"].get<std::string>().empty()) << constant;
+  EXPECT_THAT(weir("doctor --constants").out, testing::HasSubstr("device.kernels.launch"));
+}
+
 TEST_F(Command, ExitCodesTellWhatKindOfTrouble) {
   EXPECT_EQ(weir("doctor").code, 0);
   EXPECT_EQ(weir("").code, 2);

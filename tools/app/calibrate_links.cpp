@@ -74,6 +74,7 @@ Link measured_link(const FittedTest& t, const Link& before, std::vector<std::str
   } else {
     link.regimes.clear();
     link.bandwidth = last.bandwidth;
+    link.efficiency = 1;  // what was measured is no share of a datasheet's rate
     kept = "; the rate of large messages only, its latency stays as it was";
   }
   origin.push_back(fmt::format(
@@ -116,6 +117,17 @@ void warn_of_another_device(const Cluster& cluster, const FittedTest& t, const S
                            cluster.device.name));
 }
 
+// Lines from `first` on say what was measured: so do the entries of the constants they name.
+void take_over_origins(Cluster& cluster, std::size_t first) {
+  for (std::size_t i = first; i < cluster.origin.size(); ++i) {
+    const std::string& line = cluster.origin[i];
+    for (const std::string path : {"intra.bandwidth", "intra", "inter"}) {
+      if (line.starts_with(path + ":"))
+        replace_origin(cluster.origins, path, line.substr(path.size() + 2));
+    }
+  }
+}
+
 std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
@@ -137,6 +149,7 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
   if (cluster.origin.size() == before) {
     throw InputError(request.nccl.front().string(), "", "no test of it tells a single link's rate");
   }
+  if (!cluster.origins.empty()) take_over_origins(cluster, before);
   if (request.output)
     write_file_atomically(session.output(*request.output), weir::to_json(cluster));
   return {cluster.origin.begin() + static_cast<std::ptrdiff_t>(before), cluster.origin.end()};

@@ -11,6 +11,7 @@
 
 #include "exec/device/cores.hpp"
 #include "tools/app/host.hpp"
+#include "tools/reproduce/published.hpp"
 #ifdef WEIR_HAS_CUDA_BACKEND
 #include "exec/cuda/device_info.hpp"
 #endif
@@ -78,15 +79,53 @@ std::vector<Finding> findings() {
   return all;
 }
 
+// As people write it: texts bare, all else as JSON.
+std::string shown(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Of each machine and stack that is compiled in, by file name and the file's order.
+std::vector<KnownConstant> known_constants() {
+  std::vector<KnownConstant> all;
+  for (const auto& [name, text] : compiled_tables()) {
+    if (!name.ends_with(".json")) continue;
+    const Json file = parse_json(text, name);
+    JsonObject top(file, name, "");
+    if (!top.has("origins")) continue;  // says it in lines, or holds no constants
+    const Origins origins = read_origins(top.object("origins"));
+    for (const Constant& constant : constants_of(file, origins)) {
+      all.push_back({name.substr(0, name.rfind('.')), constant.path, shown(constant.value),
+                     constant.origin != nullptr ? *constant.origin : Origin{}});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
-DoctorResult doctor(const DoctorRequest&, const Session&) { return {machine_name(), findings()}; }
+Fields fields(DoctorRequest& request) {
+  return {{"--constants", &request.constants,
+           "constants of the built-in clusters and stacks, each with its origin"}};
+}
+
+DoctorResult doctor(const DoctorRequest& request, const Session&) {
+  DoctorResult result{machine_name(), findings(), {}};
+  if (request.constants) result.constants = known_constants();
+  return result;
+}
 
 nlohmann::ordered_json to_json(const DoctorResult& result) {
   nlohmann::ordered_json json{
       {"schema", "weir.doctor/1"}, {"machine", result.machine}, {"version", WEIR_VERSION}};
   for (const Finding& f : result.findings)
     json["findings"].push_back({{"what", f.what}, {"works", f.works}, {"why", f.why}});
+  for (const KnownConstant& c : result.constants) {
+    nlohmann::ordered_json entry{
+        {"file", c.file}, {"key", c.key}, {"value", c.value}, {"source", c.origin.source}};
+    if (c.origin.rows) entry["rows"] = *c.origin.rows;
+    if (!c.origin.chosen_seeing.empty()) entry["chosen_seeing"] = c.origin.chosen_seeing;
+    json["constants"].push_back(std::move(entry));
+  }
   return json;
 }
 

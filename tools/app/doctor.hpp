@@ -1,4 +1,4 @@
-// `doctor`: what this machine can run, and why not.
+// `doctor`: what this machine can run, and why not; and what built-in forecasts are made of.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,21 +6,30 @@
 #include <string>
 #include <vector>
 
+#include "plan/job/origins.hpp"
 #include "tools/app/field.hpp"
 
 namespace weir::app {
 
-struct DoctorRequest {};
-[[nodiscard]] inline Fields fields(DoctorRequest&) { return {}; }
+struct DoctorRequest {
+  bool constants = false;
+};
+[[nodiscard]] Fields fields(DoctorRequest& request);
 
 struct Finding {
   std::string what;
   bool works;
   std::string why;
 };
+// A constant of a built-in cluster or stack, and where it comes from.
+struct KnownConstant {
+  std::string file, key, value;  // "dgx-h100", "device.kernels.floor", "3 us"
+  Origin origin;
+};
 struct DoctorResult {
   std::string machine;
   std::vector<Finding> findings;
+  std::vector<KnownConstant> constants;  // where they were asked for
 };
 
 [[nodiscard]] DoctorResult doctor(const DoctorRequest& request, const Session& session);

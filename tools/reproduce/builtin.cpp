@@ -1,8 +1,8 @@
 // Measured steps of A100s, forecast as `weir simulate --cluster
 // tools/examples/clusters/dgx-a100.json` does with no costs of one's own: what a user gets who has
-// measured nothing. Nothing is fitted here. The cluster's kernel efficiencies were fitted to two
-// figures of Korthikanti's 22B layer, so the 22B steps are marked calibrated and every other is
-// predicted.
+// measured nothing. Nothing is fitted here. The cluster's kernel rates are other rows' (`weir
+// reproduce kernel-rates`), but its bandwidth's efficiency was first found on Korthikanti's 22B
+// layer, so the 22B steps are marked calibrated and every other is predicted.
 //
 // Each job's plan is what its paper states; a job has as many nodes of eight as its devices fill.
 // vTrain states 800 Gb/s between nodes, half of a DGX A100's.
@@ -197,8 +197,9 @@ CaseResult reproduce_builtin(const Publications& published) {
   add_zero_bubble(published, jobs, result);
   result.notes.emplace_back(
       "Built-in costs of A100-SXM4-80GB (tools/examples/clusters/dgx-a100.json), as a forecast "
-      "without any measurement "
-      "takes them; only the 22B layer's two times stand behind its kernel efficiencies.");
+      "without any measurement takes them. Its kernel rates are fitted to measured kernels; where "
+      "a "
+      "choice between two readings saw rows of this case, the file's origins say which.");
   result.notes.emplace_back(
       "Of H100 and H200 no published step is in the tables: their built-in costs are not held to "
       "any.");

@@ -88,6 +88,14 @@ std::span<const ReproductionCase> reproduction_cases() {
           "Measured steps of A100s in vTrain, Korthikanti, Megatron-LM and Zero Bubble by the "
           "built-in costs, nothing fitted",
           reproduce_builtin},
+      ReproductionCase{"kernel-rates",
+                       "products, fused attention and norms by shape, each group of rows by "
+                       "constants that were fitted without it",
+                       reproduce_kernel_rates},
+      ReproductionCase{"link-rates",
+                       "collectives and messages by size and node count, each group of rows by "
+                       "constants that were fitted without it",
+                       reproduce_link_rates},
       ReproductionCase{"playbook",
                        "The Ultra-Scale Playbook: 1B and 3B models by nanotron on H100s, built-in",
                        reproduce_playbook, true},

@@ -87,6 +87,9 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_korthikanti_steps(const Publications& published);
 [[nodiscard]] CaseResult reproduce_vtrain(const Publications& published);
 [[nodiscard]] CaseResult reproduce_builtin(const Publications& published);
+// In tools/reproduce/rates.
+[[nodiscard]] CaseResult reproduce_kernel_rates(const Publications& published);
+[[nodiscard]] CaseResult reproduce_link_rates(const Publications& published);
 // In tools/reproduce/measured/cases.cpp.
 [[nodiscard]] CaseResult reproduce_playbook(const Publications& published);
 [[nodiscard]] CaseResult reproduce_bloom(const Publications& published);

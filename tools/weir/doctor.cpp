@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/doctor.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "tools/weir/commands.hpp"
 
@@ -12,6 +12,15 @@ void print(const app::DoctorRequest&, const app::DoctorResult& result) {
   fmt::print("weir {} on {}\n", WEIR_VERSION, result.machine);
   for (const app::Finding& f : result.findings)
     fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
+  std::string file;
+  for (const app::KnownConstant& c : result.constants) {
+    if (c.file != file) fmt::print("\n{}\n", file = c.file);
+    const Origin& origin = c.origin;
+    const std::string rows = origin.rows ? fmt::format(" [{} rows]", *origin.rows) : "";
+    fmt::print("  {:<44} {:<14} {}{}\n", c.key, c.value, origin.source, rows);
+    if (!origin.chosen_seeing.empty())
+      fmt::print("  {:<59} chosen seeing {}\n", "", origin.chosen_seeing);
+  }
 }
 
 }  // namespace weir

@@ -79,7 +79,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
   if (const auto step = c.printed_or_none("step_s")) run.step = PrintedStep{"step, s", *step};
   run.memory_gib = c.printed_or_none("memory_gb");
   run.reading = MemoryReading::fullest_device;
-  set_machine(run, "dgx-a100", "megatron-deepspeed-2022");
+  set_machine(run, "jean-zay-a100", "megatron-deepspeed-2022");
   if (late) run.cluster.stack.placement = StagePlacement::embedding_head;
   place_stages(run);
   if (!failed && !consistent(c, layers))

@@ -92,7 +92,7 @@ std::vector<MeasuredRun> read_playbook(const Publications& published) {
     run.row =
         fmt::format("{} d={} t={} p={} b={} M={} zero={}", run.model_name, run.plan.dp, run.plan.tp,
                     run.plan.pp, run.plan.micro_batch_size, run.plan.microbatches, run.plan.zero);
-    set_machine(run, "dgx-h100", "nanotron");
+    set_machine(run, "h100-p5", "nanotron");
     place_stages(run);
     run.failed = c.text("status") != "ok";
     run.unhealthy = unhealthy(c);
