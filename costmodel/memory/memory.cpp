@@ -187,6 +187,7 @@ void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
   const Bytes expected = reserved(m.pending_expected, m.reserved_expected);
   rank.upper = overhead + reserved(m.pending_most, m.reserved_most);
   rank.peak = overhead + expected;
+  rank.least = overhead + reserved(0, 1);
   workspace += Bytes(static_cast<std::int64_t>(held(m.pending_expected)));
   overhead += expected - Bytes(static_cast<std::int64_t>(tensors)) -
               Bytes(static_cast<std::int64_t>(held(m.pending_expected)));

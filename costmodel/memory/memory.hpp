@@ -18,6 +18,7 @@ namespace weir {
 struct RankMemory {
   Bytes peak{0};
   Bytes upper{0};  // the most that the stack's allocator may have reserved by then
+  Bytes least{0};  // with nothing pending and nothing wasted
   std::array<Bytes, kMemoryKinds> at_peak{};  // parts of the peak; they sum to it
 };
 

@@ -12,6 +12,8 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/builtin_accuracy.hpp"
+#include "tools/reproduce/cross_validation.hpp"
+#include "tools/reproduce/measured/judgement.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
 namespace weir {
@@ -46,6 +48,7 @@ Errors errors(const CaseResult& result, std::string_view part, Role role = Role:
 TEST(Reproduce, EveryFormulaGivesThePrintedDigits) {
   int formulas = 0;
   for (const ReproductionCase& c : reproduction_cases()) {
+    if (c.measured) continue;  // thousands of runs and no formula
     const CaseResult result = c.run({});
     for (const ReproductionLine& line : result.lines) {
       if (line.role != Role::formula) continue;
@@ -178,6 +181,126 @@ TEST(Reproduce, PredictedRowsChangeNothing) {
     EXPECT_EQ(part.lines[i].predicted, whole.lines[i].predicted);
   }
   std::filesystem::remove_all(folder);
+}
+
+// A folder with a few measured runs and nothing else, for what would take all of them long.
+class SomeRuns : public testing::Test {
+ protected:
+  // The rows of a table of tools/examples/measured that begin like one of `starts`.
+  void keep(const std::string& name, const std::vector<std::string>& starts) const {
+    std::string table;
+    std::istringstream lines(compiled_tables().at(name));
+    bool header = true;
+    for (std::string line; std::getline(lines, line);) {
+      const bool comment = line.starts_with('#');
+      const bool kept = std::ranges::any_of(
+          starts, [&](const std::string& start) { return line.starts_with(start); });
+      if (comment || header || kept) table += line + "\n";
+      header = header && comment;
+    }
+    write_file_atomically(folder_ / name, table);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("weir-measured-" + std::to_string(::getpid()));
+};
+
+TEST_F(SomeRuns, AreForecastWhateverElseTheFolderLacks) {
+  keep("ultrascale_playbook_nanotron_h100.csv",
+       {"1B,1,32,8,1,1,", "1B,1,64,4,1,2,", "1B,4,16,4,1,2,", "1B,2,16,8,1,1,0"});
+  keep("ultrascale_playbook_models.csv", {"1B"});
+  const CrossValidation whole = cross_validate({folder_});
+  ASSERT_EQ(whole.sources.size(), 1U);
+  EXPECT_EQ(whole.sources[0].source, "playbook");
+  EXPECT_EQ(whole.sources[0].rows, static_cast<int>(whole.runs.size()));
+  EXPECT_GT(whole.sources[0].failed, 0);
+  // One cluster and one stack: nothing else there could be learnt of.
+  ASSERT_EQ(whole.groups.size(), 2U);
+  for (const GroupLine& group : whole.groups) {
+    EXPECT_EQ(group.level_of_others, 1);
+    EXPECT_FALSE(group.interval);
+  }
+  for (const AimLine& line : whole.aims) {
+    if (line.rows == 0) {
+      EXPECT_FALSE(line.reached()) << line.what;
+    }
+  }
+}
+
+TEST_F(SomeRuns, OfASourceThatStatesNoLayersHaveThemFromTheirRates) {
+  keep("bigscience_a100_176b_3d.csv", {",14400,96,384,12,8,4", "72,14336,64,384,4,8,12,1,4", "6,"});
+  const std::vector<MeasuredRun> runs = read_bloom({folder_});
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[0].model_name, "l=80 h=14400 a=96");  // of its 200 billion parameters
+  EXPECT_EQ(runs[1].model_name, "l=72 h=14336 a=64");
+  EXPECT_EQ(runs[2].unforeseen, "its TFLOP/s contradict its time and mini-batch");
+}
+
+// What every source says of itself adds up, and every row without a forecast has its reason.
+TEST(Measured, EveryRowIsForecastOrSaysWhyNot) {
+  for (const MeasuredSource& source : measured_sources()) {
+    const std::vector<MeasuredRun> runs = source.read({});
+    EXPECT_FALSE(runs.empty()) << source.name;
+    for (const MeasuredRun& run : runs) {
+      EXPECT_TRUE(run.failed || run.step || !run.unforeseen.empty()) << run.row;
+      if (!run.unforeseen.empty()) continue;
+      ASSERT_TRUE(run.model) << run.row;
+      EXPECT_EQ(run.plan.boundaries.size() + 1, static_cast<std::size_t>(run.plan.stages()))
+          << run.row;
+      EXPECT_GE(run.cluster.devices(), run.plan.devices()) << run.row;
+      EXPECT_GE(run.plan.microbatches, 1) << run.row;
+    }
+  }
+}
+
+Judged judged(const char* cluster, const char* stack, double log_ratio, const char* grid = "") {
+  Judged one;
+  one.cluster = cluster;
+  one.stack = stack;
+  one.grid = grid;
+  one.log_model = one.log_shipped = log_ratio;
+  return one;
+}
+
+// Of three groups the first is asked about, and the third runs its stack: the second's median
+// alone is left, drawn to a third of it by the two groups that need nothing.
+TEST(Judgement, ALevelIsLearntOnOtherClustersAndOtherStacks) {
+  const std::vector<Judged> all{judged("a", "x", 9), judged("b", "y", 0.2), judged("b", "y", 0.3),
+                                judged("b", "y", 0.4), judged("c", "x", 7)};
+  EXPECT_NEAR(level_of_others(all, "a", "x"), 0.1, 1e-12);
+  EXPECT_EQ(level_of_others(std::span(all).first(1), "a", "x"), 0);
+}
+
+// Log ratios 0, 0.1 and 0.4. Anchored by the first the others are 0.1 and 0.4 off, by the second
+// -0.1 and 0.3, by the third -0.4 and -0.3: the largest of each 0.4, 0.3 and 0.4, their median 0.4.
+TEST(Judgement, EveryRunIsTheAnchorInTurn) {
+  const std::vector<Judged> rows{judged("a", "x", 0), judged("a", "x", 0.1), judged("a", "x", 0.4)};
+  const auto lists = anchored_log_errors(rows, [](const Judged&, const Judged&) { return true; });
+  ASSERT_EQ(lists.size(), 3U);
+  EXPECT_NEAR(lists[1][0], -0.1, 1e-12);
+  EXPECT_NEAR(lists[1][1], 0.3, 1e-12);
+  EXPECT_NEAR(over_anchors(lists, largest), 1 - std::exp(-0.4), 1e-9);
+}
+
+// Measured 1, 2, 2.01 and 3, forecast 1, 3, 2 and 2.5: of the pairs more than 2.5 % apart (all but
+// the middle one) 3 > 2.5 alone is the wrong way round. The least forecast is the best.
+TEST(Judgement, PairsAndRegret) {
+  const std::vector<MeasuredAndForecast> rows{{1, 1}, {2, 3}, {2.01, 2}, {3, 2.5}};
+  const OrderedPairs pairs = ordered_pairs(rows, 0.025);
+  EXPECT_EQ(pairs.pairs, 5);
+  EXPECT_EQ(pairs.agreeing, 4);
+  EXPECT_NEAR(pairs.tau(), 0.6, 1e-12);
+  EXPECT_EQ(regret(rows), 0);
+  EXPECT_NEAR(regret(std::span(rows).subspan(1)), 0.005, 1e-12);
+}
+
+TEST(Published, QuotedCellsKeepTheirCommas) {
+  const auto rows = parse_published("a,\"b, c\"\n\"1,\"\"2\"\"\",3\n", "t.csv");
+  EXPECT_EQ(rows[0].text("a"), "1,\"2\"");
+  EXPECT_EQ(rows[0].integer("b, c"), 3);
+  EXPECT_EQ(rows[0].text_or_empty("d"), "");
+  EXPECT_FALSE(rows[0].printed_or_none("d"));
 }
 
 TEST(Published, NumbersKeepTheirDigits) {

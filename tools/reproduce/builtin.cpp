@@ -7,16 +7,14 @@
 // Each job's plan is what its paper states; a job has as many nodes of eight as its devices fill.
 // vTrain states 800 Gb/s between nodes, half of a DGX A100's.
 // SPDX-License-Identifier: Apache-2.0
-#include "costmodel/table/builtin.hpp"
-
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "plan/import/job.hpp"
-#include "sim/forecast.hpp"
+#include "tools/reproduce/measured/measured_run.hpp"
+#include "tools/reproduce/measured/shapes.hpp"
 #include "tools/reproduce/reproduction.hpp"
 #include "tools/reproduce/zero_bubble.hpp"
 
@@ -28,48 +26,26 @@ constexpr std::int64_t kVocabulary = 51200, kZeroBubbleVocabulary = 50257;
 // GPT with a tied head, MLPs of 4 h.
 Model gpt(std::int64_t heads, std::int64_t hidden, std::int64_t layers, std::int64_t sequence,
           std::int64_t vocabulary) {
-  Decoder d;
-  d.embedding = {.vocabulary = vocabulary, .hidden = hidden, .positions = sequence, .tied = true};
-  d.block = {.hidden = hidden,
-             .heads = heads,
-             .kv_heads = heads,
-             .head_dim = hidden / heads,
-             .ffn = 4 * hidden};
-  d.blocks = layers;
-  d.norm = {.hidden = hidden};
-  d.head = {.vocabulary = vocabulary, .hidden = hidden, .tied = true};
-  return decoder_model(d, sequence);
+  return decoder_of({layers, hidden, heads, vocabulary}, sequence, AttentionKind::unfused);
 }
 
-class Jobs {
- public:
-  explicit Jobs(Cluster cluster) : cluster_(std::move(cluster)) {}
-
-  [[nodiscard]] const Cluster& cluster() const { return cluster_; }
-  void set_adapters(BytesPerSecond each) { cluster_.inter.bandwidth = each; }
-
-  // The step of a plan whose stages have `blocks` blocks; none: equal numbers, and one more in the
-  // first where that leaves a rest.
-  [[nodiscard]] Seconds step(Plan plan, const Model& model, std::vector<int> blocks = {}) {
-    const auto layers = static_cast<int>(model.layers.size()) - 3;
-    for (int s = 0; blocks.size() < static_cast<std::size_t>(plan.stages()); ++s) {
-      blocks.push_back(layers / plan.stages() + (s < layers % plan.stages() ? 1 : 0));
-    }
-    plan.seq_length = model.seq_length;
-    plan.dtype = Dtype::fp16;
-    plan.boundaries = boundaries_of_blocks(blocks).value();
-    plan.slots = 0;
-    cluster_.nodes = (plan.devices() + cluster_.devices_per_node - 1) / cluster_.devices_per_node;
-    const Costs costs = builtin_costs(model, plan.seq_length, plan.dtype, cluster_, {plan.split()});
-    const ResolvedPlan loaded =
-        derive(plan, model, named_schedule(plan.schedule, plan.pp, plan.vpp, plan.microbatches));
-    return forecast(loaded, costs, cluster_, {.detail = ForecastDetail::ranking})
-        .forecast.step_time;
-  }
-
- private:
-  Cluster cluster_;
-};
+// The run of a plan on a DGX A100 whose stages have `blocks` blocks; none: equal numbers, and one
+// more in the first where that leaves a rest.
+MeasuredRun run_of(Plan plan, const Model& model, const std::string& stack,
+                   std::vector<int> blocks = {}) {
+  MeasuredRun run;
+  const auto layers = static_cast<int>(model.layers.size()) - 3;
+  for (int s = 0; blocks.size() < static_cast<std::size_t>(plan.stages()); ++s)
+    blocks.push_back(layers / plan.stages() + (s < layers % plan.stages() ? 1 : 0));
+  plan.seq_length = model.seq_length;
+  plan.dtype = Dtype::fp16;
+  plan.boundaries = boundaries_of_blocks(blocks).value();
+  plan.slots = 0;
+  run.plan = std::move(plan);
+  run.model = std::make_shared<const Model>(model);
+  set_machine(run, "dgx-a100", stack);
+  return run;
+}
 
 // Mean error of the rows with a pipeline, which the predictor published with them is judged by.
 std::string pipelines_note(const std::vector<double>& errors) {
@@ -79,9 +55,7 @@ std::string pipelines_note(const std::vector<double>& errors) {
                      sum / static_cast<double>(errors.size()) * 100);
 }
 
-void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
-  std::vector<double> pipelines;
-  jobs.set_adapters(BytesPerSecond(100e9 / jobs.cluster().devices_per_node));
+void add_vtrain(const Publications& published, std::vector<MeasuredRun>& runs) {
   for (const PublishedRow& c : published.table("vtrain.csv")) {
     Plan plan;
     plan.tp = c.integer("tensor_parallel");
@@ -93,17 +67,16 @@ void add_vtrain(const Publications& published, Jobs jobs, CaseResult& result) {
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
     const Model model = gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"),
                             c.integer("sequence"), kVocabulary);
-    result.add(Role::predicted,
-               {fmt::format("vTrain {}B b={} t={} d={} p={}", c.text("parameters_billion"),
-                            plan.micro_batch_size, plan.tp, plan.dp, plan.pp),
-                "iteration, ms", c.printed("iteration_ms"), jobs.step(plan, model).count() * 1e3,
-                jobs.cluster().device.name});
-    if (plan.pp > 1) pipelines.push_back(std::abs(result.lines.back().error()));
+    MeasuredRun run = run_of(plan, model, "megatron-deepspeed-2022");
+    run.cluster.inter.bandwidth = BytesPerSecond(100e9 / run.cluster.devices_per_node);
+    run.row = fmt::format("vTrain {}B b={} t={} d={} p={}", c.text("parameters_billion"),
+                          plan.micro_batch_size, plan.tp, plan.dp, plan.pp);
+    run.step = PrintedStep{"iteration, ms", c.printed("iteration_ms"), 1e3};
+    runs.push_back(std::move(run));
   }
-  if (!pipelines.empty()) result.notes.push_back(pipelines_note(pipelines));
 }
 
-void add_korthikanti(const Publications& published, Jobs jobs, CaseResult& result) {
+void add_korthikanti(const Publications& published, std::vector<MeasuredRun>& runs) {
   std::map<std::string, PublishedRow> models;
   for (const PublishedRow& c : published.table("korthikanti-models.csv"))
     models.emplace(c.text("model"), c);
@@ -123,11 +96,11 @@ void add_korthikanti(const Publications& published, Jobs jobs, CaseResult& resul
     plan.recompute = {*mode, false, RecomputePlacement::fused};
     const Model model =
         gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kVocabulary);
-    result.add(c.text("model") == "22B" ? Role::calibrated : Role::predicted,
-               {fmt::format("Korthikanti {}, {}{}, d={}", c.text("model"), c.text("recompute"),
-                            plan.sequence_parallel ? ", sequence parallel" : "", plan.dp),
-                "iteration, s", c.printed("iteration_s"), jobs.step(plan, model).count(),
-                jobs.cluster().device.name});
+    MeasuredRun run = run_of(plan, model, "megatron-2021");
+    run.row = fmt::format("Korthikanti {}, {}{}, d={}", c.text("model"), c.text("recompute"),
+                          plan.sequence_parallel ? ", sequence parallel" : "", plan.dp);
+    run.step = PrintedStep{"iteration, s", c.printed("iteration_s")};
+    runs.push_back(std::move(run));
   }
 }
 
@@ -138,7 +111,7 @@ double megatron_flops(double batch, double s, double l, double h) {
          (1 + s / (6 * h) + static_cast<double>(kVocabulary) / (16 * l * h));
 }
 
-void add_megatron(const Publications& published, Jobs jobs, CaseResult& result) {
+void add_megatron(const Publications& published, std::vector<MeasuredRun>& runs) {
   constexpr int kHeads = 96, kHidden = 12288, kLayers = 96, kSequence = 2048;
   const Model model = gpt(kHeads, kHidden, kLayers, kSequence, kVocabulary);
   for (const PublishedRow& c : published.table("megatron-2021-table2.csv")) {
@@ -151,14 +124,15 @@ void add_megatron(const Publications& published, Jobs jobs, CaseResult& result) 
     plan.schedule = "1f1b";
     plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
     const double flops = megatron_flops(c.number("batch"), kSequence, kLayers, kHidden);
-    result.add(Role::predicted, {fmt::format("Megatron-LM 175B, {} GPUs", plan.devices()),
-                                 "TFLOP/s a GPU", c.printed("tflops_per_gpu"),
-                                 flops / jobs.step(plan, model).count() / plan.devices() / 1e12,
-                                 jobs.cluster().device.name});
+    MeasuredRun run = run_of(plan, model, "megatron-2021");
+    run.row = fmt::format("Megatron-LM 175B, {} GPUs", plan.devices());
+    run.step = PrintedStep{"TFLOP/s a GPU", c.printed("tflops_per_gpu"),
+                           flops / plan.devices() / 1e12, true};
+    runs.push_back(std::move(run));
   }
 }
 
-void add_zero_bubble(const Publications& published, Jobs jobs, CaseResult& result) {
+void add_zero_bubble(const Publications& published, std::vector<MeasuredRun>& runs) {
   struct Method {
     const char *schedule, *column;
   };
@@ -177,32 +151,47 @@ void add_zero_bubble(const Publications& published, Jobs jobs, CaseResult& resul
       std::vector<int> of_stages(static_cast<std::size_t>(plan.stages()), blocks);
       --of_stages.front();
       --of_stages.back();
-      const double samples = static_cast<double>(plan.global_batch_size()) / plan.pp;
-      result.add(Role::predicted,
-                 {fmt::format("Zero Bubble {}, {}", row.name, schedule), "samples/s a GPU",
-                  row.cells.printed(column), samples / jobs.step(plan, model, of_stages).count(),
-                  jobs.cluster().device.name});
+      MeasuredRun run = run_of(plan, model, "megatron-2021", of_stages);
+      run.row = fmt::format("Zero Bubble {}, {}", row.name, schedule);
+      run.step = PrintedStep{"samples/s a GPU", row.cells.printed(column),
+                             static_cast<double>(plan.global_batch_size()) / plan.pp, true};
+      runs.push_back(std::move(run));
     }
   }
 }
 
 }  // namespace
 
+std::vector<MeasuredRun> read_papers(const Publications& published) {
+  std::vector<MeasuredRun> runs;
+  add_vtrain(published, runs);
+  // A folder with other rows of vTrain need not have other rows of all.
+  if (published.has("korthikanti-steps.csv")) add_korthikanti(published, runs);
+  if (published.has("megatron-2021-table2.csv")) add_megatron(published, runs);
+  if (published.has("zero-bubble.csv")) add_zero_bubble(published, runs);
+  return runs;
+}
+
 CaseResult reproduce_builtin(const Publications& published) {
-  const Jobs jobs(parse_cluster(compiled_tables().at("dgx-a100.json"), "dgx-a100.json"));
+  const std::vector<MeasuredRun> runs = read_papers(published);
+  const std::vector<RunForecast> forecasts = forecast_runs(runs);
   CaseResult result;
-  add_vtrain(published, jobs, result);
-  add_korthikanti(published, jobs, result);
-  add_megatron(published, jobs, result);
-  add_zero_bubble(published, jobs, result);
+  std::vector<double> pipelines;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const MeasuredRun& run = runs[i];
+    const PrintedStep& step = *run.step;
+    result.add(run.row.starts_with("Korthikanti 22B") ? Role::calibrated : Role::predicted,
+               {run.row, step.quantity, step.printed, step.printed_of(forecasts[i].step),
+                run.cluster.device.name});
+    if (run.row.starts_with("vTrain") && run.plan.pp > 1)
+      pipelines.push_back(std::abs(result.lines.back().error()));
+  }
+  if (!pipelines.empty()) result.notes.push_back(pipelines_note(pipelines));
   result.notes.emplace_back(
       "Built-in costs of A100-SXM4-80GB (tools/examples/clusters/dgx-a100.json), as a forecast "
       "without any measurement takes them. Its kernel rates are fitted to measured kernels; where "
-      "a "
-      "choice between two readings saw rows of this case, the file's origins say which.");
-  result.notes.emplace_back(
-      "Of H100 and H200 no published step is in the tables: their built-in costs are not held to "
-      "any.");
+      "a choice between two readings saw rows of this case, the file's origins say which.");
+  result.notes.emplace_back("Of H100 and H200 other cases hold built-in costs to measured runs.");
   return result;
 }
 

@@ -394,11 +394,13 @@ void judge_zero_bubble_bias(const Publications& published, Aims& aims) {
   std::map<int, std::vector<double>> errors;
   for (const ReproductionLine& line : reproduce_zero_bubble_throughput(published).lines)
     errors[pipelines.at(line.row)].push_back(line.error());
-  const double bias = std::abs(mean(errors.rbegin()->second) - mean(errors.begin()->second));
-  aims.add({"Zero Bubble: throughput", "as it comes",
-            fmt::format("mean error at p = {} less that at p = {}", errors.rbegin()->first,
-                        errors.begin()->first),
-            static_cast<int>(pipelines.size()), bias, 0.02});
+  AimLine line{"Zero Bubble: throughput", "as it comes",
+               "mean error at the largest p less that at the smallest",
+               static_cast<int>(pipelines.size())};
+  if (errors.size() > 1)  // the rows that are shipped have one p
+    line.figure = std::abs(mean(errors.rbegin()->second) - mean(errors.begin()->second));
+  line.aim = 0.02;
+  aims.add(line);
 }
 
 using GroupKey = std::pair<std::string, std::string>;

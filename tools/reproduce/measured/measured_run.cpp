@@ -19,21 +19,26 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-// Bytes of a rank that the reading counts.
-double gib_of(const RankMemory& rank, MemoryReading reading) {
-  Bytes bytes = rank.peak;
-  if (reading != MemoryReading::fullest_device)
-    bytes -= rank.at_peak[static_cast<std::size_t>(MemoryKind::overhead)];
-  return static_cast<double>(bytes.count()) / kGib;
+// What the reading counts of the ranks' memory: of all of a rank, or without the process's own; of
+// the first, or of the fullest.
+double gib_of(const std::vector<RankMemory>& ranks, Bytes RankMemory::*bytes, MemoryReading reading,
+              Bytes process) {
+  if (reading == MemoryReading::fullest_device) process = Bytes(0);
+  Bytes most{0};
+  for (const RankMemory& rank : ranks) {
+    most = std::max(most, rank.*bytes - process);
+    if (reading == MemoryReading::reserved_first_rank) break;
+  }
+  return static_cast<double>(most.count()) / kGib;
 }
 
-double gib_of(const Forecast& forecast, MemoryReading reading) {
-  if (forecast.memory.empty()) return 0;
-  if (reading == MemoryReading::reserved_first_rank)
-    return gib_of(forecast.memory.front(), reading);
-  double most = 0;
-  for (const RankMemory& rank : forecast.memory) most = std::max(most, gib_of(rank, reading));
-  return most;
+Fit fit_of(const std::vector<RankMemory>& ranks, Bytes limit) {
+  Fit fit = Fit::yes;
+  for (const RankMemory& rank : ranks) {
+    if (rank.peak > limit) return Fit::no;
+    if (rank.upper > limit) fit = Fit::maybe;
+  }
+  return fit;
 }
 
 }  // namespace
@@ -51,18 +56,18 @@ std::string_view to_string(MemoryReading reading) {
 }
 
 void set_machine(MeasuredRun& run, const std::string& cluster, const std::string& stack) {
-  const auto machine = compiled_tables().find(cluster + ".json");
-  const auto software = compiled_tables().find(stack + ".json");
-  if (machine != compiled_tables().end())
-    run.cluster = parse_cluster(machine->second, machine->first);
-  else
-    run.unforeseen = fmt::format("tools/examples/clusters has no {}", cluster);
-  run.cluster.name = cluster;
+  const auto text_of = [](const std::string& name) {
+    const auto found = compiled_tables().find(name + ".json");
+    if (found == compiled_tables().end())
+      throw InputError("measured runs", name, "no such file in tools/examples");
+    return *found;
+  };
+  const auto [machine_file, machine] = text_of(cluster);
+  const auto [stack_file, software] = text_of(stack);
+  run.cluster = parse_cluster(machine, machine_file);
+  run.cluster.stack = parse_stack(software, stack_file);
   const int node = run.cluster.devices_per_node;
   run.cluster.nodes = (run.plan.devices() + node - 1) / node;
-  if (software != compiled_tables().end())
-    run.cluster.stack = parse_stack(software->second, software->first);
-  run.cluster.stack.name = stack;
 }
 
 void place_stages(MeasuredRun& run) {
@@ -91,9 +96,14 @@ RunForecast forecast_run(const MeasuredRun& run) {
   const Forecast f =
       forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
   result.step = f.step_time;
-  result.memory_gib = gib_of(f, run.reading);
-  result.memory_least_gib = result.memory_most_gib = result.memory_gib;
-  result.fit = f.peak_memory() <= run.cluster.device.memory ? Fit::yes : Fit::no;
+  const Bytes process = memory_rules(run.cluster, *resolved.part).process_overhead;
+  const auto gib = [&](Bytes RankMemory::*bytes) {
+    return gib_of(f.memory, bytes, run.reading, process);
+  };
+  result.memory_gib = gib(&RankMemory::peak);
+  result.memory_least_gib = gib(&RankMemory::least);
+  result.memory_most_gib = gib(&RankMemory::upper);
+  result.fit = fit_of(f.memory, run.cluster.device.memory);
   return result;
 }
 
@@ -107,6 +117,7 @@ std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs) {
 std::span<const MeasuredSource> measured_sources() {
   static constexpr std::array kSources{
       MeasuredSource{"playbook", "ultrascale_playbook_nanotron_h100.csv", read_playbook},
+      MeasuredSource{"papers", "vtrain.csv", read_papers},
       MeasuredSource{"bloom", "bigscience_a100_176b_3d.csv", read_bloom},
       MeasuredSource{"mlperf", "mlperf_gpt3_llama405b.csv", read_mlperf},
       MeasuredSource{"primus", "primus_schedules_amd.csv", read_primus},

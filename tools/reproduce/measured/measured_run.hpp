@@ -87,8 +87,9 @@ struct MeasuredSource {
 };
 [[nodiscard]] std::span<const MeasuredSource> measured_sources();
 
-// Each in its file.
+// Each in its file; the papers' in tools/reproduce/builtin.cpp.
 [[nodiscard]] std::vector<MeasuredRun> read_playbook(const Publications& published);
+[[nodiscard]] std::vector<MeasuredRun> read_papers(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_bloom(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_mlperf(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_primus(const Publications& published);
