@@ -17,11 +17,13 @@ namespace {
 struct Passes {
   KernelSum f, i, w, core;
   ProductPrecision precision = ProductPrecision::plan;  // of the weights' products
+  AttentionLibrary attention;
   Passes(const Device& device, Dtype dtype, const StackTime& stack)
       : f(device, dtype, stack),
         i(device, dtype, stack),
         w(device, dtype, stack),
-        core(device, dtype, stack) {}
+        core(device, dtype, stack),
+        attention(stack.attention) {}
 
   // y[m, n] = x[m, k] w: F; then dx[m, k] = dy w' and dw[k, n] = x' dy.
   void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
@@ -114,6 +116,7 @@ struct Kernels {
     const std::int64_t q = tokens * samples * b.heads * b.head_dim,
                        kv = keys * samples * b.kv_heads * b.head_dim;
     FusedCore core{tokens, keys, b.head_dim, b.heads * samples, causal, 2, 2 * q + 2 * kv};
+    core.library = p.attention;
     p.f.fused(core);
     p.core.fused(core);
     core.products = 5;

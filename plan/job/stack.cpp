@@ -110,6 +110,7 @@ StackMemory memory_of(JsonObject object) {
 
 StackTime time_of(JsonObject object) {
   StackTime t;
+  if (object.has("attention")) t.attention = word(object, "attention", kAttentionLibraryNames);
   if (object.has("launch")) t.launch = duration(object, "launch");
   t.blocking_launches = object.boolean_or("blocking_launches", t.blocking_launches);
   if (object.has("block")) {

@@ -12,6 +12,7 @@
 
 #include "plan/job/origins.hpp"
 #include "plan/model/model.hpp"
+#include "plan/words/attention_library.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -78,6 +79,7 @@ struct StackMemory {
 };
 
 struct StackTime {
+  AttentionLibrary attention = AttentionLibrary::flash2;  // whose kernels fused attention runs
   std::optional<Seconds> launch;   // of one kernel by the host; none: the device's
   bool blocking_launches = false;  // the host waits for each kernel
   double block_kernels_forward = 0,
