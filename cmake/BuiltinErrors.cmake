@@ -1,5 +1,5 @@
-# The errors of built-in forecasts on measured runs, compiled in: an interval needs no file beside it,
-# and no forecast of those runs.
+# The errors of built-in forecasts on measured runs, compiled in: an interval needs no file beside
+# it, and no forecast of those runs.
 # SPDX-License-Identifier: Apache-2.0
 set(builtin_errors ${CMAKE_SOURCE_DIR}/tools/examples/measured/builtin_errors.csv)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${builtin_errors})

@@ -139,8 +139,8 @@ std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::
 std::string to_csv(std::span<const GroupErrors> groups) {
   std::string csv =
       "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
-      "left\n# out of the levels that forecast it: quantiles in steps of 5 %. Written by\n#   weir "
-      "reproduce --cross-validate --errors FILE\ncluster,stack,quantity,rows";
+      "left\n# out of the levels that forecast it: quantiles in steps of 5 %. Written by weir "
+      "reproduce.\ncluster,stack,quantity,rows";
   for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);
   csv += '\n';
   for (const GroupErrors& group : groups) {

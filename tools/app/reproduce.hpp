@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/app/field.hpp"
-#include "tools/reproduce/cross_validation.hpp"
+#include "tools/reproduce/measured/cross_validation.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
 namespace weir::app {

@@ -87,7 +87,7 @@ struct MeasuredSource {
 };
 [[nodiscard]] std::span<const MeasuredSource> measured_sources();
 
-// Each in its file; the papers' in tools/reproduce/builtin.cpp.
+// Each in its file.
 [[nodiscard]] std::vector<MeasuredRun> read_playbook(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_papers(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_bloom(const Publications& published);

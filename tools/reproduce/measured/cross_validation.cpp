@@ -1,6 +1,6 @@
 // Puts measured runs beside their forecasts and says which aims they reach.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/reproduce/cross_validation.hpp"
+#include "tools/reproduce/measured/cross_validation.hpp"
 
 #include <fmt/format.h>
 
