@@ -129,6 +129,10 @@ RankMemory scaled(const RankMemory& memory, double factor) {
     by_factor.at_peak[k] = Bytes(std::llround(bytes));
     by_factor.peak += by_factor.at_peak[k];
   }
+  const double upper = static_cast<double>(memory.upper.count()) * factor;
+  by_factor.upper = std::max(by_factor.peak, Bytes(std::llround(upper)));
+  const double least = static_cast<double>(memory.least.count()) * factor;
+  by_factor.least = std::min(by_factor.peak, Bytes(std::llround(least)));
   return by_factor;
 }
 
