@@ -168,7 +168,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   auto outcome = simulate(program, operation_costs, contention);
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
   ForecastResult result;
-  result.trace = to_trace(program, std::get<Timing>(outcome));
+  result.trace = to_trace(program, std::get<Timing>(outcome), operation_costs);
   const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
   result.trace.steps.front().end += overhead;
   Forecast& f = result.forecast;

@@ -20,6 +20,7 @@ Json rank_json(const Forecast& f, std::size_t rank) {
   Json json;
   json["rank"] = rank;
   json["busy_s"] = seconds(m.busy);
+  json["rematerialised_s"] = seconds(m.rematerialise);
   for (const IdleCause& cause : kIdleCauses)
     json["idle_s"][cause.name] = seconds(m.idle.*cause.time);
   json["peak_memory_bytes"] = nullptr;

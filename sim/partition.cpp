@@ -66,7 +66,13 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, const Cu
 
 std::vector<int> best_boundaries(std::span<const std::int64_t> times, int stages,
                                  const CutTimes& cuts) {
-  assert(stages >= 1 && stages <= static_cast<int>(times.size()));
+  const auto layers = static_cast<int>(times.size());
+  assert(stages >= 1 && layers >= 1);
+  if (stages > layers) {
+    std::vector<int> boundaries;
+    for (int s = 1; s < stages; ++s) boundaries.push_back(std::min(s, layers - 1));
+    return boundaries;
+  }
   assert(cuts.empty() || static_cast<int>(cuts.size()) == stages - 1);
   // Two passes, because (slowest, squares) does not decompose stage by stage: first the least
   // possible slowest time, then the least squares among partitions that keep to it.

@@ -16,8 +16,9 @@ using CutTimes = std::vector<std::vector<std::int64_t>>;
 // or boundary: neither lets micro-batches follow each other faster, for links work beside the
 // stages (PipeDream's partitioner, Narayanan et al., SOSP 2019). Among those the sum of squares of
 // all these times (the rest as even as can be); further ties go to the earliest boundaries. Dynamic
-// programming over (stage, layer), O(stages layers^2). Precondition: 1 <= stages <= layers, times
-// >= 0; as many cuts as boundaries, each for every layer, or none.
+// programming over (stage, layer), O(stages layers^2). With more stages than layers each layer is a
+// stage, the last one's is the last, and the empty ones stand before it. Precondition: stages,
+// layers >= 1, times >= 0; as many cuts as boundaries, each for every layer, or none.
 [[nodiscard]] std::vector<int> best_boundaries(std::span<const std::int64_t> layer_time_ns,
                                                int stages, const CutTimes& cut_ns = {});
 

@@ -62,6 +62,7 @@ Span parse_span(JsonObject& event, std::int64_t ranks) {
   span.step = static_cast<std::int32_t>(args.integer("step", 0, 1 << 30));
   span.start = Nanoseconds(args.integer("start_ns", -kLongest, kLongest));
   span.end = Nanoseconds(args.integer("end_ns", span.start.count(), kLongest));
+  span.rebuild = Nanoseconds(args.integer_or("rebuild_ns", 0, 0, span.duration().count()));
   return span;
 }
 
@@ -120,14 +121,15 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
           "\n",
           lane.first, lane.second, lane_name(span));
     }
-    text += fmt::format(R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
-                        R"("args":{{"operation":{},"step":{},)"
-                        R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}}}}},)"
-                        "\n",
-                        to_string(span.action), to_string(span.action.kind), span.rank.value,
-                        lane.second, microseconds(span.start), microseconds(span.duration()),
-                        span.operation.value, span.step, to_string(span.lane), span.peer.value,
-                        span.start.count(), span.end.count());
+    text += fmt::format(
+        R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
+        R"("args":{{"operation":{},"step":{},)"
+        R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}{}}}}},)"
+        "\n",
+        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second,
+        microseconds(span.start), microseconds(span.duration()), span.operation.value, span.step,
+        to_string(span.lane), span.peer.value, span.start.count(), span.end.count(),
+        span.rebuild.count() > 0 ? fmt::format(",\"rebuild_ns\":{}", span.rebuild.count()) : "");
   }
   add_kernels(text, trace, kernels);
   for (const Counter& counter : trace.counters) {

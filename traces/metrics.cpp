@@ -38,7 +38,9 @@ class Accounting {
       const Nanoseconds busy(std::max<Ns>(span.end.count() - start, 0));
       metrics.busy += busy;
       if (span.action.kind == ActionKind::R) metrics.rematerialise += busy;
-      if (span.action.kind <= ActionKind::W) metrics.useful += busy;
+      const Nanoseconds rebuild = std::min(span.rebuild, busy);
+      metrics.rematerialise += rebuild;
+      if (span.action.kind <= ActionKind::W) metrics.useful += busy - rebuild;
       cursor = std::max(cursor, span.end.count());
     }
     account_gap(metrics.idle, borders, cursor, end_, kNoOperation);

@@ -39,8 +39,8 @@ inline constexpr std::array kIdleCauses{IdleCause{"fill", &IdleTime::fill},
 
 struct RankMetrics {
   Nanoseconds busy{0};           // compute lane, optimizer included
-  Nanoseconds useful{0};         // busy without R and optimizer
-  Nanoseconds rematerialise{0};  // R
+  Nanoseconds useful{0};         // busy without re-materialisation and optimizer
+  Nanoseconds rematerialise{0};  // R, and what B and I rebuild
   IdleTime idle;
 };
 

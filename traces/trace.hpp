@@ -23,6 +23,7 @@ struct Span {
   std::int32_t step = 0;  // training step, 0-based
   Nanoseconds start{0};   // since the trace's origin; one clock for all ranks
   Nanoseconds end{0};
+  Nanoseconds rebuild{0};  // of the duration, what rebuilt layers (recompute full)
 
   [[nodiscard]] Nanoseconds duration() const { return end - start; }
   bool operator==(const Span&) const = default;

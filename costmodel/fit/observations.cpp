@@ -66,9 +66,14 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
     for (const Rank rank : program.ranks()) {
       for (const OperationId id : program.compute_lane(rank).operations()) {
         const Span& span = spans[id];
-        const std::pair key{span.action.stage.value, span.action.kind};
-        durations[key].push_back(to_seconds(span.duration()).count());
-        beside[key].push_back(share_beside(span, transfers[rank]));
+        // A backward that is spared its rebuilding takes less than the table's, which has it.
+        const bool shorter = is_backward(span.action.kind) && program.spared(span.action) &&
+                             table.table.stages[span.action.stage.position()].rebuild.count() > 0;
+        if (!shorter) {
+          const std::pair key{span.action.stage.value, span.action.kind};
+          durations[key].push_back(to_seconds(span.duration()).count());
+          beside[key].push_back(share_beside(span, transfers[rank]));
+        }
         last = std::max(last, span.end);
         const OperationId previous = program.previous(id);
         if (previous == kNoOperation) continue;

@@ -133,7 +133,7 @@ PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, cons
 StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
                          const StackTime& stack) {
   const int n = plan.replicas();
-  if (n == 1) return {};
+  if (n == 1 || parameters == 0) return {};  // nothing to sum, or to give back
   const Bytes gradients(
       static_cast<std::int64_t>(static_cast<double>(parameters) * stack.reduced_gradients)),
       weights(parameters * bytes_per_element(plan.dtype));
@@ -154,6 +154,7 @@ Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster&
 }
 
 Seconds exposed_reduction(Seconds reduce, Seconds backward, int layers) {
+  if (layers == 0) return reduce;
   const double hidden = (layers - 1.0) / layers;
   return std::max(reduce / static_cast<double>(layers), reduce - backward * hidden);
 }

@@ -22,7 +22,7 @@ class Timeline {
            IndexedView<OperationId, const Span> spans, std::span<const Bytes> scratch,
            const MemoryRules& rules)
       : program_(program),
-        recompute_(loaded.plan.recompute),
+        mode_(loaded.plan.recompute.mode),
         spans_(spans),
         live_(at(program.shape().ranks)),
         running_(live_.size()),
@@ -96,10 +96,8 @@ class Timeline {
     return {time, instant ? 3 + static_cast<int>(phase == 0) : static_cast<int>(phase), id};
   }
   [[nodiscard]] bool rematerialised(const Action& action) const {
-    if (recompute_.mode != RecomputeMode::full) return false;
-    const bool last =
-        action.microbatch.value / program_.shape().segments == program_.shape().microbatches - 1;
-    return !(recompute_.except_last && last);
+    return (mode_ == RecomputeMode::full || mode_ == RecomputeMode::stage) &&
+           !program_.spared(action);
   }
   void note(std::size_t rank) {
     ByKind now = live_[rank];
@@ -149,7 +147,7 @@ class Timeline {
   }
 
   const Program& program_;
-  const Recompute recompute_;
+  const RecomputeMode mode_;
   IndexedView<OperationId, const Span> spans_;
   std::vector<StageMemory> stages_;
   std::vector<ByKind> live_;        // per rank, without the running action

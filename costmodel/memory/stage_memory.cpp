@@ -20,12 +20,6 @@ StateBytes software_state(const StackMemory& memory, Dtype dtype) {
 
 std::size_t index(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
-// The stage's own input came from elsewhere and is an activation even when the rest is
-// re-materialised.
-MemoryKind input_kind(std::size_t layer, MemoryKind kept) {
-  return layer == 0 ? MemoryKind::activations : kept;
-}
-
 }  // namespace
 
 std::int64_t total_bytes(const BytesByKind& kinds) {
@@ -72,14 +66,16 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       software_(stack.memory),
       own_tensors_(stack.own_tensors),
       fp8_(stack.fp8),
-      selective_(plan.recompute.mode == RecomputeMode::selective),
+      mode_(plan.recompute.mode),
       batch_(plan.micro_batch_size),
       stage_input_(stage.input_bytes * batch_),
-      stage_output_(stage.output_bytes * batch_) {}
+      stage_output_(stage.output_bytes * batch_) {
+  for (int l = stage.layers.first; l < stage.layers.last; ++l)
+    rebuilt_.push_back(rebuilds(plan.recompute, part.layer(l), l));
+}
 
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
   Meter meter(allocator_);
-  const MemoryKind kept = remat ? MemoryKind::rematerialised : MemoryKind::activations;
   // A micro-batch's gradients in the number format, where they are added to the sums at its end.
   const bool backward = is_backward(kind) || kind == ActionKind::W;
   const std::int64_t beside =
@@ -87,21 +83,21 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   meter.allocate(MemoryKind::workspace, beside);
   switch (kind) {
     case ActionKind::F:
-      forward(meter, MemoryKind::activations, remat, true);
+      forward(meter, remat);
       break;
     case ActionKind::R:
-      forward(meter, kept, false, false);
+      rematerialise(meter);
       break;
     case ActionKind::I:
-      for (std::size_t l = layers_.size(); l-- > 0;) input_pass(meter, l, kept);
+      for (std::size_t l = layers_.size(); l-- > 0;) input_pass(meter, l, remat);
       break;
     case ActionKind::W:
-      for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, kept);
+      for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, remat);
       break;
     case ActionKind::B:
       for (std::size_t l = layers_.size(); l-- > 0;) {
-        input_pass(meter, l, kept);
-        weight_pass(meter, l, kept);
+        input_pass(meter, l, remat);
+        weight_pass(meter, l, remat);
       }
       break;
     default:
@@ -163,9 +159,31 @@ std::int64_t StageMemory::output_of(std::size_t layer) const {
                                      : layers_[layer].tensors.output_bytes_per_sample * batch_;
 }
 
-// The attention core under selective re-materialisation is made again within the backward.
-MemoryKind StageMemory::kind_of(const KeptTensor& tensor, MemoryKind kept) const {
-  return selective_ && tensor.attention_core ? MemoryKind::rematerialised : kept;
+// What F does not keep of what the layer saves.
+bool StageMemory::dropped(std::size_t layer, const KeptTensor& tensor, bool remat) const {
+  switch (mode_) {
+    case RecomputeMode::selective:
+      return tensor.attention_core;
+    case RecomputeMode::full:
+      return remat && rebuilt_[layer];
+    case RecomputeMode::stage:
+      return remat;
+    case RecomputeMode::none:
+      break;
+  }
+  return false;
+}
+
+// In the backward: what was dropped has been made again.
+MemoryKind StageMemory::saved_kind(std::size_t layer, const KeptTensor& tensor, bool remat) const {
+  return dropped(layer, tensor, remat) ? MemoryKind::rematerialised : MemoryKind::activations;
+}
+
+// The stage's own input came from elsewhere and is an activation even when the rest of the stage is
+// re-materialised; a layer that is rebuilt by itself has kept its input.
+MemoryKind StageMemory::input_kind(std::size_t layer, bool remat) const {
+  const bool rebuilt = mode_ == RecomputeMode::stage && remat && layer > 0;
+  return rebuilt ? MemoryKind::rematerialised : MemoryKind::activations;
 }
 
 // ZeRO-3 gathers a layer's weights when it needs them, and the next layer's meanwhile: two of the
@@ -177,60 +195,92 @@ std::int64_t StageMemory::gathered_weights() const {
   return 2 * largest * bytes_per_element(plan_.dtype);
 }
 
-void StageMemory::forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const {
+void StageMemory::forward(Meter& meter, bool remat) const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const LayerTensors& t = layers_[l].tensors;
-    const bool last = l + 1 == layers_.size();
-    meter.allocate(last ? MemoryKind::activations : kept, output_of(l));
+    // A core that is to be dropped is re-materialised memory from the start.
+    const auto kind = [&](const KeptTensor& tensor) {
+      const bool core = mode_ == RecomputeMode::selective && tensor.attention_core;
+      return core ? MemoryKind::rematerialised : MemoryKind::activations;
+    };
+    meter.allocate(MemoryKind::activations, output_of(l));
     for (const KeptTensor& tensor : t.saved)
-      meter.allocate(kind_of(tensor, kept), tensor.bytes_per_sample * batch_);
+      meter.allocate(kind(tensor), tensor.bytes_per_sample * batch_);
     meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
     for (const KeptTensor& tensor : t.saved) {
-      const bool dropped = input_only || (selective_ && tensor.attention_core);
-      if (dropped) meter.release(kind_of(tensor, kept), tensor.bytes_per_sample * batch_);
+      if (dropped(l, tensor, remat)) meter.release(kind(tensor), tensor.bytes_per_sample * batch_);
     }
-    if (input_only) {
-      if (l > 0) meter.release(kept, input_of(l));
-    } else if (!t.saves_input) {
-      meter.release(input_kind(l, kept), input_of(l));
-    }
-    if (last && !keeps_output) meter.release(MemoryKind::activations, output_of(l));
+    if (keeps_input(l, remat)) continue;
+    meter.release(MemoryKind::activations, input_of(l));
   }
 }
 
-void StageMemory::input_pass(Meter& meter, std::size_t l, MemoryKind kept) const {
+// After F: what the layer saves, what it is rebuilt from, and what its stage is rebuilt from.
+bool StageMemory::keeps_input(std::size_t layer, bool remat) const {
+  if (mode_ == RecomputeMode::stage && remat) return layer == 0;
+  return layers_[layer].tensors.saves_input || (remat && rebuilt_[layer]);
+}
+
+void StageMemory::rematerialise(Meter& meter) const {
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const LayerTensors& t = layers_[l].tensors;
+    const bool last = l + 1 == layers_.size();
+    const MemoryKind kind = last ? MemoryKind::activations : MemoryKind::rematerialised;
+    meter.allocate(kind, output_of(l));
+    for (const KeptTensor& tensor : t.saved)
+      meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
+    meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+    if (!t.saves_input) meter.release(input_kind(l, true), input_of(l));
+    if (last) meter.release(kind, output_of(l));
+  }
+}
+
+// One layer, within the backward.
+void StageMemory::rebuild(Meter& meter, std::size_t l) const {
   const LayerTensors& t = layers_[l].tensors;
+  meter.allocate(MemoryKind::rematerialised, output_of(l));
+  for (const KeptTensor& tensor : t.saved)
+    meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
+  meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+  meter.release(MemoryKind::rematerialised, output_of(l));
+  if (!t.saves_input) meter.release(MemoryKind::activations, input_of(l));
+}
+
+void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
+  const LayerTensors& t = layers_[l].tensors;
+  if (remat && rebuilt_[l]) rebuild(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));
   for (const KeptTensor& tensor : t.carried)
     meter.allocate(MemoryKind::activations, tensor.bytes_per_sample * batch_);
   for (const KeptTensor& tensor : t.saved) {
-    if (selective_ && tensor.attention_core)
-      meter.allocate(kind_of(tensor, kept), tensor.bytes_per_sample * batch_);
+    if (mode_ == RecomputeMode::selective && tensor.attention_core)
+      meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
   }
   meter.touch(MemoryKind::workspace, t.workspace_i_bytes_per_sample * batch_);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::I)
-      meter.release(kind_of(tensor, kept), tensor.bytes_per_sample * batch_);
+      meter.release(saved_kind(l, tensor, remat), tensor.bytes_per_sample * batch_);
   }
   if (t.saves_input && t.input_until == KeptUntil::I)
-    meter.release(input_kind(l, kept), input_of(l));
+    meter.release(input_kind(l, remat), input_of(l));
   if (!t.w_needs_output_gradient) meter.release(MemoryKind::activations, output_of(l));
 }
 
 // From ZeRO-2 on, a layer's gradient is whole only until it is reduced to the replicas that own its
 // parts.
-void StageMemory::weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const {
+void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
   const std::int64_t whole =
       plan_.zero >= 2 && plan_.replicas() > 1 ? 4 * layers_[l].parameters : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
-    if (tensor.until == KeptUntil::W) meter.release(kept, tensor.bytes_per_sample * batch_);
+    if (tensor.until == KeptUntil::W)
+      meter.release(saved_kind(l, tensor, remat), tensor.bytes_per_sample * batch_);
   }
   for (const KeptTensor& tensor : t.carried)
     meter.release(MemoryKind::activations, tensor.bytes_per_sample * batch_);
   if (t.saves_input && t.input_until == KeptUntil::W)
-    meter.release(input_kind(l, kept), input_of(l));
+    meter.release(input_kind(l, remat), input_of(l));
   if (t.w_needs_output_gradient) meter.release(MemoryKind::activations, output_of(l));
 }
 

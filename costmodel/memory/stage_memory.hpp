@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "costmodel/memory/memory_kind.hpp"
 #include "plan/job/cluster.hpp"
@@ -37,7 +38,7 @@ class StageMemory {
   StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage, Allocator allocator,
               const Stack& stack = {});
 
-  // `remat`: the micro-batch is (to be) re-materialised.
+  // `remat`: the micro-batch is (to be) re-materialised, by the stage or by the layer.
   [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
   // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
   [[nodiscard]] BytesByKind parameters() const;
@@ -53,11 +54,17 @@ class StageMemory {
   }
   [[nodiscard]] std::int64_t input_of(std::size_t layer) const;
   [[nodiscard]] std::int64_t output_of(std::size_t layer) const;
-  [[nodiscard]] MemoryKind kind_of(const KeptTensor& tensor, MemoryKind kept) const;
+  [[nodiscard]] bool dropped(std::size_t layer, const KeptTensor& tensor, bool remat) const;
+  [[nodiscard]] MemoryKind saved_kind(std::size_t layer, const KeptTensor& tensor,
+                                      bool remat) const;
+  [[nodiscard]] bool keeps_input(std::size_t layer, bool remat) const;
+  [[nodiscard]] MemoryKind input_kind(std::size_t layer, bool remat) const;
   [[nodiscard]] std::int64_t gathered_weights() const;
-  void forward(Meter& meter, MemoryKind kept, bool input_only, bool keeps_output) const;
-  void input_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
-  void weight_pass(Meter& meter, std::size_t l, MemoryKind kept) const;
+  void forward(Meter& meter, bool remat) const;
+  void rematerialise(Meter& meter) const;
+  void rebuild(Meter& meter, std::size_t l) const;
+  void input_pass(Meter& meter, std::size_t l, bool remat) const;
+  void weight_pass(Meter& meter, std::size_t l, bool remat) const;
   [[nodiscard]] std::int64_t of_parameters(double bytes) const;  // so many for each
 
   const Plan& plan_;
@@ -65,7 +72,8 @@ class StageMemory {
   Allocator allocator_;
   StackMemory software_;
   bool own_tensors_, fp8_;
-  bool selective_;
+  RecomputeMode mode_;
+  std::vector<bool> rebuilt_;  // by layer: in mode full
   std::int64_t batch_;
   std::int64_t stage_input_, stage_output_;
 };

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/cost_table.hpp"
 
+#include <algorithm>
+
 #include "plan/words/names.hpp"
 
 namespace weir {
@@ -42,16 +44,28 @@ std::optional<Basis> parse_basis(std::string_view text) { return named(kBases, t
 bool stands_on_builtin(Basis basis) { return basis == Basis::builtin || basis == Basis::anchored; }
 
 StageCost slowed(StageCost cost, double factor) {
-  for (const ActionKind kind : kComputeKinds)
-    cost[kind] = to_nanoseconds(to_seconds(cost[kind]) * factor);
+  const auto times = [factor](Nanoseconds t) { return to_nanoseconds(to_seconds(t) * factor); };
+  for (const ActionKind kind : kComputeKinds) cost[kind] = times(cost[kind]);
+  cost.rebuild = times(cost.rebuild);
   return cost;
 }
 
 OperationCosts expand(const Program& program, const CostTable& costs) {
   OperationCosts expanded;
+  const bool rebuilds = std::ranges::any_of(
+      costs.stages, [](const StageCost& stage) { return stage.rebuild.count() > 0; });
+  if (rebuilds) expanded.rebuild_ns.assign(program.size(), 0);
   expanded.duration_ns.reserve(program.size());
-  for (const Operation& operation : program.operations()) {
-    expanded.duration_ns.push_back(duration_of(operation.action, costs));
+  for (const OperationId id : program.ids()) {
+    const Action& action = program.op(id).action;
+    expanded.duration_ns.push_back(duration_of(action, costs));
+    if (!rebuilds || !is_backward(action.kind)) continue;
+    const std::int64_t rebuild = costs.stages[action.stage.position()].rebuild.count();
+    if (program.spared(action)) {
+      expanded.duration_ns[id] -= rebuild;
+    } else {
+      expanded.rebuild_ns[id] = rebuild;
+    }
   }
   if (costs.host_overhead.count() > 0) {
     expanded.gap_ns.assign(program.size(), 0);

@@ -28,6 +28,9 @@ enum class Basis : std::uint8_t { measured, calibrated, anchored, builtin, overs
 // The optimizer and the reduction come once a step.
 struct StageCost : PerKind<Nanoseconds> {
   Nanoseconds reduce{0};  // REDUCE_GRAD
+  // Of i and of b, what rebuilds layers (recompute full); the last micro-batch does without where
+  // it is spared.
+  Nanoseconds rebuild{0};
 };
 
 // What the device computes (REDUCE_GRAD is the network's) times `factor`, rounded to ns: a
@@ -49,6 +52,8 @@ struct OperationCosts {
   PerOperation<std::int64_t> duration_ns;
   // Idle before the start once ready (host overhead, replayed gaps); may be empty.
   PerOperation<std::int64_t> gap_ns;
+  // Of the duration, what rebuilds layers; empty: nothing does.
+  PerOperation<std::int64_t> rebuild_ns;
 };
 
 [[nodiscard]] OperationCosts expand(const Program& program, const CostTable& costs);

@@ -89,11 +89,15 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
 
 StageCost StageCosts::of(const StagePart& stage) const {
   PerKind<Seconds> time, traffic;
+  Seconds rebuild{0}, rebuild_traffic{0};
   // In layer order, so that equal stages have equal bits wherever they stand.
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
     const LayerPrice& layer = prices_[static_cast<std::size_t>(l)];
     time += layer.time;
     traffic += layer.traffic;
+    if (layer.rebuild.count() == 0) continue;
+    rebuild += layer.rebuild;
+    rebuild_traffic += layer.traffic.r;
   }
   const Costs& costs = known_.costs();
   const Correction& c = costs.correction;
@@ -104,12 +108,15 @@ StageCost StageCosts::of(const StagePart& stage) const {
   if (stack.overlaps_gather) step.gather = Seconds(0);
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
+  const Seconds again = rebuild * (c.r * alone.r * size) + rebuild_traffic;
   const auto pass = [&](ActionKind kind) {
-    return time[kind] * (c[kind] * alone[kind] * size) + traffic[kind];
+    const Seconds own = time[kind] * (c[kind] * alone[kind] * size) + traffic[kind];
+    return is_backward(kind) ? own + again : own;
   };
   StageCost cost;
   for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
-  const int layers = std::max(1, stage.layers.last - stage.layers.first);
+  cost.rebuild = to_nanoseconds(again);
+  const int layers = stage.layers.size();
   cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
                                    ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
                                    : step.reduce);
@@ -126,6 +133,7 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     const StagePart& stage = stages[static_cast<std::size_t>(s)];
     StageCost cost = of(stage);
     for (const ActionKind kind : kPassKinds) cost[kind] /= shape.segments;
+    cost.rebuild /= shape.segments;
     const Rank rank = shape.rank_of(Stage{s});
     const auto straggler = cluster_.stragglers.find(rank.value);
     table.stages.push_back(
@@ -236,7 +244,8 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
   return most;
 }
 
-// What ZeRO sends for a layer runs beside it: the longer of the two counts.
+// What ZeRO sends for a layer runs beside it: the longer of the two counts. A layer that is rebuilt
+// has been gathered for its backward by then, which hides that much more of it.
 StageCosts::LayerPrice StageCosts::price(int l) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = anchored(matched(l), anchor_);
@@ -245,17 +254,21 @@ StageCosts::LayerPrice StageCosts::price(int l) {
     time.i += time.core;
     time.b += time.core;
   }
+  const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
+  const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   if (plan_.replicas() > 1) {
     if (plan_.zero >= 1) time.optimizer /= plan_.replicas();
     const PerKind<Seconds> replicas =
         replica_traffic(known_.part()->layer(l).parameters, plan_, links_.replicas);
-    for (const ActionKind kind : kPassKinds)
-      time[kind] = std::max(time[kind], replicas[kind] * anchor_.messages);
+    for (const ActionKind kind : kPassKinds) {
+      const Seconds beside = replicas[kind] * anchor_.messages;
+      time[kind] = std::max(time[kind], is_backward(kind) ? beside - rebuild : beside);
+    }
   }
   PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor, cluster_.stack.time);
   traffic += context_traffic(layer, plan_, links_.context);
   for (const ActionKind kind : kPassKinds) traffic[kind] *= anchor_.messages;
-  return {time, traffic};
+  return {time, traffic, rebuild};
 }
 
 LayerTime StageCosts::matched(int l) {
@@ -294,6 +307,7 @@ Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Ra
 
 CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
                            const Cluster& cluster) {
+  require_stages(resolved, cluster.stack);
   const StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;
   return {costs.table(shape, resolved.stages, resolved.ties), costs.scratch(shape, resolved.stages),

@@ -42,6 +42,7 @@ class StageCosts {
   struct LayerPrice {
     LayerTime time;            // what corrections apply to
     PerKind<Seconds> traffic;  // what they do not
+    Seconds rebuild{0};  // its R within its B and I (recompute full); a part of neither's `time`
   };
   [[nodiscard]] LayerPrice price(int layer);
   // The layer's own time, with R and its share of the update.
@@ -67,7 +68,8 @@ class StageCosts {
 
 // Stage costs of a plan, of one device of each stage. A split layer that the costs do not have
 // takes the whole layer's time divided by tp and cp, with a warning; to that comes what it sends
-// (costmodel/links/parallel).
+// (costmodel/links/parallel). Throws InputError where a stage has no layer and the cluster's stack
+// cannot leave one empty.
 [[nodiscard]] CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
                                          const Cluster& cluster);
 // The same, matched for this plan alone. Throws InputError when a layer of the model is not in the

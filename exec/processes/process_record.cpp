@@ -70,7 +70,7 @@ ProcessRecord::ProcessRecord(const Program& program, Rank rank, RecordShape shap
 std::size_t ProcessRecord::step_begin(int step) const {
   const std::size_t always = static_cast<std::size_t>(step) * (3 + units_);
   const int traced = shape_.trace ? std::max(0, step - shape_.warmup_steps) : 0;
-  return always + traced * 2 * own_.size();
+  return always + traced * 3 * own_.size();
 }
 
 void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
@@ -85,6 +85,7 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
     for (const OperationId id : own_) {
       numbers_[place++] = clock.start_ns[id.position()];
       numbers_[place++] = clock.end_ns[id.position()];
+      numbers_[place++] = clock.rebuilt_ns(id.position());
     }
   }
   ++step_;
@@ -127,6 +128,8 @@ void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) c
   for (const OperationId id : own_) {
     clock.start_ns[id.position()] = line.to_leader(numbers_[place++]);
     clock.end_ns[id.position()] = line.to_leader(numbers_[place++]);
+    const std::int64_t rebuild = numbers_[place++];  // a duration: clocks do not part in it
+    if (!clock.rebuild_ns.empty()) clock.rebuild_ns[id.position()] = rebuild;
   }
 }
 
@@ -140,8 +143,7 @@ RunResult merge(const Program& program, RecordShape shape,
   const std::size_t ranks = program.shape().ranks;
   RunResult result;
   StepClock clock;
-  clock.start_ns.resize(program.size());
-  clock.end_ns.resize(program.size());
+  clock.resize(program.size());
   std::int64_t origin = 0;
   for (int step = 0; step < shape.steps; ++step) {
     std::int64_t start = std::numeric_limits<std::int64_t>::min(), end = start;

@@ -38,8 +38,7 @@ class ProcessRun {
         program_(loaded.program),
         routes_(route_messages(program_)),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
-    clock_.start_ns.resize(program_.size());
-    clock_.end_ns.resize(program_.size());
+    clock_.resize(program_.size());
   }
 
   RunResult execute(const Backends& backends, const ProcessLinks& links) {

@@ -59,6 +59,7 @@ void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uin
     }
   }
   handler.end_step();
+  handler.read_rebuilds(context.clock);
 }
 
 }  // namespace weir

@@ -22,6 +22,8 @@ class ActionHandler {
   [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
   virtual void finish() = 0;    // returns when all that was launched is done
   virtual void end_step() = 0;  // all is done: what the step computed for the host can be read
+  // Afterwards: how long its actions spent on rebuilding layers.
+  virtual void read_rebuilds(StepClock&) const {}
 };
 
 // Which messages belong to an operation of the compute lane; -1: none.

@@ -100,38 +100,50 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   return call;
 }
 
+Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, LayerState& state) {
+  const std::int64_t batch = plan_.micro_batch_size;
+  const LayerTensors& t = tensors(layer);
+  LayerCall call = call_for(pass, layer);
+  call.input = input;
+  call.output = arena_.allocate(t.output_bytes_per_sample * batch);
+  for (const KeptTensor& kept : t.saved)
+    state.saved.push_back(arena_.allocate(kept.bytes_per_sample * batch));
+  call.saved = state.saved;
+  call.workspace = arena_.allocate(t.workspace_f_bytes_per_sample * batch);
+  backend_.forward(call);
+  arena_.release(call.workspace);
+  return call.output;
+}
+
+void StageWorker::drop(LayerState& state) {
+  for (Tensor& saved : state.saved) arena_.release(saved);
+  state.saved.clear();
+}
+
 Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
                                 bool send_output) {
   flight.layers.resize(layers());
-  const std::int64_t batch = plan_.micro_batch_size;
   for (std::size_t l = 0; l < layers(); ++l) {
-    const LayerTensors& t = tensors(l);
     LayerState& state = flight.layers[l];
-    LayerCall call = call_for(pass, l);
-    call.input = input;
-    call.output = arena_.allocate(t.output_bytes_per_sample * batch);
-    for (const KeptTensor& kept : t.saved)
-      state.saved.push_back(arena_.allocate(kept.bytes_per_sample * batch));
-    call.saved = state.saved;
-    call.workspace = arena_.allocate(t.workspace_f_bytes_per_sample * batch);
-    backend_.forward(call);
-    arena_.release(call.workspace);
-    if (keep == Keep::everything) {
-      if (t.saves_input) {
-        state.input = input;
-      } else {
-        arena_.release(input);
-      }
-    } else {
-      for (Tensor& saved : state.saved) arena_.release(saved);
-      state.saved.clear();
+    const Tensor output = layer_forward(pass, l, input, state);
+    state.dropped = keep == Keep::layer_inputs &&
+                    rebuilds(plan_.recompute, part(l), range_.first + static_cast<int>(l));
+    if (keep == Keep::stage_input) {
+      drop(state);
       if (l > 0) {
         arena_.release(input);
       } else {
         flight.stage_input = input;
       }
+    } else {
+      if (state.dropped) drop(state);
+      if (state.dropped || tensors(l).saves_input) {
+        state.input = input;
+      } else {
+        arena_.release(input);
+      }
     }
-    input = call.output;
+    input = output;
   }
   if (!send_output) arena_.release(input);
   return input;
@@ -151,7 +163,19 @@ void StageWorker::rematerialise(Pass pass) {
   static_cast<void>(none);
 }
 
+// The gradient of the layer's output is there by now; nobody reads the output again.
+void StageWorker::rebuild(Pass pass, std::size_t layer, LayerState& state) {
+  pass.loss = nullptr;  // was counted by F
+  if (pass.rebuilds != nullptr) pass.rebuilds->begin();
+  Tensor output = layer_forward(pass, layer, state.input, state);
+  arena_.release(output);
+  if (!tensors(layer).saves_input) arena_.release(state.input);
+  if (pass.rebuilds != nullptr) pass.rebuilds->end();
+  state.dropped = false;
+}
+
 void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient) {
+  if (state.dropped) rebuild(pass, layer, state);
   const LayerTensors& t = tensors(layer);
   LayerCall call = call_for(pass, layer);
   call.input = state.input;

@@ -14,6 +14,7 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
+#include "exec/rank/rebuild_clock.hpp"
 #include "plan/job/resolve.hpp"
 
 namespace weir {
@@ -24,6 +25,7 @@ struct Pass {
   std::int32_t microbatch = 0;  // among those of all replicas
   const std::int32_t* tokens = nullptr;
   double* loss = nullptr;
+  RebuildClock* rebuilds = nullptr;  // told of layers that B or I rebuilds; null: nobody asks
 };
 
 // A parameter tensor with everything that updates it.
@@ -45,14 +47,16 @@ class StageWorker {
   StageWorker& operator=(const StageWorker&) = delete;
 
   // F: takes the stage's input (empty on the first stage) and returns its output (empty on the
-  // last). With `keep_for_backward` false only the input stays, for R to begin from.
-  enum class Keep : std::uint8_t { everything, input_only };
+  // last). What stays for the backward: all that layers save; of those that are to be rebuilt by
+  // themselves only the input; or of the whole stage only the input, for R to begin from.
+  enum class Keep : std::uint8_t { everything, layer_inputs, stage_input };
   [[nodiscard]] Tensor forward(Pass pass, Tensor input, Keep keep);
   void rematerialise(Pass pass);
   // Called when all of a layer's work on its weights' gradients is launched: its parameters, by
   // index among the stage's.
   using LayerDone = std::function<void(int first, int count)>;
-  // B and I take the output's gradient (empty on the last stage) and return the input's (empty on
+  // B and I rebuild the layers of which F kept the input, each directly before its own backward.
+  // They take the output's gradient (empty on the last stage) and return the input's (empty on
   // the first).
   [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient, const LayerDone& done = {});
   [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
@@ -68,6 +72,7 @@ class StageWorker {
   struct LayerState {  // of one micro-batch
     Tensor input, output_gradient;
     std::vector<Tensor> saved, carried;
+    bool dropped = false;  // to be rebuilt from its input, which alone is there
   };
   struct InFlight {
     Tensor stage_input;  // waits for R
@@ -76,6 +81,10 @@ class StageWorker {
 
   [[nodiscard]] Tensor run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
                                    bool send_output);
+  // One layer's F: allocates its output, which it returns, and what it saves.
+  [[nodiscard]] Tensor layer_forward(Pass pass, std::size_t layer, Tensor input, LayerState& state);
+  void rebuild(Pass pass, std::size_t layer, LayerState& state);
+  void drop(LayerState& state);
   void input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient);
   void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
@@ -84,9 +93,10 @@ class StageWorker {
   [[nodiscard]] std::size_t layers() const {
     return static_cast<std::size_t>(range_.last - range_.first);
   }
-  [[nodiscard]] const LayerTensors& tensors(std::size_t layer) const {
-    return part_.layer(range_.first + static_cast<int>(layer)).tensors;
+  [[nodiscard]] const LayerPart& part(std::size_t layer) const {
+    return part_.layer(range_.first + static_cast<int>(layer));
   }
+  [[nodiscard]] const LayerTensors& tensors(std::size_t layer) const { return part(layer).tensors; }
 
   const Plan& plan_;
   const Model& model_;

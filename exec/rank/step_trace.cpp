@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/step_trace.hpp"
 
+#include <algorithm>
+
 namespace weir {
 
 void append_step(Trace& trace, const Program& program, const StepClock& clock, StepWindow window,
@@ -17,6 +19,8 @@ void append_step(Trace& trace, const Program& program, const StepClock& clock, S
     trace.spans.push_back({id, program.op(OperationId{i}).action, lane.rank, lane.kind, peer, step,
                            Nanoseconds(clock.start_ns[i] - origin),
                            Nanoseconds(clock.end_ns[i] - origin)});
+    Span& span = trace.spans.back();
+    span.rebuild = std::min(Nanoseconds(clock.rebuilt_ns(i)), span.duration());
   }
 }
 

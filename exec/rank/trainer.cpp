@@ -25,6 +25,7 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
     : training_(training),
       backend_(backend),
       gradients_(gradients),
+      rebuilds_(backend),
       tokens_of_microbatch_(training.loaded.plan.micro_batch_size *
                             (training.loaded.plan.seq_length + 1)),
       host_(backend.host_memory(
@@ -79,8 +80,11 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
     return outgoing;
   }
   const std::size_t m = action.microbatch.position();
-  const Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m),
-                  losses() + m};
+  Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
+  if (is_backward(action.kind) && training_.loaded.plan.recompute.mode == RecomputeMode::full) {
+    rebuilds_.begin_action(id);
+    pass.rebuilds = &rebuilds_;
+  }
   switch (action.kind) {
     case ActionKind::F:
       outgoing = stage.forward(pass, incoming, keep(action));
@@ -102,11 +106,15 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
 }
 
 StageWorker::Keep Trainer::keep(const Action& forward) const {
-  const Plan& plan = training_.loaded.plan;
-  const bool kept =
-      plan.recompute.mode == RecomputeMode::none ||
-      (plan.recompute.except_last && forward.microbatch.value == plan.microbatches - 1);
-  return kept ? StageWorker::Keep::everything : StageWorker::Keep::input_only;
+  if (training_.program.spared(forward)) return StageWorker::Keep::everything;
+  switch (training_.loaded.plan.recompute.mode) {
+    case RecomputeMode::full:
+      return StageWorker::Keep::layer_inputs;
+    case RecomputeMode::stage:
+      return StageWorker::Keep::stage_input;
+    default:
+      return StageWorker::Keep::everything;
+  }
 }
 
 void Trainer::update(Stage stage) {

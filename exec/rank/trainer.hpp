@@ -49,6 +49,7 @@ class Trainer : public ActionHandler {
   Tensor act(OperationId id, const Action& action, Tensor incoming) override;
   void finish() override { backend_.finish(); }
   void end_step() override;  // gathers the losses that this rank computed
+  void read_rebuilds(StepClock& clock) const override { rebuilds_.read(clock); }
 
  private:
   [[nodiscard]] std::int32_t* tokens(std::int64_t microbatch) const;
@@ -60,6 +61,7 @@ class Trainer : public ActionHandler {
   Training& training_;
   Backend& backend_;
   GradientExchange& gradients_;
+  RebuildClock rebuilds_;
   std::uint32_t step_ = 0;
   std::int64_t tokens_of_microbatch_;
   HostMemory host_;                         // losses, then tokens, by micro-batch

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,14 @@ namespace weir {
 // entry is written by one thread only and read after the step's barrier.
 struct StepClock {
   std::vector<std::int64_t> start_ns, end_ns;
+  std::vector<std::int64_t> rebuild_ns;  // of it, what rebuilt layers; empty: nobody asked
+
+  void resize(std::size_t operations) {
+    for (auto* times : {&start_ns, &end_ns, &rebuild_ns}) times->resize(operations);
+  }
+  [[nodiscard]] std::int64_t rebuilt_ns(std::size_t operation) const {
+    return rebuild_ns.empty() ? 0 : rebuild_ns[operation];
+  }
 };
 
 class Transport {

@@ -67,8 +67,7 @@ class ThreadRun {
     const auto ranks = program_.shape().ranks;
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
-    clock_.start_ns.resize(program_.size());
-    clock_.end_ns.resize(program_.size());
+    clock_.resize(program_.size());
     if (options.backend == BackendKind::synthetic) {
       result_.oversubscribed = false;  // waits need no core
       require_durations(program_, options);

@@ -122,6 +122,7 @@ LaunchedStep StepLauncher::run_step(StepClock& clock) {
     if (rank.backend == nullptr) continue;
     rank.arena->end_step();
     rank.handler->end_step();
+    rank.handler->read_rebuilds(clock);
   }
   adjust_clocks(window);
   read_times(window, clock);

@@ -73,6 +73,7 @@ void require_kernels(const Model& model) {
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas) {
   require_what_runs(loaded.plan, replicas);
+  require_stages(loaded, Stack{});
   require_kernels(loaded.model);
   for (const Layer& layer : loaded.model.layers) {
     if (std::holds_alternative<TimedShape>(layer.shape)) {

@@ -111,6 +111,7 @@ std::string config(const Plan& plan) {
 ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   if (plan.vpp > 1) throw InputError("plan", "vpp", "DeepSpeed's pipeline has one stage a rank");
+  require_stages(loaded, Stack{.name = "DeepSpeed"});
   ExportedJob job;
   const Nodes nodes = nodes_of(plan, options);
   job.launch = fmt::format(
@@ -121,14 +122,21 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   int longest = 0;
   for (std::size_t s = 0; s + 1 < bounds.size(); ++s)
     longest = std::max(longest, bounds[s + 1] - bounds[s]);
-  const bool full = plan.recompute.mode == RecomputeMode::full;
+  int interval = 0;
+  if (plan.recompute.mode == RecomputeMode::stage) interval = longest;
+  if (plan.recompute.mode == RecomputeMode::full) {
+    interval = 1;
+    job.not_carried.push_back(
+        {"recompute", fmt::format("{}: DeepSpeed rebuilds every layer that has weights",
+                                  recompute_word(plan.recompute))});
+  }
   job.files.push_back({"ds_config.json", config(plan)});
   job.files.push_back({"pipeline.py", filled(kDeepSpeedScript,
                                              {{"LAUNCH", job.launch},
                                               {"LAYERS", layer_lines(loaded.model)},
                                               {"COUNT", std::to_string(loaded.model.layers.size())},
                                               {"BOUNDS", fmt::format("{}", bounds)},
-                                              {"INTERVAL", std::to_string(full ? longest : 0)},
+                                              {"INTERVAL", std::to_string(interval)},
                                               {"SEED", std::to_string(plan.seed)},
                                               {"K", std::to_string(plan.pp)}})});
   if (plan.schedule != "1f1b" && plan.pp > 1) {

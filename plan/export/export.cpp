@@ -43,6 +43,12 @@ std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remar
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
+  if (!plan.boundaries.empty() &&
+      (plan.boundaries.front() < 1 || plan.boundaries.back() > norm + 1)) {
+    throw InputError("plan", "boundaries",
+                     "the first stage has the embedding and the last one the head there: neither "
+                     "can be empty");
+  }
   if (!plan.boundaries.empty() && plan.boundaries.back() > norm) {
     plan.boundaries.back() = norm;
     remarks.push_back(
@@ -55,17 +61,37 @@ std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remar
   return *blocks_of_boundaries(plan, loaded.model);
 }
 
+std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
+                                 std::vector<Remark>& remarks) {
+  const Recompute& recompute = loaded.plan.recompute;
+  std::vector<bool> blocks;
+  bool others = false;
+  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+    const LayerPart& layer = loaded.part->layer(l);
+    const bool rebuilt = rebuilds(recompute, layer, l);
+    if (layer.block) {
+      blocks.push_back(rebuilt);
+    } else {
+      others = others || rebuilt;
+    }
+  }
+  if (others) {
+    remarks.push_back(
+        {"recompute", fmt::format("{}: {} rebuilds blocks alone, no embedding, norm or head",
+                                  recompute_word(recompute), tool)});
+  }
+  return blocks;
+}
+
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
-  if (plan.recompute.mode == RecomputeMode::full) {
-    if (plan.recompute.except_last) {
-      remarks.push_back(
-          {"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
-    }
-    if (plan.recompute.placement == RecomputePlacement::early) {
-      remarks.push_back(
-          {"recompute_placement",
-           fmt::format("early: {} re-materialises when the gradient has come", tool)});
-    }
+  const Recompute& recompute = plan.recompute;
+  if (recompute.except_last && recompute.mode != RecomputeMode::none) {
+    remarks.push_back(
+        {"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
+  }
+  if (recompute.mode == RecomputeMode::stage && recompute.placement == RecomputePlacement::early) {
+    remarks.push_back({"recompute_placement",
+                       fmt::format("early: {} re-materialises when the gradient has come", tool)});
   }
   if (plan.slots != Plan{}.slots) {
     remarks.push_back(

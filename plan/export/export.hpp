@@ -49,10 +49,15 @@ enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
 [[nodiscard]] ChunkPlacement placement_of(const ScheduleShape& shape);
 
 // Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
-// a remark. Throws InputError where that leaves a stage empty, or where the model is no embedding,
-// blocks, norm and head.
+// a remark. Throws InputError where that leaves a stage empty, where the first or the last stage
+// is, or where the model is no embedding, blocks, norm and head.
 [[nodiscard]] std::vector<int> blocks_for_export(const ResolvedPlan& loaded,
                                                  std::vector<Remark>& remarks);
+
+// Which blocks of a model of equal blocks are rebuilt by themselves (recompute full), in order; a
+// remark where layers other than blocks are.
+[[nodiscard]] std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
+                                               std::vector<Remark>& remarks);
 
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but
 // ours has them.

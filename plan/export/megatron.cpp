@@ -152,16 +152,66 @@ bool add_schedule(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remar
   return false;
 }
 
-void add_training(ArgumentLines& s, const Plan& plan, const std::vector<int>& blocks,
-                  std::vector<Remark>& remarks) {
+// How many where those rebuilt are the first blocks of every stage, all of a shorter one; nullopt
+// where they are others.
+std::optional<int> first_of_stages(const std::vector<bool>& rebuilt,
+                                   const std::vector<int>& blocks) {
+  int most = 0;
+  auto stage = rebuilt.begin();
+  for (const int count : blocks) {
+    most = std::max(most, static_cast<int>(std::find(stage, stage + count, false) - stage));
+    stage += count;
+  }
+  stage = rebuilt.begin();
+  for (const int count : blocks) {
+    for (int b = 0; b < count; ++b) {
+      if (*stage++ != (b < most)) return std::nullopt;
+    }
+  }
+  return most;
+}
+
+void add_full_recompute(ArgumentLines& s, std::string_view method, int layers) {
+  s.add("recompute-granularity", "full");
+  s.add("recompute-method", method);
+  s.add("recompute-num-layers", layers);
+}
+
+// A stage at once is a chunk of all its blocks; a layer at a time a chunk of one, or the first
+// blocks of each stage.
+void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
+                   std::vector<Remark>& remarks) {
+  const Recompute& recompute = loaded.plan.recompute;
+  switch (recompute.mode) {
+    case RecomputeMode::none:
+      return;
+    case RecomputeMode::selective:
+      s.add("recompute-activations");
+      return;
+    case RecomputeMode::stage:
+      add_full_recompute(s, "uniform", std::max(1, *std::ranges::max_element(blocks)));
+      return;
+    case RecomputeMode::full:
+      break;
+  }
+  const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "Megatron", remarks);
+  const std::optional<int> first = first_of_stages(rebuilt, blocks);
+  if (std::ranges::find(rebuilt, false) == rebuilt.end()) {
+    add_full_recompute(s, "uniform", 1);
+  } else if (first) {
+    if (*first > 0) add_full_recompute(s, "block", *first);
+  } else {
+    add_full_recompute(s, "uniform", 1);
+    remarks.push_back(
+        {"recompute", fmt::format("{}: Megatron rebuilds the first blocks of each stage, as many "
+                                  "of each, or all: all in the arguments",
+                                  recompute_word(recompute))});
+  }
+}
+
+void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remarks) {
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
-  if (plan.recompute.mode == RecomputeMode::full) {
-    s.add("recompute-granularity", "full");
-    s.add("recompute-method", "uniform");
-    s.add("recompute-num-layers", std::max(1, *std::ranges::max_element(blocks)));
-  }
-  if (plan.recompute.mode == RecomputeMode::selective) s.add("recompute-activations");
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
   if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
   if (plan.dtype == Dtype::tf32)
@@ -192,7 +242,8 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   const bool v_shaped = add_schedule(s, plan, job.not_carried);
   add_stages(s, plan, blocks, v_shaped, job.not_carried);
   add_sharing(s, plan);
-  add_training(s, plan, blocks, job.not_carried);
+  add_training(s, plan, job.not_carried);
+  add_recompute(s, loaded, blocks, job.not_carried);
   remark_ours(plan, "Megatron-LM", job.not_carried);
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});

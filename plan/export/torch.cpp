@@ -34,7 +34,7 @@ MICROBATCHES = @M@
 MICRO_BATCH_SIZE = @B@
 BOUNDS = @BOUNDS@  # first layer of each stage, then one past the last
 RANK_OF_STAGE = @RANKS@
-RECOMPUTE = @RECOMPUTE@
+RECOMPUTE = @RECOMPUTE@  # the stage at once ("stage"), or these layers one at a time
 DTYPE = torch.@DTYPE@
 STAGES = len(RANK_OF_STAGE)
 
@@ -59,14 +59,19 @@ def optimizer(parameters):
 
 
 class StageModule(torch.nn.Module):
-    def __init__(self, modules):
+    def __init__(self, modules, first):
         super().__init__()
         self.body = torch.nn.Sequential(*modules)
+        self.first = first  # layer of the model
 
     def forward(self, x):
-        if RECOMPUTE and self.training:
+        if not self.training:
+            return self.body(x)
+        if RECOMPUTE == "stage":
             return checkpoint(self.body, x, use_reentrant=False)
-        return self.body(x)
+        for layer, module in enumerate(self.body, self.first):
+            x = checkpoint(module, x, use_reentrant=False) if layer in RECOMPUTE else module(x)
+        return x
 
 
 def main():
@@ -82,8 +87,8 @@ def main():
     assert len(modules) == BOUNDS[-1], f"layers() returned {len(modules)} modules, the plan )py"
                                           R"py(has {BOUNDS[-1]}"
     mine = [s for s in range(STAGES) if RANK_OF_STAGE[s] == rank]
-    stages = [PipelineStage(StageModule(modules[BOUNDS[s]:BOUNDS[s + 1]]).to(device, DTYPE), )py"
-                                          R"py(s, STAGES, device)
+    stages = [PipelineStage(StageModule(modules[BOUNDS[s]:BOUNDS[s + 1]], BOUNDS[s]))py"
+                                          R"py(.to(device, DTYPE), s, STAGES, device)
               for s in mine]
     schedule = _PipelineScheduleRuntime(stages, n_microbatches=MICROBATCHES, loss_fn=loss)
     placement = dict(enumerate(RANK_OF_STAGE))
@@ -107,6 +112,16 @@ def main():
 if __name__ == "__main__":
     main()
 )py";
+
+// Python for what the script's forward makes again.
+std::string recomputed(const ResolvedPlan& loaded) {
+  if (loaded.plan.recompute.mode == RecomputeMode::stage) return "\"stage\"";
+  std::vector<int> layers;
+  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+    if (rebuilds(loaded.plan.recompute, loaded.part->layer(l), l)) layers.push_back(l);
+  }
+  return fmt::format("{}", layers);
+}
 
 }  // namespace
 
@@ -138,19 +153,17 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                 python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
                 python_number(o.epsilon), python_number(o.weight_decay));
   job.files.push_back(
-      {"pipeline.py",
-       filled(kTorchScript,
-              {{"LAUNCH", job.launch},
-               {"LAYERS", layer_lines(loaded.model)},
-               {"COUNT", std::to_string(loaded.model.layers.size())},
-               {"M", std::to_string(plan.microbatches)},
-               {"B", std::to_string(plan.micro_batch_size)},
-               {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
-               {"RANKS", fmt::format("{}", ranks)},
-               {"RECOMPUTE", plan.recompute.mode == RecomputeMode::full ? "True" : "False"},
-               {"DTYPE", torch_dtype(plan.dtype)},
-               {"OPTIMIZER", optimizer},
-               {"SEED", std::to_string(plan.seed)}})});
+      {"pipeline.py", filled(kTorchScript, {{"LAUNCH", job.launch},
+                                            {"LAYERS", layer_lines(loaded.model)},
+                                            {"COUNT", std::to_string(loaded.model.layers.size())},
+                                            {"M", std::to_string(plan.microbatches)},
+                                            {"B", std::to_string(plan.micro_batch_size)},
+                                            {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
+                                            {"RANKS", fmt::format("{}", ranks)},
+                                            {"RECOMPUTE", recomputed(loaded)},
+                                            {"DTYPE", torch_dtype(plan.dtype)},
+                                            {"OPTIMIZER", optimizer},
+                                            {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
   const auto parallel = [&](const char* name, int degree, const char* instead) {
     if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});

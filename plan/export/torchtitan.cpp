@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/export/export.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 
@@ -149,11 +151,67 @@ std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
   return text;
 }
 
+// k where those rebuilt are every k-th block of each rank, counted over its stages in order (as
+// plan/import/torchtitan reads it); nullopt where they are others.
+std::optional<int> every_kth(const ResolvedPlan& loaded, const std::vector<bool>& rebuilt,
+                             const std::vector<int>& blocks) {
+  const ScheduleShape& shape = loaded.schedule.shape;
+  Indexed<Rank, std::vector<bool>> of_rank(shape.ranks);
+  auto block = rebuilt.begin();
+  for (std::int32_t s = 0; s < shape.stages; ++s) {
+    auto& mine = of_rank[shape.rank_of(Stage{s})];
+    mine.insert(mine.end(), block, block + blocks[static_cast<std::size_t>(s)]);
+    block += blocks[static_cast<std::size_t>(s)];
+  }
+  const auto& first = of_rank[Rank{0}];
+  const auto k = std::ranges::find(first, true) - first.begin() + 1;
+  for (const auto& mine : of_rank) {
+    for (std::size_t b = 0; b < mine.size(); ++b) {
+      if (mine[b] != ((static_cast<std::ptrdiff_t>(b) + 1) % k == 0)) return std::nullopt;
+    }
+  }
+  return static_cast<int>(k);
+}
+
+std::string checkpoint_table(const ResolvedPlan& loaded, const std::vector<int>& blocks,
+                             std::vector<Remark>& remarks) {
+  const Recompute& recompute = loaded.plan.recompute;
+  const auto table = [](std::string_view mode) {
+    return fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", mode);
+  };
+  switch (recompute.mode) {
+    case RecomputeMode::none:
+      return table("none");
+    case RecomputeMode::selective:
+      remarks.push_back(
+          {"recompute",
+           "selective: rebuilding the attention core alone has no word there, none in the file"});
+      return table("none");
+    case RecomputeMode::stage:
+      remarks.push_back(
+          {"recompute", "stage: torchtitan rebuilds a block at a time, full in the file"});
+      return table("full");
+    case RecomputeMode::full:
+      break;
+  }
+  const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "torchtitan", remarks);
+  if (std::ranges::find(rebuilt, true) == rebuilt.end()) return table("none");
+  if (std::ranges::find(rebuilt, false) == rebuilt.end()) return table("full");
+  if (const auto k = every_kth(loaded, rebuilt, blocks))
+    return table("selective") + fmt::format("selective_ac_option = \"{}\"\n", *k);
+  remarks.push_back(
+      {"recompute", fmt::format("{}: torchtitan rebuilds every block, or every so many of a rank: "
+                                "full in the file",
+                                recompute_word(recompute))});
+  return table("full");
+}
+
 }  // namespace
 
 ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   ExportedJob job;
+  require_stages(loaded, Stack{.name = "torchtitan"});
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
   std::string text = "# Written by weir export.\n\n" + model_table(loaded, job.not_carried) +
                      optimizer_table(plan, job.not_carried) + training_table(plan, job.not_carried);
@@ -171,17 +229,7 @@ ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& o
   } else if (plan.vpp > 1) {
     job.not_carried.push_back({"vpp", "one rank has no pipeline there"});
   }
-  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
-                      plan.recompute.mode == RecomputeMode::full ? "full" : "none");
-  if (plan.recompute.mode == RecomputeMode::full) {
-    job.not_carried.push_back(
-        {"recompute", "full keeps each block's input there, each stage's in the plan"});
-  }
-  if (plan.recompute.mode == RecomputeMode::selective) {
-    job.not_carried.push_back(
-        {"recompute",
-         "selective: rebuilding the attention core alone has no word there, none in the file"});
-  }
+  text += checkpoint_table(loaded, blocks, job.not_carried);
   remark_ours(plan, "torchtitan", job.not_carried);
   job.not_carried.push_back(
       {"data", "a plan has none: give --training.dataset and --training.steps"});

@@ -4,17 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
 
-std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blocks) {
+std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding
   for (std::size_t s = 0; s + 1 < blocks.size(); ++s) {
-    // The first stage has the embedding, the last norm and head: only those between can be empty.
-    if (s > 0 && blocks[s] == 0) return std::nullopt;
     layer += blocks[s];
     boundaries.push_back(layer);
   }
@@ -27,12 +27,26 @@ std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Mod
   std::vector<int> blocks;
   int before = 1;
   for (const int boundary : plan.boundaries) {
-    if (boundary > layers - 2) return std::nullopt;  // between norm and head
+    if (boundary < 1 || boundary > layers - 2) return std::nullopt;
     blocks.push_back(boundary - before);
     before = boundary;
   }
   blocks.push_back(layers - 2 - before);
   return blocks;
+}
+
+Recompute rebuilt_blocks(const std::vector<bool>& blocks) {
+  Recompute recompute{.mode = RecomputeMode::full};
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const int layer = static_cast<int>(b) + 1;  // after the embedding
+    if (!blocks[b]) continue;
+    const bool follows = b > 0 && blocks[b - 1];
+    if (!follows) recompute.layers.push_back({layer, layer});
+    recompute.layers.back().last = layer + 1;
+  }
+  if (recompute.layers.empty()) return {};
+  if (std::ranges::find(blocks, false) == blocks.end()) recompute.layers.clear();
+  return recompute;
 }
 
 Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {

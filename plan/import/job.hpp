@@ -35,13 +35,17 @@ struct JobOptions {
 };
 
 // Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head
-// are on the last. nullopt where a stage would have no layer at all.
-[[nodiscard]] std::optional<std::vector<int>> boundaries_of_blocks(const std::vector<int>& blocks);
+// are on the last. One between without a block is empty.
+[[nodiscard]] std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks);
 
-// The other way round; nullopt where a boundary separates the final norm from the head, or the
-// model is no embedding, blocks, norm and head.
+// The other way round; nullopt where a boundary separates the final norm from the head, the first
+// stage has no embedding, or the model is no embedding, blocks, norm and head.
 [[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan,
                                                                    const Model& model);
+
+// Re-materialisation, a layer at a time, of those of a decoder's blocks that are true: none, full,
+// or full's layers.
+[[nodiscard]] Recompute rebuilt_blocks(const std::vector<bool>& blocks);
 
 // The embedding, blocks, norm and head that most decoders are.
 struct Decoder {

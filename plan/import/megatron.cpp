@@ -117,10 +117,7 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
         static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
     of_stages = StageBlocks(a, plan, blocks).blocks_of_stages();
   }
-  const auto boundaries = boundaries_of_blocks(of_stages);
-  if (!boundaries)
-    a.fail("num-layers", fmt::format("{} stages leave some without a layer", plan.stages()));
-  plan.boundaries = *boundaries;
+  plan.boundaries = boundaries_of_blocks(of_stages);
 }
 
 void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
@@ -164,8 +161,18 @@ void set_attention(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   }
 }
 
-// `most`: blocks of the longest stage, which is what the plan rebuilds from one kept input.
-void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Remark>& remarks) {
+// Method block: the first `layers` blocks of each stage (Megatron-Core 0.12,
+// transformer/transformer_block.py, _checkpointed_forward).
+Recompute first_blocks(const std::vector<int>& of_stages, std::int64_t layers) {
+  std::vector<bool> rebuilt;
+  for (const int blocks : of_stages) {
+    for (int b = 0; b < blocks; ++b) rebuilt.push_back(b < layers);
+  }
+  return rebuilt_blocks(rebuilt);
+}
+
+void set_recompute(Arguments& a, Plan& plan, const std::vector<int>& of_stages,
+                   std::vector<Remark>& remarks) {
   const auto granularity = a.text("recompute-granularity");
   const std::string method =
       a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
@@ -189,16 +196,16 @@ void set_recompute(Arguments& a, Plan& plan, std::int64_t most, std::vector<Rema
     return;
   }
   if (!old && !granularity && method.empty()) return;
-  plan.recompute.mode = RecomputeMode::full;
-  plan.recompute.placement = RecomputePlacement::fused;  // PyTorch recomputes inside the backward
   if (method == "block") {
-    remarks.push_back(
-        {"recompute-method",
-         fmt::format("block of {} layers: the plan re-materialises every layer", layers)});
-  } else if (layers < most) {
+    plan.recompute = first_blocks(of_stages, layers);
+    return;
+  }
+  plan.recompute.mode = RecomputeMode::full;
+  if (layers > 1) {
     remarks.push_back(
         {"recompute-num-layers",
-         fmt::format("{}: an input is kept every so many layers, in the plan only each stage's",
+         fmt::format("{}: uniform keeps an input every so many layers and rebuilds as many at a "
+                     "time, the plan each layer's, one at a time",
                      layers)});
   }
 }
@@ -322,7 +329,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_schedule(a, plan, job.remarks);
   set_attention(a, plan, job.remarks);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
-  set_recompute(a, plan, *std::ranges::max_element(of_stages), job.remarks);
+  set_recompute(a, plan, of_stages, job.remarks);
   set_optimizer(a, plan);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   static_cast<void>(a.flag("deepspeed"));

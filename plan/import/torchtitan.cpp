@@ -132,11 +132,11 @@ void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single,
     for (const std::string& point : points) plan.boundaries.push_back(layer_index(point, blocks));
   } else {
     if (per_stage && plan.pp > 1) stages = (blocks + less + *per_stage - 1) / *per_stage;
-    const auto boundaries = boundaries_of_blocks(dealt_blocks(t, blocks, stages));
-    if (!boundaries)
+    plan.boundaries = boundaries_of_blocks(dealt_blocks(t, blocks, stages));
+    // Its stages are cut out of the model by names, and none may be left without one.
+    if (std::ranges::adjacent_find(plan.boundaries) != plan.boundaries.end())
       t.fail("parallelism.pipeline_parallel_degree",
              fmt::format("{} stages leave some empty", stages));
-    plan.boundaries = *boundaries;
   }
   if (stages % plan.pp != 0) {
     t.fail("parallelism.pipeline_parallel_degree",
@@ -247,20 +247,47 @@ void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std
   set_sharing(t, plan, copies, shards, remarks);
 }
 
-void set_recompute(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
+// Every k-th block of a rank, counted over its stages in order (torchtitan 0.1,
+// models/llama3/infra/parallelize.py, _apply_ac_to_transformer_block: one counter a process).
+std::vector<bool> every_kth(const Plan& plan, const std::vector<int>& of_stages, std::int64_t k) {
+  const bool v_shaped = plan.schedule == "zb-v" || plan.schedule == "dualpipev";
+  std::vector<std::int64_t> counted(static_cast<std::size_t>(plan.pp));
+  std::vector<bool> rebuilt;
+  for (int s = 0; s < plan.stages(); ++s) {
+    const int rank = v_shaped && s >= plan.pp ? plan.stages() - 1 - s : s % plan.pp;
+    for (int b = 0; b < of_stages[static_cast<std::size_t>(s)]; ++b)
+      rebuilt.push_back(++counted[static_cast<std::size_t>(rank)] % k == 0);
+  }
+  return rebuilt;
+}
+
+void set_recompute(TomlTable& t, Plan& plan, const Model& model, std::vector<Remark>& remarks) {
   const std::string mode = t.text_or("activation_checkpoint.mode", "selective");
   const std::string option = t.text_or("activation_checkpoint.selective_ac_option", "op");
   if (mode == "full") {
-    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
-  } else if (mode == "selective" && option == "1") {  // every layer
-    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
-  } else if (mode == "selective") {
+    plan.recompute.mode = RecomputeMode::full;
+  } else if (mode == "selective" && option == "op") {
     remarks.push_back(
         {"activation_checkpoint.mode",
-         fmt::format(
-             "selective ({}): rebuilds other things than the attention core, which a plan's "
-             "selective means; the plan keeps everything",
-             option == "op" ? "by operation" : "every " + option + " layers")});
+         "selective (by operation): rebuilds other things than the attention core, which a plan's "
+         "selective means; the plan keeps everything"});
+  } else if (mode == "selective") {
+    const bool digits = option.size() < 7 && !option.empty() &&
+                        option.find_first_not_of("0123456789") == std::string::npos;
+    const std::int64_t k = digits ? std::stoll(option) : 0;
+    if (k < 1) {
+      t.fail("activation_checkpoint.selective_ac_option",
+             "expected op, or which layers: 2 for every second one");
+    }
+    const auto of_stages = blocks_of_boundaries(plan, model);
+    if (k == 1) {
+      plan.recompute.mode = RecomputeMode::full;
+    } else if (of_stages) {
+      plan.recompute = rebuilt_blocks(every_kth(plan, *of_stages, k));
+    } else {  // the norm without its head: no stage is a number of blocks
+      remarks.push_back({"activation_checkpoint.selective_ac_option",
+                         fmt::format("{}: the plan keeps everything", option)});
+    }
   } else if (mode != "none") {
     t.fail("activation_checkpoint.mode", "expected none, selective or full");
   }
@@ -388,7 +415,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   set_replicas(t, plan, options, file, job.remarks);
   set_batch(t, plan, job.remarks);
   set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3, job.remarks);
-  set_recompute(t, plan, job.remarks);
+  set_recompute(t, plan, job.model, job.remarks);
   set_optimizer(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,

@@ -11,28 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/job/recompute.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
-#include "plan/program/lower.hpp"
 #include "plan/words/dtype.hpp"
 
 namespace weir {
-
-// selective: a block's attention core (scores, probabilities, their product with the values) is
-// done again within its backward, everything else is kept (Korthikanti et al. 2022, section 5).
-// With fused attention the core keeps only its statistics, and the backward makes them again by a
-// second forward of the core: time for next to no memory.
-enum class RecomputeMode : std::uint8_t { none, selective, full };
-
-[[nodiscard]] std::string_view to_string(RecomputeMode mode);
-[[nodiscard]] std::optional<RecomputeMode> parse_recompute_mode(std::string_view text);
-
-struct Recompute {
-  RecomputeMode mode = RecomputeMode::none;
-  bool except_last = false;  // --recompute-microbatches except-last
-  RecomputePlacement placement = RecomputePlacement::early;
-  bool operator==(const Recompute&) const = default;
-};
 
 enum class OptimizerKind : std::uint8_t { sgd, adamw };
 
@@ -62,8 +46,10 @@ struct Plan {
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
   bool overlap_grad_reduce =
-      false;                    // gradients travel while the last micro-batch's backward still runs
-  std::vector<int> boundaries;  // K*v-1 indices of the first layer of stages 1...
+      false;  // gradients travel while the last micro-batch's backward still runs
+  std::vector<int>
+      boundaries;  // K*v-1 indices of the first layer of stages 1..., ascending; equal
+                   // neighbours (0 and the number of layers at the ends): an empty stage
   std::string schedule =
       "gpipe";  // a generator's name, or the path of a CSV file relative to the plan file
   Recompute recompute;
@@ -83,6 +69,13 @@ struct Plan {
 };
 
 [[nodiscard]] std::string to_json(const Plan& plan);
+// A plan file, and what it says in an older version's words and how that was read, a line each.
+struct PlanFile {
+  Plan plan;
+  std::vector<std::string> remarks;
+};
+[[nodiscard]] PlanFile read_plan(const std::string& text, const std::string& file);
+// The plan alone.
 [[nodiscard]] Plan parse_plan(const std::string& text, const std::string& file);
 
 void save_plan(const Plan& plan, const std::filesystem::path& file);

@@ -50,12 +50,29 @@ std::string one_line(const Json& object) {
   return "{" + text + "}";
 }
 
-Recompute parse_recompute(JsonObject& top) {
-  Recompute recompute;
-  const std::string mode = top.text("recompute");
-  const auto known = parse_recompute_mode(mode);
-  if (!known) top.fail("recompute", "expected none, selective or full");
-  recompute.mode = *known;
+// `recompute_placement` belongs to R, so to stage alone. Up to v0.1 it stood in every file and
+// stage was written full: full with a placement is an old file's stage, full without one is full.
+void parse_recompute(JsonObject& top, PlanFile& read) {
+  Recompute& recompute = read.plan.recompute;
+  const std::string word = top.text("recompute");
+  const auto known = parse_recompute_word(word);
+  if (!known || recompute_word(*known) != word)
+    top.fail("recompute", "expected none, selective, full, stage, or ascending layers as 0-11,40");
+  recompute = *known;
+  if (recompute.mode != RecomputeMode::full || top.has("recompute_placement")) {
+    const std::string placement = top.text("recompute_placement");
+    if (placement != "early" && placement != "fused")
+      top.fail("recompute_placement", "expected early or fused");
+    if (placement == "fused") recompute.placement = RecomputePlacement::fused;
+  }
+  if (!recompute.layers.empty() && top.has("recompute_placement"))
+    top.fail("recompute_placement", "expected with stage only: layers are rebuilt in the backward");
+  if (recompute.mode == RecomputeMode::full && top.has("recompute_placement")) {
+    recompute.mode = RecomputeMode::stage;
+    read.remarks.emplace_back(
+        "recompute: full with a recompute_placement is what v0.1 wrote for stage, and is read as "
+        "stage; full as it is now has no placement");
+  }
   const std::string which = top.text("recompute_microbatches");
   if (which != "all" && which != "except-last")
     top.fail("recompute_microbatches", "expected all or except-last");
@@ -63,12 +80,6 @@ Recompute parse_recompute(JsonObject& top) {
   if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
     top.fail("recompute_microbatches", "expected all where recompute is selective");
   }
-  const std::string placement = top.text("recompute_placement");
-  if (placement != "early" && placement != "fused")
-    top.fail("recompute_placement", "expected early or fused");
-  recompute.placement =
-      placement == "fused" ? RecomputePlacement::fused : RecomputePlacement::early;
-  return recompute;
 }
 
 // Keys that came after weir.plan/1 stand in a file only where they say something, so that older
@@ -117,10 +128,12 @@ Json plan_json(const Plan& p) {
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   json["boundaries"] = p.boundaries;
   json["schedule"] = p.schedule;
-  json["recompute"] = to_string(p.recompute.mode);
+  json["recompute"] = recompute_word(p.recompute);
   json["recompute_microbatches"] = p.recompute.except_last ? "except-last" : "all";
-  json["recompute_placement"] =
-      p.recompute.placement == RecomputePlacement::fused ? "fused" : "early";
+  if (p.recompute.mode != RecomputeMode::full) {
+    json["recompute_placement"] =
+        p.recompute.placement == RecomputePlacement::fused ? "fused" : "early";
+  }
   json["optimizer"] = optimizer_json(p.optimizer);
   json["slots"] = p.slots;
   json["seed"] = p.seed;
@@ -147,11 +160,12 @@ std::string to_json(const Plan& plan) {
   return "{\n" + text + "\n}\n";
 }
 
-Plan parse_plan(const std::string& text, const std::string& file) {
+PlanFile read_plan(const std::string& text, const std::string& file) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
   top.expect_schema(kSchema);
-  Plan plan;
+  PlanFile read;
+  Plan& plan = read.plan;
   plan.model_path = top.text("model");
   plan.model_sha256 = top.text("model_sha256");
   plan.seq_length = top.integer("seq_length", 0, std::int64_t{1} << 24);
@@ -171,13 +185,17 @@ Plan parse_plan(const std::string& text, const std::string& file) {
     plan.boundaries.push_back(static_cast<int>(boundary));
   }
   plan.schedule = top.text("schedule");
-  plan.recompute = parse_recompute(top);
+  parse_recompute(top, read);
   plan.optimizer = parse_optimizer(top.object("optimizer"));
   plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));
   plan.seed = static_cast<std::uint64_t>(top.integer("seed", 0, (std::int64_t{1} << 53)));
   plan.note = top.text("note");
   top.finish();
-  return plan;
+  return read;
+}
+
+Plan parse_plan(const std::string& text, const std::string& file) {
+  return read_plan(text, file).plan;
 }
 
 }  // namespace weir

@@ -46,11 +46,6 @@ Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const 
 
 void check_model(const Plan& plan, const Model& model, const std::string& file) {
   const auto layers = static_cast<int>(model.layers.size());
-  if (plan.stages() > layers) {
-    throw InputError(file, "pp",
-                     fmt::format("{} stages for {} layers: K*v may be at most {}", plan.stages(),
-                                 layers, layers));
-  }
   if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
     throw InputError(file, "boundaries",
                      fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
@@ -58,12 +53,19 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
   }
   int before = 0;
   for (const int boundary : plan.boundaries) {
-    if (boundary <= before || boundary >= layers) {
-      throw InputError(file, "boundaries",
-                       fmt::format("{}: expected strictly increasing layer indices from 1 to {}",
-                                   boundary, layers - 1));
+    if (boundary < before || boundary > layers) {
+      throw InputError(
+          file, "boundaries",
+          fmt::format("{}: expected ascending layer indices from 0 to {} (equal neighbours: an "
+                      "empty stage)",
+                      boundary, layers));
     }
     before = boundary;
+  }
+  if (!plan.recompute.layers.empty() && plan.recompute.layers.back().last > layers) {
+    throw InputError(file, "recompute",
+                     fmt::format("{}: expected layers from 0 to {}", recompute_word(plan.recompute),
+                                 layers - 1));
   }
   if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
     throw InputError(
@@ -103,7 +105,7 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
 LoweringOptions lowering_options(const ResolvedPlan& resolved) {
   const Plan& plan = resolved.plan;
   LoweringOptions options;
-  if (plan.recompute.mode == RecomputeMode::full)
+  if (plan.recompute.mode == RecomputeMode::stage)
     options.recompute.assign(resolved.stages.size(), true);
   options.keep_last_microbatch = plan.recompute.except_last;
   options.placement = plan.recompute.placement;
@@ -135,8 +137,10 @@ ResolvedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
 }  // namespace
 
 ResolvedPlan load_plan(const std::filesystem::path& file) {
-  return resolve_from(parse_plan(read_text_file(file), file.string()), file.parent_path(),
-                      file.string());
+  PlanFile read = read_plan(read_text_file(file), file.string());
+  ResolvedPlan resolved = resolve_from(read.plan, file.parent_path(), file.string());
+  resolved.remarks = std::move(read.remarks);
+  return resolved;
 }
 
 ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base) {
@@ -156,7 +160,7 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
         model_part(model, plan.seq_length, plan.dtype, plan.split()));
   }
   ResolvedPlan resolved{
-      std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}};
+      std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}, {}};
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
   resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
   resolved.lowering = lowering_options(resolved);
@@ -177,6 +181,19 @@ ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries)
   return resolved;
 }
 
+void require_stages(const ResolvedPlan& resolved, const Stack& stack) {
+  if (stack.empty_stages) return;
+  const auto empty = std::ranges::find_if(
+      resolved.stages, [](const StagePart& stage) { return stage.layers.size() == 0; });
+  if (empty == resolved.stages.end()) return;
+  const auto layers = resolved.part->layers.size();
+  const int stages = resolved.plan.stages();
+  throw InputError(
+      "plan", stages > static_cast<int>(layers) ? "pp" : "boundaries",
+      fmt::format("stage {} of {} has none of the {} layers: the stack {} has no empty stages",
+                  empty - resolved.stages.begin(), stages, layers, stack.name));
+}
+
 std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>& boundaries,
                                    const ScheduleShape& shape) {
   std::vector<StagePart> stages;
@@ -188,8 +205,13 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
         index < boundaries.size() ? boundaries[index] : static_cast<int>(part.layers.size());
     for (int l = stage.layers.first; l < stage.layers.last; ++l)
       stage.parameters += part.layer(l).parameters;
-    if (index > 0) stage.input_bytes = part.layer(stage.layers.first - 1).crossing_bytes;
-    stage.output_bytes = part.layer(stage.layers.last - 1).crossing_bytes;
+    // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
+    // takes. Before the first layer nothing is made yet.
+    const auto crossing = [&part](int boundary) {
+      return boundary == 0 ? 0 : part.layer(boundary - 1).crossing_bytes;
+    };
+    stage.input_bytes = crossing(stage.layers.first);
+    stage.output_bytes = crossing(stage.layers.last);
     stages.push_back(stage);
   }
   return stages;

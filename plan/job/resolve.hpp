@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "plan/job/plan.hpp"
+#include "plan/job/stack.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/program/lower.hpp"
@@ -18,18 +20,12 @@
 
 namespace weir {
 
-// First and one-past-last layer of a stage.
-struct LayerRange {
-  int first = 0;
-  int last = 0;
-};
-
 // One device's part of a stage.
 struct StagePart {
   LayerRange layers;
   std::int64_t parameters = 0;  // numbers; each use of a tied weight counts
-  // What crosses the boundary before and after it, a sample, skips included; before the first stage
-  // nothing.
+  // What crosses the boundary before and after it, a sample, skips included; before the first layer
+  // nothing. Equal of a stage without layers, which hands it on.
   std::int64_t input_bytes = 0;
   std::int64_t output_bytes = 0;
 };
@@ -54,6 +50,7 @@ struct ResolvedPlan {
   std::vector<Tie> ties;
   LoweringOptions lowering;  // by which `program` was made
   Program program;
+  std::vector<std::string> remarks;  // PlanFile's
 
   [[nodiscard]] const StagePart& stage(Stage stage) const {
     return stages[static_cast<std::size_t>(stage.value)];
@@ -76,6 +73,9 @@ struct ResolvedPlan {
                                   std::shared_ptr<const ModelPart> part = nullptr);
 // The same plan, its stages beginning elsewhere.
 [[nodiscard]] ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries);
+
+// Throws InputError where a stage has no layer and the stack cannot leave one empty.
+void require_stages(const ResolvedPlan& resolved, const Stack& stack);
 
 // The stages of a schedule of this shape that begin at `boundaries`.
 [[nodiscard]] std::vector<StagePart> stage_parts(const ModelPart& part,

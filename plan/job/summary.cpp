@@ -7,7 +7,9 @@
 namespace weir {
 
 std::string to_text(const Recompute& recompute) {
-  return recompute.except_last ? "except-last" : std::string(to_string(recompute.mode));
+  if (!recompute.except_last) return recompute_word(recompute);
+  if (recompute.mode == RecomputeMode::stage) return "except-last";
+  return recompute_word(recompute) + " except-last";
 }
 
 std::string summary(const Plan& plan) {

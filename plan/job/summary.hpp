@@ -8,7 +8,7 @@
 
 namespace weir {
 
-// none, selective, full or except-last.
+// none, selective, full, stage, except-last (stage's) or layers; "full except-last".
 [[nodiscard]] std::string to_text(const Recompute& recompute);
 
 // "K2 M8 b1 1f1b full [4]": enough to tell plans of one model apart.

@@ -11,6 +11,13 @@
 //   B                      for each layer descending: its I, then its W.
 //   R                      F again from the stage's kept input, without a message at its end (the
 //                          last output is freed).
+// What re-materialisation changes, for the micro-batches that it treats (plan/job/recompute):
+//   stage    F               free all that it saved, and every input but the stage's own.
+//   full     F, such a layer free what it saved; keep its input, whether the layer saves it or not.
+//            I or B          directly before such a layer's I, its F again from the kept input:
+//            alloc
+//                            output, saved, workspace_f; run; free workspace_f and the output; free
+//                            the input unless the layer saves it.
 // Every tensor is rounded up to 64 bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

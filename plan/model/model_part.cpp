@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <variant>
 
 namespace weir {
 namespace {
@@ -27,6 +28,12 @@ std::int64_t position_bias(const Model& model, int layer, std::int64_t seq_lengt
            bytes_per_element(dtype);
   }
   return 0;
+}
+
+bool is_block(const Layer& layer) {
+  return !std::holds_alternative<EmbeddingShape>(layer.shape) &&
+         !std::holds_alternative<NormShape>(layer.shape) &&
+         !std::holds_alternative<HeadShape>(layer.shape);
 }
 
 std::int64_t skipped_past(const Model& model, int layer, const ModelPart& part) {
@@ -69,7 +76,7 @@ void tie_weights(ModelPart& part) {
 ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split) {
   ModelPart part;
   for (const Layer& layer : model.layers)
-    part.layers.push_back({layer_tensors(layer, seq_length, dtype, split), {}, 0, 0});
+    part.layers.push_back({layer_tensors(layer, seq_length, dtype, split), {}, 0, is_block(layer)});
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     part.layers[static_cast<std::size_t>(l)].crossing_bytes =
         part.layer(l).tensors.output_bytes_per_sample +

@@ -28,6 +28,9 @@ struct LayerPart {
   // untied parameter is its own.
   std::vector<ParameterId> weights;
   std::int64_t parameters = 0;  // numbers in tensors.parameters
+  // What full re-materialisation rebuilds: every layer but embeddings, norms between stacks and
+  // heads, which keep next to nothing beside their input or are done with at once.
+  bool block = false;
   // What a boundary placed after the layer must carry, a sample: its output, and what earlier
   // layers send past it by skips, handed on from stage to stage. Whole outputs that go to several
   // layers cross once. Within a stack of T5's the bias of the attention scores, which its first

@@ -20,9 +20,7 @@ bool rematerialised(const Schedule& schedule, const LoweringOptions& options,
                     const Action& action) {
   if (!is_backward(action.kind) || options.recompute.empty()) return false;
   if (!options.recompute[action.stage.position()]) return false;
-  const bool last =
-      action.microbatch.value / schedule.shape.segments == schedule.shape.microbatches - 1;
-  return !(options.keep_last_microbatch && last);
+  return !(options.keep_last_microbatch && schedule.shape.is_last_microbatch(action.microbatch));
 }
 
 // Stages that hold copies of a stage's weights (replicas) or share one of its weights (ties),
@@ -55,7 +53,13 @@ class Lowering {
       : options_(options),
         compute_(place_recompute(schedule, options)),
         copies_(copies_of_stages(schedule.shape, options)),
-        program_{schedule.shape, options.slots, {}, {}, {}, {}},
+        program_{.shape = schedule.shape,
+                 .slots = options.slots,
+                 .operations = {},
+                 .lanes = {},
+                 .edges = {},
+                 .dependencies = {},
+                 .spares_last = options.keep_last_microbatch},
         forward_(schedule.shape, kNoOperation),
         backward_(schedule.shape, kNoOperation),
         receive_f_(schedule.shape, kNoOperation),

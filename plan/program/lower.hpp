@@ -17,8 +17,9 @@ enum class RecomputePlacement : std::uint8_t {
 };
 
 struct LoweringOptions {
-  std::vector<bool> recompute;        // per global stage (replicas included); empty: none
-  bool keep_last_microbatch = false;  // except-last: micro-batch M-1 is not re-materialised
+  std::vector<bool> recompute;  // per global stage (replicas included); empty: none
+  // except-last: micro-batch M-1 is not re-materialised, neither by R nor within its backward.
+  bool keep_last_microbatch = false;
   RecomputePlacement placement = RecomputePlacement::early;
   std::int32_t slots = 2;  // receive slots an edge; 0: unlimited
   bool optimizer =

@@ -107,6 +107,8 @@ class Program {
     Indexed<LaneId, Lane> lanes;  // of rank 0, then rank 1, ...; compute lane first
     Indexed<EdgeId, Edge> edges;  // ordered by (from, to)
     Dependencies dependencies;
+    // except-last: nothing of the last micro-batch is re-materialised.
+    bool spares_last = false;
   };
   Program() = default;  // of no rank
   explicit Program(Parts parts);
@@ -115,6 +117,11 @@ class Program {
   [[nodiscard]] const Parts& parts() const { return parts_; }
   [[nodiscard]] const ScheduleShape& shape() const { return parts_.shape; }
   [[nodiscard]] std::int32_t slots() const { return parts_.slots; }
+
+  // Whether an action's micro-batch keeps its activations even where others' are re-materialised.
+  [[nodiscard]] bool spared(const Action& action) const {
+    return parts_.spares_last && shape().is_last_microbatch(action.microbatch);
+  }
 
   [[nodiscard]] std::size_t size() const { return parts_.operations.size(); }
   [[nodiscard]] Ids<OperationId> ids() const { return parts_.operations.ids(); }

@@ -8,7 +8,9 @@
 namespace weir {
 
 Program repeat(const Program& program, int steps) {
-  Program::Parts parts{program.shape(), program.slots(), {}, program.lanes(), program.edges(), {}};
+  Program::Parts parts = program.parts();
+  parts.operations = {};
+  parts.dependencies = {};
   // Each lane is `steps` times as long and starts where those before it now end.
   for (Lane& lane : parts.lanes) {
     lane.first = OperationId{lane.first.value * steps};

@@ -43,6 +43,10 @@ struct ScheduleShape {
   // First and last stage of the replica that `stage` belongs to.
   [[nodiscard]] bool is_first(Stage stage) const { return stage.value % stages == 0; }
   [[nodiscard]] bool is_last(Stage stage) const { return stage.value % stages == stages - 1; }
+  // M - 1, or a slice of it.
+  [[nodiscard]] bool is_last_microbatch(Microbatch unit) const {
+    return unit.value / segments == microbatches - 1;
+  }
   bool operator==(const ScheduleShape&) const = default;
 };
 

@@ -15,8 +15,8 @@
 namespace weir {
 namespace {
 
-// Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, then occupancy and
-// latency of its messages.
+// Costs of one stage, in the order of pack(): F B I W R REDUCE OPTIMIZER, B and I of a micro-batch
+// that is spared re-materialisation, then occupancy and latency of its messages.
 enum CostSlot : std::uint32_t {
   cost_f,
   cost_b,
@@ -25,6 +25,8 @@ enum CostSlot : std::uint32_t {
   cost_r,
   cost_reduce,
   cost_optimizer,
+  spared_b,
+  spared_i,
   send_f,
   late_f,
   send_b,
@@ -38,11 +40,13 @@ constexpr PerKind<CostSlot> kComputeSlots{
 constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-std::uint16_t cost_index(const Action& action) {
+std::uint16_t cost_index(const Program& program, const Action& action) {
   const auto slot = [&](std::int32_t stage, CostSlot which) {
     return static_cast<std::uint16_t>(1 + static_cast<std::uint32_t>(stage) * kSlots + which);
   };
   const std::int32_t stage = action.stage.value;
+  if (is_backward(action.kind) && program.spared(action))
+    return slot(stage, action.kind == ActionKind::B ? spared_b : spared_i);
   switch (action.kind) {
     case ActionKind::REDUCE_GRAD:
       return slot(stage, cost_reduce);
@@ -132,7 +136,7 @@ class Compiler {
   [[nodiscard]] bool mixed(const Lane& receive) const {
     std::uint16_t first = 0;
     for (const OperationId id : receive.operations()) {
-      const std::uint16_t cost = cost_index(program_.op(id).action);
+      const std::uint16_t cost = cost_index(program_, program_.op(id).action);
       if (id == receive.first) first = cost;
       if (cost != first) return true;
     }
@@ -237,7 +241,7 @@ class Compiler {
       }
       (d % 2 == 0 ? instruction.a : instruction.b) = register_of(before[d].before);
     }
-    instruction.cost = cost_index(operation.action);
+    instruction.cost = cost_index(program_, operation.action);
     return instruction;
   }
   // `instruction`: of kind end_and_send with its first half filled in, or of kind send. Receives go
@@ -254,8 +258,8 @@ class Compiler {
     }
     if (instruction.kind == Instruction::Kind::send) instruction.to = register_of(before[0].before);
     if (before.size() > 1) instruction.slot = register_of(before[1].before);
-    instruction.occupancy = cost_index(operation.action);
-    instruction.latency = cost_index(program_.op(receive).action);
+    instruction.occupancy = cost_index(program_, operation.action);
+    instruction.latency = cost_index(program_, program_.op(receive).action);
     if (!keep(receive)) return false;
     instruction.message = kept_[receive];
     compiled_.code.push_back(instruction);
@@ -378,6 +382,7 @@ void pack(const CostTable& table, std::int64_t* packed, std::size_t stride) {
     for (const ActionKind kind : kPassKinds) add(cost[kind].count() + gap);
     add(cost.reduce.count());
     add(cost.optimizer.count() + gap);
+    for (const Nanoseconds time : {cost.b, cost.i}) add((time - cost.rebuild).count() + gap);
     for (const MessageCost& message : {table.forward_messages[s], table.backward_messages[s]}) {
       add(message.occupancy.count());
       add(message.latency.count());

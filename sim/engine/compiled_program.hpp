@@ -56,7 +56,7 @@ struct CompiledProgram {
   [[nodiscard]] std::size_t bytes() const;  // of the code and what belongs to it
 };
 
-// Why not: a cycle, or more than 65,535 messages in flight or costs (5,957 stages).
+// Why not: a cycle, or more than 65,535 messages in flight or costs (5,041 stages).
 struct NotCompiled {
   std::string reason;
 };

@@ -82,7 +82,7 @@ std::variant<Timing, Stuck> simulate(const Program& program, const OperationCost
   return Engine(program, costs).run();
 }
 
-Trace to_trace(const Program& program, const Timing& timing) {
+Trace to_trace(const Program& program, const Timing& timing, const OperationCosts& costs) {
   Trace trace;
   trace.ranks = program.shape().ranks;
   trace.steps.push_back({Nanoseconds(0), timing.makespan});
@@ -91,6 +91,11 @@ Trace to_trace(const Program& program, const Timing& timing) {
     const Lane& lane = program.lane_of(id);
     trace.spans.push_back({id, program.op(id).action, lane.rank, lane.kind, program.peer_rank(id),
                            0, Nanoseconds(timing.start_ns[id]), Nanoseconds(timing.end_ns[id])});
+    if (costs.rebuild_ns.empty() || costs.rebuild_ns[id] == 0) continue;
+    Span& span = trace.spans.back();
+    const double share =
+        static_cast<double>(costs.rebuild_ns[id]) / static_cast<double>(costs.duration_ns[id]);
+    span.rebuild = to_nanoseconds(to_seconds(span.duration()) * share);
   }
   return trace;
 }

@@ -29,7 +29,9 @@ struct Stuck {
 [[nodiscard]] std::variant<Timing, Stuck> simulate(const Program& program,
                                                    const OperationCosts& costs);
 
-// The timing as a predicted trace of one step.
-[[nodiscard]] Trace to_trace(const Program& program, const Timing& timing);
+// The timing as a predicted trace of one step. `costs`: those it was made with; of an action that
+// was slowed down, its rebuilding was too.
+[[nodiscard]] Trace to_trace(const Program& program, const Timing& timing,
+                             const OperationCosts& costs = {});
 
 }  // namespace weir

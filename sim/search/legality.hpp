@@ -8,6 +8,7 @@
 #include <tuple>
 #include <variant>
 
+#include "plan/job/stack.hpp"
 #include "plan/model/model.hpp"
 #include "sim/search/space.hpp"
 
@@ -16,7 +17,8 @@ namespace weir {
 class Legality {
  public:
   // The references must outlive it.
-  Legality(const SweepRequest& request, const Model& model) : request_(request), model_(model) {}
+  Legality(const SweepRequest& request, const Model& model, const Stack& stack)
+      : request_(request), model_(model), empty_stages_(stack.empty_stages) {}
 
   // Why not, in one line; nullopt: it can be. Of degrees that split layers and the mini-batch ...
   [[nodiscard]] std::optional<std::string> split(const Plan& plan) const;
@@ -36,6 +38,7 @@ class Legality {
  private:
   const SweepRequest& request_;
   const Model& model_;
+  bool empty_stages_;
   std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
 };
 

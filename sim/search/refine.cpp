@@ -89,6 +89,7 @@ Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
   };
   constexpr int kFew = 128;
   const auto layers = static_cast<int>(resolved.model.layers.size());
+  if (resolved.plan.stages() > layers) return refined;  // a layer a stage: nothing to move
   refined.optimal = binomial(layers - 1, static_cast<int>(refined.boundaries.size()), kFew) <= kFew;
   if (refined.optimal) {
     improve(all_partitions(refined.boundaries.size(), layers));

@@ -28,7 +28,7 @@ class Candidates {
         known_(known),
         cluster_(cluster),
         refused_(refused),
-        legality_(request, model) {}
+        legality_(request, model, cluster.stack) {}
 
   // All combinations of one choice of degrees.
   void add(const Plan& base) {

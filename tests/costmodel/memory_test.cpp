@@ -21,9 +21,9 @@ struct OneStage {
   [[nodiscard]] ResolvedPlan resolved() const {
     return derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
   }
-  [[nodiscard]] Footprint of(ActionKind kind) const {
+  [[nodiscard]] Footprint of(ActionKind kind, bool remat = false) const {
     const ResolvedPlan r = resolved();
-    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).of(kind, false);
+    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).of(kind, remat);
   }
   [[nodiscard]] std::int64_t state() const {
     const ResolvedPlan r = resolved();
@@ -99,6 +99,43 @@ TEST(Memory, SelectiveLeavesLittleOfAFusedCore) {
   EXPECT_EQ(unfused - kept, 1024 - 256);
   loaded.plan.recompute.mode = RecomputeMode::selective;
   EXPECT_EQ(kept - total_bytes(loaded.of(ActionKind::F).net), 256);
+}
+
+// Of two blocks F leaves their outputs, 8 x 32 x 2 bytes x 2 samples = 1024 each, and with `full`
+// nothing else: the first one's is the input that the second is rebuilt from. The backward makes
+// one block's tensors at a time, S: its worst moment, I of the second block, has that much more
+// than without, and the first block's S is made when the second's is gone.
+TEST(Memory, FullRebuildsALayerAtATime) {
+  OneStage loaded = one_block();
+  loaded.model.layers.push_back(loaded.model.layers.front());
+  const Footprint f = loaded.of(ActionKind::F), b = loaded.of(ActionKind::B);
+  const std::int64_t saved = (total_bytes(f.net) - 2 * 1024) / 2;
+  loaded.plan.recompute.mode = RecomputeMode::full;
+  const Footprint ff = loaded.of(ActionKind::F, true), bf = loaded.of(ActionKind::B, true);
+  EXPECT_EQ(total_bytes(ff.net), 2 * 1024);
+  EXPECT_EQ(ff.net[at(MemoryKind::activations)], 2 * 1024);
+  EXPECT_EQ(total_bytes(bf.worst) - total_bytes(b.worst), saved);
+  EXPECT_EQ(bf.worst[at(MemoryKind::rematerialised)], saved);
+  EXPECT_EQ(bf.net[at(MemoryKind::rematerialised)], 0);
+  EXPECT_EQ(total_bytes(ff.net) + total_bytes(bf.net), total_bytes(f.net) + total_bytes(b.net));
+  // The micro-batch that is spared is as without.
+  EXPECT_EQ(loaded.of(ActionKind::F, false).net, f.net);
+  EXPECT_EQ(loaded.of(ActionKind::B, false).worst, b.worst);
+  // Only the second block: the first keeps what it saves.
+  loaded.plan.recompute.layers = {{1, 2}};
+  EXPECT_EQ(total_bytes(loaded.of(ActionKind::F, true).net), 2 * 1024 + saved);
+}
+
+// Apart, I rebuilds and W has what its products read: the two norms' outputs and the context, 1024
+// each, and the activation of width 128, 4096.
+TEST(Memory, WhatWReadsOfARebuiltLayerLivesUntilW) {
+  OneStage loaded = one_block();
+  loaded.plan.recompute.mode = RecomputeMode::full;
+  const Footprint i = loaded.of(ActionKind::I, true), w = loaded.of(ActionKind::W, true);
+  EXPECT_EQ(i.net[at(MemoryKind::rematerialised)], 3 * 1024 + 4096);
+  EXPECT_EQ(w.net[at(MemoryKind::rematerialised)], -(3 * 1024 + 4096));
+  EXPECT_EQ(
+      total_bytes(loaded.of(ActionKind::F, true).net) + total_bytes(i.net) + total_bytes(w.net), 0);
 }
 
 // 1 byte and 64, 512, 10 MiB and one more.

@@ -15,6 +15,7 @@
 
 #include "costmodel/layers/layer_key.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -119,6 +120,63 @@ TEST(StageCosts, SelectiveDoesTheCoreAgain) {
   const Case selective([](Plan& p) { p.recompute.mode = RecomputeMode::selective; });
   EXPECT_EQ(ns(selective.stage().f), 8000);
   EXPECT_NEAR(static_cast<double>(ns(selective.stage().b)), 16000 + 8000.0 * 256 / 6656, 1);
+}
+
+// F's 8 us again in B and in I, of the second micro-batch too unless it is spared; not where the
+// stage's layer is not named. A correction of R is one of what is rebuilt.
+TEST(StageCosts, FullDoesTheForwardAgainWithinTheBackward) {
+  Case full([](Plan& p) { p.recompute.mode = RecomputeMode::full; });
+  EXPECT_EQ(ns(full.stage().f), 8000);
+  EXPECT_EQ(ns(full.stage().b), 16000 + 8000);
+  EXPECT_EQ(ns(full.stage().i), 12000 + 8000);
+  EXPECT_EQ(ns(full.stage().w), 4000);
+  EXPECT_EQ(ns(full.stage().rebuild), 8000);
+  full.costs.correction.r = 1.5;
+  EXPECT_EQ(ns(full.stage().b), 16000 + 12000);
+  const Case second([](Plan& p) {
+    p.recompute = {.mode = RecomputeMode::full, .layers = {{1, 2}}, .except_last = true};
+  });
+  EXPECT_EQ(ns(second.stage().b), 16000);
+  const Program& program = second.loaded.program;
+  const OperationCosts costs = expand(program, second.table().table);
+  for (const OperationId id : program.ids()) {
+    const Action& action = program.op(id).action;
+    if (action.kind != ActionKind::B) continue;
+    const bool again = action.stage == Stage{1} && action.microbatch == Microbatch{0};
+    EXPECT_EQ(costs.duration_ns[id], again ? 24000 : 16000) << to_string(action);
+    EXPECT_EQ(costs.rebuild_ns[id], again ? 8000 : 0) << to_string(action);
+  }
+}
+
+// Two all-reduces of 128 bytes each way, as F's own, come with what is rebuilt. Under ZeRO-3 on a
+// slow link (ZeroThreeRunsBesideTheWork) the gather hides behind it: the sum stays as long.
+TEST(StageCosts, WhatIsRebuiltSendsAgain) {
+  const auto full = [](Plan& p) { p.recompute.mode = RecomputeMode::full; };
+  const Case without([](Plan& p) { p.tp = 2; });
+  const Case with([&](Plan& p) { full(p), p.tp = 2; });
+  EXPECT_EQ(ns(with.stage().b), ns(without.stage().b) + ns(without.stage().f));
+  EXPECT_GT(ns(without.stage().f), 4000);
+  Case zero([&](Plan& p) { full(p), p.dp = 2, p.zero = 3; });
+  EXPECT_EQ(ns(zero.stage().b), 24000);
+  zero.cluster.intra.bandwidth = BytesPerSecond(1e8);
+  EXPECT_EQ(ns(zero.stage().b), 40 * kParameters);
+  EXPECT_EQ(ns(zero.stage().rebuild), 8000);
+}
+
+// A stage without a layer takes no time, has nothing to reduce or to update, and costs its
+// messages: as long as those of the stage before it, whose output it hands on.
+TEST(StageCosts, AnEmptyStageCostsItsMessages) {
+  Case empty([](Plan& p) { p.boundaries = {2}, p.dp = 2, p.zero = 1; });
+  EXPECT_THROW(static_cast<void>(empty.table()), InputError);
+  empty.cluster.stack.empty_stages = true;
+  const CostTable table = empty.table().table;
+  const StageCost& last = table.stages[1];
+  for (const ActionKind kind : kComputeKinds) EXPECT_EQ(ns(last[kind]), 0) << to_string(kind);
+  EXPECT_EQ(ns(last.reduce), 0);
+  EXPECT_EQ(ns(table.stages[0].f), 16000);
+  EXPECT_GT(ns(table.backward_messages[1].occupancy + table.backward_messages[1].latency), 0);
+  EXPECT_EQ(table.backward_messages[1].occupancy, table.forward_messages[0].occupancy);
+  EXPECT_EQ(table.backward_messages[1].latency, table.forward_messages[0].latency);
 }
 
 // Every stage reduces where the program's ranks are not all that hold its weights, and updates

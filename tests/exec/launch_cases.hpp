@@ -51,10 +51,10 @@ inline int for_each_launch_case(const TinyModel& model, int steps,
     plan.slots = 0;
     const RunResult expected = train_waiting(model.load(plan), steps);
     for (const int slots : {1, 2, 0}) {
-      for (const std::string mode : {"never", "always", "except-last"}) {
+      for (const std::string mode : {"none", "stage", "stage except-last", "full"}) {
         plan.slots = slots;
-        plan.recompute.mode = mode == "never" ? RecomputeMode::none : RecomputeMode::full;
-        plan.recompute.except_last = mode == "except-last";
+        plan.recompute = parse_recompute_word(mode.substr(0, mode.find(' '))).value();
+        plan.recompute.except_last = mode.ends_with("except-last");
         std::optional<ResolvedPlan> loaded;
         try {
           loaded = model.load(plan);

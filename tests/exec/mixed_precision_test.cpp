@@ -78,7 +78,8 @@ Plan bf16_plan(const TinyModel& model, const std::vector<int>& boundaries) {
 TEST(MixedPrecision, PredictedPeakIsTheArenas) {
   const TinyModel model(true, 0.1, 33);
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
-    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+    for (const RecomputeMode mode :
+         {RecomputeMode::none, RecomputeMode::full, RecomputeMode::stage}) {
       Plan plan = bf16_plan(model, boundaries);
       plan.recompute.mode = mode;
       const ResolvedPlan loaded = model.load(plan);

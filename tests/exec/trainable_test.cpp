@@ -48,6 +48,16 @@ TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
                MissingComponent);
 }
 
+TEST(Trainable, AnEmptyStageIsRefused) {
+  const TinyModel tiny;
+  try {
+    static_cast<void>(run(tiny.load(tiny.plan({2, 2}, 2)), {}, cpu_only()));
+    FAIL() << "it ran";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stage 1 of 3 has none of the 6 layers"));
+  }
+}
+
 // OPT is GPT-2's design with ReLU and a narrower MLP. Three of four synthetic tokens follow from
 // the one before, so of the uniform ln 32 = 3.47 a trained model keeps 1.4; the bound is two thirds
 // of the way there.

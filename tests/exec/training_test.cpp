@@ -25,15 +25,19 @@ std::string hash_after(const TinyModel& model, const Plan& plan, int steps = 3) 
   return run(model.load(plan), options, cpu_only()).parameters_sha256;
 }
 
-Recompute recompute(const char* mode) {
-  Recompute r;
-  if (mode != std::string("never")) r.mode = RecomputeMode::full;
-  r.except_last = mode == std::string("except-last");
+// Layers 0, 2, 4 and 5 are the embedding, the second block, the norm and the head.
+constexpr const char* kModes[] = {"never", "always",           "except-last",
+                                  "full",  "full except-last", "0,2,4-5"};
+
+Recompute recompute(const std::string& mode) {
+  if (mode == "never") return {};
+  const bool stage = mode == "always" || mode == "except-last";
+  Recompute r = parse_recompute_word(stage ? "stage" : mode.substr(0, mode.find(' '))).value();
+  r.except_last = mode.ends_with("except-last");
   return r;
 }
 
-// K in 1..4, several partitions each, both schedules, all three modes; dropout on, head tied; M =
-// 4.
+// K in 1..4, several partitions each, both schedules, all modes; dropout on, head tied; M = 4.
 void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention) {
   Plan single = model.plan({}, 4, "gpipe");
   single.attention = attention;
@@ -42,7 +46,7 @@ void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention
   for (const std::vector<int>& boundaries :
        std::vector<std::vector<int>>{{}, {1}, {3}, {5}, {1, 3}, {2, 5}, {1, 2, 4}, {2, 3, 5}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
-      for (const char* mode : {"never", "always", "except-last"}) {
+      for (const char* mode : kModes) {
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute = recompute(mode);
         plan.attention = attention;
@@ -52,7 +56,7 @@ void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention
       }
     }
   }
-  EXPECT_EQ(compared, 48);
+  EXPECT_EQ(compared, 96);
 }
 
 TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
@@ -95,7 +99,7 @@ TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
       {"v-half", 2, {1, 3, 5}},           {"v-min", 2, {2, 3, 4}},      {"dualpipev", 2, {1, 3, 4}},
       {"hanayo", 2, {1, 3, 4}},           {"zb-v", 2, {1, 2, 3, 4, 5}}};
   for (const auto& c : cases) {
-    for (const char* mode : {"never", "always"}) {
+    for (const char* mode : {"never", "always", "full", "0,2,4-5"}) {
       Plan plan = model.plan(c.boundaries, 6, c.schedule);
       plan.pp = static_cast<int>(c.boundaries.size() + 1) / c.vpp;
       plan.vpp = c.vpp;
@@ -165,7 +169,7 @@ TEST(Training, LearnsAShippedText) {
 void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
-      for (const char* mode : {"never", "always", "except-last"}) {
+      for (const char* mode : kModes) {
         Plan plan = model.plan(boundaries, 6, schedule);
         plan.recompute = recompute(mode);
         plan.attention = attention;
@@ -275,7 +279,7 @@ TEST(Progress, RandomPlansNeverDeadlock) {
     Plan plan = model.plan(boundaries, pick(1, 64), pick(0, 1) == 0 ? "gpipe" : "1f1b");
     plan.slots = pick(1, 4);
     plan.micro_batch_size = 1;
-    plan.recompute = recompute(trial % 2 == 0 ? "never" : "always");
+    plan.recompute = recompute(kModes[trial % std::size(kModes)]);
     RunOptions options;
     options.steps = 1;
     EXPECT_EQ(run(model.load(plan), options, cpu_only()).steps.size(), 2U);

@@ -43,11 +43,12 @@ void expect_equal_for_every_pipeline(Dtype dtype,
   for (const std::vector<int>& boundaries : kPartitions) {
     for (const char* schedule : kSchedules) {
       if (boundaries.empty() && schedule == std::string("zb-h1")) continue;  // a pipeline's
-      for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::full}) {
+      for (const RecomputeMode mode :
+           {RecomputeMode::none, RecomputeMode::full, RecomputeMode::stage}) {
         Plan plan = model.plan(boundaries, 4, schedule);
         plan.recompute.mode = mode;
         EXPECT_EQ(hash(plan), expected)
-            << "K" << plan.pp << " " << schedule << " " << (mode == RecomputeMode::full);
+            << "K" << plan.pp << " " << schedule << " " << to_string(mode);
       }
     }
   }

@@ -2,6 +2,7 @@
 // tests in step; the leader, which has the whole result, also runs the plan by threads and
 // compares.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +28,7 @@ std::vector<int> cut(int stages) {
 struct Case {
   const char* schedule;
   int vpp = 1;
-  bool recompute = false;
+  RecomputeMode recompute = RecomputeMode::none;
   int slots = 2;
 };
 
@@ -36,7 +37,7 @@ Plan plan_of(const TinyModel& model, const Case& c, int k) {
   plan.pp = k;
   plan.vpp = c.vpp;
   plan.slots = c.slots;
-  if (c.recompute) plan.recompute.mode = RecomputeMode::full;
+  plan.recompute.mode = c.recompute;
   return plan;
 }
 
@@ -46,12 +47,14 @@ TEST(Processes, ParametersAreBitwiseThoseOfThreads) {
   const TinyModel model(true, 0.1, 32, 6);
   RunOptions options;
   options.steps = 2;
-  for (const Case& c : {Case{"gpipe"}, Case{"gpipe", 1, true}, Case{"1f1b"},
-                        Case{"1f1b", 1, true, 1}, Case{"zb-h1"}, Case{"zb-h1", 1, true},
-                        Case{"interleaved-1f1b", 2, false, 0}, Case{"zb-v", 2, true, 0}}) {
+  for (const Case& c :
+       {Case{"gpipe"}, Case{"gpipe", 1, RecomputeMode::stage}, Case{"1f1b"},
+        Case{"1f1b", 1, RecomputeMode::stage, 1}, Case{"zb-h1"},
+        Case{"zb-h1", 1, RecomputeMode::full}, Case{"interleaved-1f1b", 2, RecomputeMode::none, 0},
+        Case{"zb-v", 2, RecomputeMode::stage, 0}}) {
     if (k == 1 && c.vpp > 1) continue;
     if (k == 3 && c.vpp > 1) continue;  // six stages have no cut here
-    SCOPED_TRACE(std::string(c.schedule) + (c.recompute ? " recompute" : ""));
+    SCOPED_TRACE(fmt::format("{} {}", c.schedule, to_string(c.recompute)));
     const ResolvedPlan loaded = model.load(plan_of(model, c, k));
     const RunResult here = run_here(loaded, options);
     if (processes().index() != 0) continue;

@@ -54,7 +54,7 @@ Plan example() {
   plan.dp = 4;
   plan.boundaries = {2, 5, 8};
   plan.schedule = "interleaved-1f1b";
-  plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  plan.recompute.mode = RecomputeMode::full;
   plan.optimizer = {
       .learning_rate = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05};
   plan.seed = 77;
@@ -94,13 +94,81 @@ TEST(MegatronExport, SharingReadsBack) {
     p.sequence_parallel = p.overlap_grad_reduce = true;
     p.zero = zero;
     p.dtype = zero == 2 ? Dtype::fp16 : Dtype::bf16;
-    p.recompute = {RecomputeMode::selective};
+    p.recompute = {.mode = RecomputeMode::selective};
     const ResolvedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_megatron(plan, {});
     EXPECT_THAT(names(job.not_carried), ElementsAre("data")) << zero;
     EXPECT_EQ(back(plan, job).plan, p) << zero;
     EXPECT_TRUE(back(plan, job).remarks.empty()) << zero;
   }
+}
+
+// The plan's stages hold blocks 1, 2-4, 5-7 and 8. The first two of each, all of the shorter ones,
+// are `block` of 2; every second of a rank (1, 5, 6, 7 and 2, 3, 4, 8) is torchtitan's option 2. A
+// stage at once is a chunk as long as the longest. What has no word is named.
+// Megatron's layout has words for an empty stage, between the first, which has the embedding, and
+// the last, which has the head; torchtitan and DeepSpeed have none.
+TEST(MegatronExport, EmptyStagesReadBack) {
+  Plan p = example();
+  p.boundaries = {2, 2, 8};
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("'Et||t*6|tL'"));
+  EXPECT_EQ(back(plan, job).plan, p);
+  EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
+  for (const std::vector<int>& ends : std::vector<std::vector<int>>{{0, 2, 8}, {2, 8, 11}}) {
+    p.boundaries = ends;
+    EXPECT_THROW(static_cast<void>(export_megatron(loaded(p, llama_like(8)), {})), InputError);
+  }
+}
+
+TEST(MegatronExport, RebuiltLayersReadBack) {
+  Plan p = example();
+  const auto exported = [&](const char* word) {
+    p.recompute = parse_recompute_word(word).value();
+    return export_megatron(loaded(p, llama_like(8)), {});
+  };
+  ExportedJob job = exported("1-3,5-6,8");
+  EXPECT_THAT(job.files.front().text, testing::AllOf(HasSubstr("--recompute-method block "),
+                                                     HasSubstr("--recompute-num-layers 2 ")));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
+  EXPECT_EQ(back(loaded(p, llama_like(8)), job).plan, p);
+  job = exported("2");
+  EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "data"));
+  EXPECT_EQ(back(loaded(p, llama_like(8)), job).plan.recompute, (Recompute{RecomputeMode::full}));
+  job = exported("0-10");  // the embedding, the norm and the head too
+  EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "data"));
+  EXPECT_EQ(back(loaded(p, llama_like(8)), job).plan.recompute, (Recompute{RecomputeMode::full}));
+  job = exported("stage");
+  EXPECT_THAT(job.files.front().text, HasSubstr("--recompute-num-layers 3 "));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("recompute_placement", "data"));
+}
+
+TEST(TorchtitanExport, RebuiltLayersReadBack) {
+  Plan p = example();
+  p.sequence_parallel = p.overlap_grad_reduce = true;
+  p.recompute = parse_recompute_word("3,5,7-8").value();
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = export_torchtitan(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("selective_ac_option = \"2\""));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("model", "data"));
+  EXPECT_EQ(back(plan, job).plan, p);
+  p.recompute = parse_recompute_word("stage").value();
+  EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "recompute", "recompute_placement", "data"));
+}
+
+// PyTorch's script is told the layers one by one.
+TEST(TorchExport, RebuiltLayersAreListed) {
+  Plan p = example();
+  const auto script = [&](const char* word) {
+    p.recompute = parse_recompute_word(word).value();
+    return export_torch(loaded(p, llama_like(8)), {}).files.front().text;
+  };
+  EXPECT_THAT(script("full"), HasSubstr("RECOMPUTE = [1, 2, 3, 4, 5, 6, 7, 8]  "));
+  EXPECT_THAT(script("0,3-4"), HasSubstr("RECOMPUTE = [0, 3, 4]  "));
+  EXPECT_THAT(script("none"), HasSubstr("RECOMPUTE = []  "));
+  EXPECT_THAT(script("stage"), HasSubstr("RECOMPUTE = \"stage\"  "));
 }
 
 TEST(MegatronExport, EvenStagesNeedNoLayout) {
@@ -142,7 +210,7 @@ TEST(MegatronExport, SaysWhatRunsInstead) {
   p.vpp = 1;
   p.boundaries = {
       10};  // the head alone on its stage: layers 0 embedding, 1-8 blocks, 9 norm, 10 head
-  p.recompute = {RecomputeMode::full, true, RecomputePlacement::early};
+  p.recompute = {.mode = RecomputeMode::stage, .except_last = true};
   p.slots = 5;
   const ExportedJob job = export_megatron(loaded(p, llama_like(8)), {});
   EXPECT_THAT(names(job.not_carried),
@@ -168,14 +236,14 @@ TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
     }
     EXPECT_EQ(read.plan, p) << schedule;
     EXPECT_EQ(names(read.remarks).size(), p.zero == 3 ? 1U : 0U);  // gradients, once a step
-    EXPECT_THAT(names(job.not_carried), ElementsAre("model", "recompute", "data"));
+    EXPECT_THAT(names(job.not_carried), ElementsAre("model", "data"));
   }
 }
 
 TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
   Plan p = example();
   p.zero = 2;
-  p.recompute = {RecomputeMode::selective};
+  p.recompute = {.mode = RecomputeMode::selective};
   EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
               ElementsAre("model", "sequence_parallel", "overlap_grad_reduce", "zero", "recompute",
                           "data"));
@@ -242,10 +310,13 @@ TEST(DeepSpeedExport, CarriesThePartition) {
   EXPECT_THAT(job.files[0].text, HasSubstr("\"train_batch_size\": 48"));
   EXPECT_THAT(job.files[0].text, HasSubstr("\"gradient_accumulation_steps\": 4"));
   EXPECT_THAT(job.files[1].text, HasSubstr("PARTS = [0, 6, 11]"));
-  EXPECT_THAT(job.files[1].text, HasSubstr("CHECKPOINT_INTERVAL = 6 "));
+  EXPECT_THAT(job.files[1].text, HasSubstr("CHECKPOINT_INTERVAL = 1 "));
   EXPECT_EQ(job.files[1].text.find('@'), std::string::npos) << "a mark was left";
   EXPECT_THAT(job.launch, HasSubstr("--num_gpus 4 --num_nodes 4"));
-  EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "tp", "messages"));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "schedule", "tp", "messages"));
+  p.recompute.mode = RecomputeMode::stage;
+  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), {}).files[1].text,
+              HasSubstr("CHECKPOINT_INTERVAL = 6 "));
   p.vpp = 2;
   p.boundaries = {3, 5, 7};
   p.schedule = "interleaved-1f1b";

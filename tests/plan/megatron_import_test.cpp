@@ -108,6 +108,27 @@ TEST(MegatronJob, ALaunchScript) {
   EXPECT_THAT(names(job), testing::Not(HasSubstr("log-interval")));
 }
 
+// Six blocks on two stages: `block` rebuilds the first so many of each, layers 1, 2 and 4, 5; all
+// of them is full, none is none. `uniform` keeps an input every so many layers, which is named.
+TEST(MegatronJob, RecomputeOfSomeLayers) {
+  const auto read = [](const std::string& words) {
+    return megatron(
+        "--num-layers 6 --hidden-size 8 --num-attention-heads 2 --seq-length 4 "
+        "--micro-batch-size 1 --global-batch-size 4 --vocab-size 10 "
+        "--pipeline-model-parallel-size 2 --recompute-granularity full --recompute-method " +
+        words);
+  };
+  const auto word = [&](const std::string& words) {
+    return recompute_word(read(words).plan.recompute);
+  };
+  EXPECT_EQ(word("block --recompute-num-layers 2"), "1-2,4-5");
+  EXPECT_EQ(word("block --recompute-num-layers 3"), "full");
+  EXPECT_EQ(word("block --recompute-num-layers 0"), "none");
+  EXPECT_THAT(names(read("block --recompute-num-layers 2")), testing::Not(HasSubstr("recompute")));
+  EXPECT_EQ(word("uniform --recompute-num-layers 2"), "full");
+  EXPECT_THAT(names(read("uniform --recompute-num-layers 2")), HasSubstr("recompute-num-layers "));
+}
+
 // 32 blocks of 218 112 000 parameters and a norm of 4096, embedding and head of 128 256 * 4096
 // each: Llama 3 8B has 8 030 261 248. Without its quoted vocabulary it would be GPT-2's, 7.39e9.
 TEST(MegatronJob, QuotedArgumentsInArraysCount) {
@@ -182,7 +203,7 @@ TEST(MegatronJob, SelectiveIsTheAttentionCore) {
   for (const char* words : {"--recompute-activations",
                             "--recompute-granularity selective --recompute-modules core_attn"}) {
     const Job job = megatron(kSmall + words);
-    EXPECT_EQ(job.plan.recompute, (Recompute{RecomputeMode::selective})) << words;
+    EXPECT_EQ(job.plan.recompute, (Recompute{.mode = RecomputeMode::selective})) << words;
     EXPECT_EQ(names(job), "") << words;
   }
   EXPECT_EQ(names(megatron(kSmall + "--recompute-activations --recompute-modules core_attn mlp")),

@@ -49,8 +49,9 @@ TEST(Parallel, ADefaultSaidAloudIsRefused) {
             "p.json: zero: expected an integer from 1 to 3");
   EXPECT_EQ(complaint("\"zero\": 2", "\"sequence_parallel\": false"),
             "p.json: sequence_parallel: expected true (left out where it is false)");
-  EXPECT_EQ(complaint("\"none\"", "\"some\""),
-            "p.json: recompute: expected none, selective or full");
+  EXPECT_EQ(
+      complaint("\"none\"", "\"some\""),
+      "p.json: recompute: expected none, selective, full, stage, or ascending layers as 0-11,40");
 }
 
 Model small() {

@@ -115,8 +115,14 @@ TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
   EXPECT_EQ(read("selective_ac_option = '1'\n").plan.recompute.mode,
             RecomputeMode::full);  // every layer
   EXPECT_EQ(names(read("selective_ac_option = '1'\n")), "");
-  EXPECT_EQ(read("selective_ac_option = '2'\n").plan.recompute.mode, RecomputeMode::none);
-  EXPECT_EQ(names(read("selective_ac_option = '2'\n")), "activation_checkpoint.mode ");
+  // Every second of 32 blocks, which are layers 1 to 32.
+  const Recompute second = read("selective_ac_option = '2'\n").plan.recompute;
+  EXPECT_EQ(second.mode, RecomputeMode::full);
+  EXPECT_EQ(second.layers.size(), 16U);
+  EXPECT_EQ(second.layers.front(), (LayerRange{2, 3}));
+  EXPECT_EQ(names(read("selective_ac_option = '2'\n")), "");
+  EXPECT_THAT(complaint([&] { static_cast<void>(read("selective_ac_option = 'all'\n")); }),
+              HasSubstr("selective_ac_option: expected op, or which layers"));
   EXPECT_EQ(names(read("")), "activation_checkpoint.mode ");
 }
 

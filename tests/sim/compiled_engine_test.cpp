@@ -29,7 +29,9 @@ class Random {
     const auto draw = [&] { return Nanoseconds(pick(0, most)); };
     const MessageCost message{draw(), draw()};
     const auto stage = [&] {
-      return StageCost{{draw(), draw(), draw(), draw(), draw(), draw()}, draw()};
+      StageCost cost{{draw(), draw(), draw(), draw(), draw(), draw()}, draw()};
+      cost.rebuild = std::min({draw(), cost.i, cost.b});
+      return cost;
     };
     const StageCost same = stage();
     for (std::size_t s = 0; s < stages; ++s) {

@@ -95,6 +95,68 @@ TEST(Forecast, NoneOutsideAndItSaysWhatToRun) {
   EXPECT_FALSE(forecast(chain(2, 4), builtin, two_cores()).forecast.interval);
 }
 
+// GPipe on two stages of two layers, with and without an empty one between them: where messages
+// take no time it changes nothing, and with a latency it adds two of them, there and back. Its
+// memory is what it hands on, 1000 bytes a sample, and nothing of it is left.
+TEST(Forecast, AnEmptyStageHandsOn) {
+  const auto forecasted = [](std::vector<int> boundaries, double latency) {
+    ResolvedPlan resolved = chain(2, 4, "gpipe");
+    for (Layer& layer : resolved.model.layers)
+      std::get<TimedShape>(layer.shape).boundary = Bytes(1000);
+    const int k = static_cast<int>(boundaries.size()) + 1;
+    resolved.plan.pp = k;
+    resolved.plan.boundaries = std::move(boundaries);
+    Costs costs;
+    Cluster cluster;
+    cluster.devices_per_node = 3;
+    cluster.intra = {Seconds(latency), BytesPerSecond(1e30)};
+    cluster.stack.empty_stages = true;
+    return forecast(derive(resolved.plan, resolved.model,
+                           std::get<Schedule>(make_schedule("gpipe", {k, 1, 4}))),
+                    costs, cluster);
+  };
+  const Forecast two = forecasted({2}, 0).forecast;
+  const ForecastResult three = forecasted({2, 2}, 0);
+  EXPECT_DOUBLE_EQ(two.step_time.count(), 0.030);
+  EXPECT_DOUBLE_EQ(three.forecast.step_time.count(), 0.030);
+  EXPECT_GE(three.forecast.memory[1].peak, Bytes(1024));
+  EXPECT_LE(three.forecast.memory[1].peak, Bytes(3 * 1024));
+  for (const Counter& counter : three.trace.counters) {
+    if (counter.rank == Rank{1}) {
+      EXPECT_EQ(counter.samples.back().value, 0) << counter.name;
+    }
+  }
+  EXPECT_NEAR(forecasted({2, 2}, 1e-4).forecast.step_time.count(),
+              forecasted({2}, 1e-4).forecast.step_time.count() + 2e-4, 1e-9);
+  for (const std::vector<int>& ends : std::vector<std::vector<int>>{{0, 2}, {2, 4}})
+    EXPECT_DOUBLE_EQ(forecasted(ends, 0).forecast.step_time.count(), 0.030);
+}
+
+// Layers of 1 ms a pass on one rank: `full` adds their forward to B, 4 x 4 ms in all, and says so
+// apart; the last of four micro-batches is spared where it is asked for, 4 ms less. A stage at once
+// takes as long, as an R.
+TEST(Forecast, WhatIsRebuiltIsBusyButNotUseful) {
+  const auto rank = [](const char* word, bool except_last) {
+    ResolvedPlan resolved = chain(1, 4);
+    resolved.plan.recompute = parse_recompute_word(word).value();
+    resolved.plan.recompute.except_last = except_last;
+    const Forecast f =
+        forecast(derive(resolved.plan, resolved.model, resolved.schedule), Costs{}, two_cores())
+            .forecast;
+    EXPECT_EQ(f.metrics.ranks[0].busy, to_nanoseconds(f.step_time));
+    return f.metrics.ranks[0];
+  };
+  using std::chrono::milliseconds;
+  for (const char* word : {"full", "stage"}) {
+    EXPECT_EQ(rank(word, false).rematerialise, milliseconds(16)) << word;
+    EXPECT_EQ(rank(word, false).useful, milliseconds(48)) << word;
+    EXPECT_EQ(rank(word, true).rematerialise, milliseconds(12)) << word;
+    EXPECT_EQ(rank(word, true).busy, milliseconds(60)) << word;
+  }
+  EXPECT_EQ(rank("0-2", false).rematerialise, milliseconds(12));
+  EXPECT_EQ(rank("none", false).rematerialise, milliseconds(0));
+}
+
 // Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8
 // micro-batches * 3 ms, on two cores is 48 ms at least, where four would take (8 + 3) * 3 = 33.
 TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {

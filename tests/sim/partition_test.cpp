@@ -70,6 +70,12 @@ TEST(Partition, WorkedExample) {
   EXPECT_EQ(best_boundaries(times, 5), (std::vector<int>{1, 2, 3, 4}));
 }
 
+TEST(Partition, StagesBeyondTheLayersStandBeforeTheLast) {
+  const std::vector<std::int64_t> times{1, 2, 3};
+  EXPECT_EQ(best_boundaries(times, 5), (std::vector<int>{1, 2, 2, 2}));
+  EXPECT_EQ(best_boundaries({times.data(), 1}, 3), (std::vector<int>{0, 0}));
+}
+
 TEST(Partition, EqualsBruteForce) {
   std::mt19937_64 random(7);
   for (int trial = 0; trial < 300; ++trial) {

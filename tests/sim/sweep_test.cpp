@@ -43,7 +43,8 @@ class Sweep : public testing::Test {
     request_.base.seq_length = 1;
     request_.pp = {1, 2, 3, 4};
     request_.global_batch_size = 8;
-    request_.recompute = {{}, {RecomputeMode::full}, {RecomputeMode::full, true}};
+    request_.recompute = {
+        {}, {.mode = RecomputeMode::stage}, {.mode = RecomputeMode::stage, .except_last = true}};
     cluster_.device.name = "cpu-core";
     cluster_.devices_per_node = 4;
     cluster_.intra = {Seconds(5e-6), BytesPerSecond(1e9)};

@@ -227,7 +227,7 @@ TEST_F(Command, TheSameCommandGivesTheSameBytes) {
 TEST_F(Command, SweepsDoNotDependOnThreads) {
   const auto sweep = [this](const char* threads) {
     Json json = Json::parse(weir(std::string("--json sweep tiny.json -K 1..5 --global-batch-size 8 "
-                                             "--recompute none,full,except-last --threads ") +
+                                             "--recompute none,full,stage,except-last --threads ") +
                                  threads)
                                 .out);
     json.erase("seconds");

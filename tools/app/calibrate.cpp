@@ -39,7 +39,7 @@ std::vector<PlannedTrace> runs_of(const CalibrateRequest& r, const Session& sess
   for (std::size_t i = 0; i < r.traces.size(); ++i) {
     const auto* file = std::get_if<Path>(&r.traces[i]);
     const Path name = file != nullptr ? *file : Path("traces[" + std::to_string(i) + "]");
-    runs.push_back(load(r.traces[i]));
+    runs.push_back(load_planned_trace(r.traces[i], session));
     if (runs.back().trace.origin != TraceOrigin::measured)
       throw InputError(name.string(), "weir.origin", "expected a measured trace");
     require_comparable(runs.back().trace, name);

@@ -88,7 +88,8 @@ void save(const CompareRequest& r, const Trace& predicted, const Trace& measured
 }
 
 CompareResult compare_traces(const CompareRequest& r, const Session& session) {
-  const PlannedTrace predicted = load(r.first), measured = load(r.second);
+  const PlannedTrace predicted = load_planned_trace(r.first, session),
+                     measured = load_planned_trace(r.second, session);
   const auto first = file_of(r.first, "compare: predicted");
   const auto second = file_of(r.second, "compare: measured");
   require_comparable(predicted.trace, first);
@@ -104,14 +105,17 @@ CompareResult compare_traces(const CompareRequest& r, const Session& session) {
   return result;
 }
 
-ResolvedPlan plan_of(const TraceSource& source) {
+ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return plan->loaded;
-  return load_plan(std::get<std::filesystem::path>(source));
+  const auto& file = std::get<std::filesystem::path>(source);
+  ResolvedPlan plan = load_plan(file);
+  note_remarks(plan, file, session);
+  return plan;
 }
 
 // What each is forecast to cost.
-CompareResult compare_plans(const CompareRequest& r) {
-  CompareResult result{.plans = {plan_of(r.first), plan_of(r.second)}};
+CompareResult compare_plans(const CompareRequest& r, const Session& session) {
+  CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
   const Cluster host = host_cluster();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const ResolvedPlan& p = result.plans[i];
@@ -134,6 +138,10 @@ Json plan_comparison_json(const CompareResult& result) {
     const Json other = after.value(key, Json());
     if (value != other)
       json["differences"].push_back({{"key", key}, {"first", value}, {"second", other}});
+  }
+  for (const auto& [key, value] : after.items()) {
+    if (!before.contains(key))
+      json["differences"].push_back({{"key", key}, {"first", nullptr}, {"second", value}});
   }
   return json;
 }
@@ -158,7 +166,7 @@ Fields fields(CompareRequest& r) {
 CompareResult compare(const CompareRequest& r, const Session& session) {
   const bool plans = is_plan(r.first);
   if (plans != is_plan(r.second)) throw UsageError("compare takes two traces or two plans");
-  return plans ? compare_plans(r) : compare_traces(r, session);
+  return plans ? compare_plans(r, session) : compare_traces(r, session);
 }
 
 Json to_json(const CompareResult& result) {

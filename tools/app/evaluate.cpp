@@ -102,7 +102,7 @@ class Evaluator {
     };
     const std::vector<int> microbatches = divisors(r_.global_batch_size);
     const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
-    const char* const modes[] = {"none", "full", "except-last"};
+    const char* const modes[] = {"none", "full", "stage", "except-last"};
     std::set<std::string> seen;
     const int wanted = r_.fit + r_.interval + r_.held_out;
     for (int attempt = 0; std::ssize(plans_) < wanted && attempt < 10'000; ++attempt) {
@@ -114,7 +114,7 @@ class Evaluator {
       const std::string mode = one_of(modes);
       // The only micro-batch is the last: to spare it is to re-materialise nothing.
       plan.recompute =
-          parse_recompute(mode == "except-last" && plan.microbatches == 1 ? "full" : mode, "");
+          parse_recompute(mode == "except-last" && plan.microbatches == 1 ? "stage" : mode, "");
       plan.boundaries =
           best_boundaries(layer_times(plan, LayerCosts(plan, model_, costs_), host_), plan.pp);
       for (int& boundary : plan.boundaries) boundary += pick(-1, 1);

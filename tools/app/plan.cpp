@@ -72,15 +72,16 @@ PlacedPlan by_hand(const PlanRequest& r, const Session& session) {
   if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
   plan.schedule = word_for(schedule, plan);
   plan.boundaries = r.boundaries;
-  // Where there are too few layers resolve() says so.
-  if (r.boundaries.empty() && plan.stages() <= static_cast<int>(model.layers.size())) {
-    const Cluster cluster = cluster_or_host(r.cluster);
+  const Cluster cluster = cluster_or_host(r.cluster);
+  if (r.boundaries.empty()) {
     plan.boundaries =
         balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
   }
   const auto folder = std::filesystem::current_path();
-  return {resolve(plan, folder, schedule), folder,
-          plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
+  PlacedPlan placed{resolve(plan, folder, schedule), folder,
+                    plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
+  require_stages(placed.loaded, cluster.stack);
+  return placed;
 }
 
 // What a program printed is kept beside the plan, under the plan's name.
@@ -124,27 +125,30 @@ Fields fields(PlanRequest& r) {
           {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
           {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});
   append(all, weir::fields(r.parallel));
-  append(all, {{"--schedule", &r.schedule,
-                "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v"},
-               {"--recompute", &r.recompute, "none (never), selective, full (always), except-last"},
-               {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
-               {"--boundaries", &r.boundaries,
-                "First layers of stages 1..., as 3,6 (default: the exact best)"},
-               {"--cluster", &r.cluster,
-                "Cluster whose devices the stages are balanced for (default: this machine)"},
-               {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
-               {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
-               {"--from",
-                &r.import.from,
-                "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
-                {.choices = {"megatron", "torchtitan"}}},
-               {"--job-model,--model", &r.import.model,
-                "With --from: the model, where the job only names it"},
-               {"--gpus", &r.import.gpus,
-                "With --from: devices of the job, where its file does not say", positive},
-               {"--vocab-size", &r.import.vocabulary,
-                "With --from: tokens, where the file does not say", positive},
-               seed_field(r.seed)});
+  append(all,
+         {{"--schedule", &r.schedule,
+           "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v"},
+          {"--recompute", &r.recompute,
+           "none (never), selective, full (a layer at a time), stage (always), except-last, or "
+           "the layers that full rebuilds, as 0-11,40"},
+          {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
+          {"--boundaries", &r.boundaries,
+           "First layers of stages 1..., as 3,6 (default: the exact best)"},
+          {"--cluster", &r.cluster,
+           "Cluster whose devices the stages are balanced for (default: this machine)"},
+          {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
+          {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
+          {"--from",
+           &r.import.from,
+           "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
+           {.choices = {"megatron", "torchtitan"}}},
+          {"--job-model,--model", &r.import.model,
+           "With --from: the model, where the job only names it"},
+          {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
+           positive},
+          {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
+           positive},
+          seed_field(r.seed)});
   return all;
 }
 

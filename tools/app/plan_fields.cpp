@@ -70,16 +70,16 @@ std::vector<std::string> parse_words(const std::string& text) {
 }
 
 Recompute parse_recompute(const std::string& mode, const std::string& microbatches) {
-  Recompute recompute;
-  if (mode == "full" || mode == "always" || mode == "except-last") {
-    recompute.mode = RecomputeMode::full;
-    recompute.except_last = mode == "except-last";
-  } else if (mode == "selective") {
-    recompute.mode = RecomputeMode::selective;
-  } else if (mode != "none" && mode != "never") {
-    throw UsageError(fmt::format(
-        "--recompute {}: expected none (never), selective, full (always) or except-last", mode));
+  const bool alias = mode == "always" || mode == "except-last";
+  const auto known = parse_recompute_word(alias ? "stage" : mode == "never" ? "none" : mode);
+  if (!known) {
+    throw UsageError(
+        fmt::format("--recompute {}: expected none (never), selective, full, stage "
+                    "(always), except-last, or layers as 0-11,40",
+                    mode));
   }
+  Recompute recompute = *known;
+  recompute.except_last = mode == "except-last";
   if (microbatches == "except-last") {
     recompute.except_last = true;
   } else if (!microbatches.empty() && microbatches != "all") {
@@ -87,7 +87,8 @@ Recompute parse_recompute(const std::string& mode, const std::string& microbatch
         fmt::format("--recompute-microbatches {}: expected all or except-last", microbatches));
   }
   if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
-    throw UsageError("--recompute selective is for all micro-batches: except-last goes with full");
+    throw UsageError(
+        "--recompute selective is for all micro-batches: except-last goes with full and stage");
   }
   return recompute;
 }

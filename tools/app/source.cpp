@@ -36,19 +36,26 @@ bool same_plan(const ResolvedPlan& a, const ResolvedPlan& b) {
   return same == b.plan && a.schedule.order == b.schedule.order;
 }
 
+void note_remarks(const ResolvedPlan& plan, const std::filesystem::path& file,
+                  const Session& session) {
+  for (const std::string& remark : plan.remarks) session.note(file.string() + ": " + remark);
+}
+
 PlacedPlan load(const PlanSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
   const auto& file = std::get<std::filesystem::path>(source);
   PlacedPlan plan{load_plan(file), std::filesystem::absolute(file).parent_path(), false};
+  note_remarks(plan.loaded, file, session);
   session.guard(plan.folder / plan.loaded.plan.model_path);
   if (plan.loaded.plan.schedule.ends_with(".csv"))
     session.guard(plan.folder / plan.loaded.plan.schedule);
   return plan;
 }
 
-PlannedTrace load(const TraceSource& source) {
+PlannedTrace load_planned_trace(const TraceSource& source, const Session& session) {
   if (const auto* file = std::get_if<std::filesystem::path>(&source)) {
     TracedPlan traced = load_traced_plan(*file);
+    note_remarks(traced.plan, *file, session);
     return {std::move(traced.trace),
             PlacedPlan{std::move(traced.plan), std::filesystem::absolute(*file).parent_path()}};
   }

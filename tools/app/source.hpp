@@ -68,6 +68,10 @@ struct PlannedTrace {
 // A file may be a trace's or a plan's.
 using TraceSource = std::variant<std::filesystem::path, PlannedTrace, PlacedPlan>;
 // A trace with its plan. Throws InputError for one without, or for a plan.
-[[nodiscard]] PlannedTrace load(const TraceSource& source);
+[[nodiscard]] PlannedTrace load_planned_trace(const TraceSource& source, const Session& session);
+
+// What the plan's file says in an older version's words, and how it was read.
+void note_remarks(const ResolvedPlan& plan, const std::filesystem::path& file,
+                  const Session& session);
 
 }  // namespace weir::app

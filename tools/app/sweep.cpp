@@ -62,8 +62,14 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   search.global_batch_size = r.global_batch_size;
   search.schedules = r.schedule.words;
   search.recompute.clear();
-  for (const std::string& mode : r.recompute.words)
+  for (const std::string& mode : r.recompute.words) {
     search.recompute.push_back(parse_recompute(mode, ""));
+    if (search.recompute.back().layers.empty()) continue;
+    throw UsageError(
+        fmt::format("--recompute {}: a sweep takes none, selective, full, stage and "
+                    "except-last",
+                    mode));
+  }
   apply(r.parallel, search);
   set_limits(search, r, cluster);
   search.threads = r.threads;
@@ -191,7 +197,7 @@ Fields fields(SweepRequest& r) {
   append(all,
          {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
           {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b"},
-          {"--recompute", &r.recompute, "none, selective, full, except-last, or several"},
+          {"--recompute", &r.recompute, "none, selective, full, stage, except-last, or several"},
           {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
           {"--costs", &r.costs, "Costs file (default: built in)"},
           {"--cluster", &r.cluster, "Cluster file (default: this machine)"},

@@ -17,8 +17,9 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   const auto plan = trace.info.find("plan");
   if (plan == trace.info.end())
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
-  TracedPlan traced{resolve(parse_plan(plan->second, file.string()), file.parent_path()),
-                    std::move(trace)};
+  PlanFile read = read_plan(plan->second, file.string());
+  TracedPlan traced{resolve(read.plan, file.parent_path()), std::move(trace)};
+  traced.plan.remarks = std::move(read.remarks);
   const Program& program = traced.plan.program;
   const std::size_t count = program.size();
   if (traced.trace.steps.empty() ||

@@ -49,7 +49,7 @@ weir::SweepRequest sweep_request(const Loop& loop) {
   }
   request.global_batch_size = loop.request.global_batch_size;
   request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
-                       parse_recompute("except-last", "")};
+                       parse_recompute("stage", ""), parse_recompute("except-last", "")};
   request.memory_limit = loop.request.memory_limit.empty()
                              ? Bytes(loop.host.device.memory.count() / 10 * 8)
                              : parse_memory(loop.request.memory_limit, "--memory-limit");

@@ -9,13 +9,24 @@ namespace py = pybind11;
 namespace weir::python {
 namespace {
 
+// Says how a plan in an older version's words was read.
+ResolvedPlan warned(ResolvedPlan plan, const std::filesystem::path& file) {
+  for (const std::string& remark : plan.remarks) {
+    const std::string line = file.string() + ": " + remark;
+    if (PyErr_WarnEx(PyExc_UserWarning, line.c_str(), 1) != 0) throw py::error_already_set();
+  }
+  return plan;
+}
+
 PlacedPlan read_plan(const std::filesystem::path& file) {
-  return {load_plan(file), std::filesystem::absolute(file).parent_path(), false};
+  return {warned(load_plan(file), file), std::filesystem::absolute(file).parent_path(), false};
 }
 
 PlacedPlan from_dict(const py::dict& dict, const std::filesystem::path& folder) {
-  return {resolve(parse_plan(to_json(dict), "plan"), folder), std::filesystem::absolute(folder),
-          false};
+  PlanFile read = weir::read_plan(to_json(dict), "plan");
+  ResolvedPlan resolved = resolve(read.plan, folder);
+  resolved.remarks = std::move(read.remarks);
+  return {warned(std::move(resolved), "plan"), std::filesystem::absolute(folder), false};
 }
 
 void save_moved(const PlacedPlan& plan, const std::filesystem::path& file) {

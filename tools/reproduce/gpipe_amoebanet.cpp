@@ -27,7 +27,7 @@ Plan gpipe_plan(int k, int m, int batch) {
   plan.pp = k;
   plan.microbatches = m;
   plan.micro_batch_size = batch / m;
-  plan.recompute = {RecomputeMode::full};
+  plan.recompute.mode = RecomputeMode::stage;
   plan.slots = 0;
   return plan;
 }

@@ -64,7 +64,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
   plan.zero = c.text("zero") == "0" ? 0 : 1;
   plan.schedule = "1f1b";
   plan.slots = 0;
-  plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  plan.recompute.mode = RecomputeMode::full;
   const int layers = stated_layers(c);
   // The tables that leave the number of heads out are of the model of the one before: 96.
   const int heads = c.text("heads").empty() ? 96 : c.integer("heads");

@@ -26,7 +26,7 @@ Plan plan_of(const MegatronCoreJob& job) {
   plan.overlap_grad_reduce = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;
-  if (job.recompute) plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  if (job.recompute) plan.recompute.mode = RecomputeMode::full;
   return plan;
 }
 

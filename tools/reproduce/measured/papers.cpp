@@ -39,7 +39,7 @@ MeasuredRun run_of(Plan plan, const Model& model, const std::string& stack,
     blocks.push_back(layers / plan.stages() + (s < layers % plan.stages() ? 1 : 0));
   plan.seq_length = model.seq_length;
   plan.dtype = Dtype::fp16;
-  plan.boundaries = boundaries_of_blocks(blocks).value();
+  plan.boundaries = boundaries_of_blocks(blocks);
   plan.slots = 0;
   run.plan = std::move(plan);
   run.model = std::make_shared<const Model>(model);
@@ -64,7 +64,7 @@ void add_vtrain(const Publications& published, std::vector<MeasuredRun>& runs) {
     plan.micro_batch_size = c.integer("micro_batch");
     plan.microbatches = c.share("global_batch", plan.micro_batch_size * plan.dp);
     plan.schedule = "1f1b";
-    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+    plan.recompute.mode = RecomputeMode::full;
     const Model model = gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"),
                             c.integer("sequence"), kVocabulary);
     MeasuredRun run = run_of(plan, model, "megatron-deepspeed-2022");
@@ -82,8 +82,8 @@ void add_korthikanti(const Publications& published, std::vector<MeasuredRun>& ru
     models.emplace(c.text("model"), c);
   for (const PublishedRow& c : published.table("korthikanti-steps.csv")) {
     const PublishedRow& m = named(models, c, "model");
-    const auto mode = parse_recompute_mode(c.text("recompute"));
-    if (!mode) c.fail("recompute", "expected none, selective or full");
+    const auto recompute = parse_recompute_word(c.text("recompute"));
+    if (!recompute) c.fail("recompute", "expected none, selective or full");
     Plan plan;
     plan.tp = m.integer("tensor_parallel");
     plan.pp = m.integer("pipeline_parallel");
@@ -93,7 +93,7 @@ void add_korthikanti(const Publications& published, std::vector<MeasuredRun>& ru
     plan.microbatches = m.share("global_batch", plan.micro_batch_size);
     plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
     plan.sequence_parallel = c.text("sequence") == "yes";
-    plan.recompute = {*mode, false, RecomputePlacement::fused};
+    plan.recompute = *recompute;
     const Model model =
         gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kVocabulary);
     MeasuredRun run = run_of(plan, model, "megatron-2021");
@@ -122,7 +122,7 @@ void add_megatron(const Publications& published, std::vector<MeasuredRun>& runs)
     plan.micro_batch_size = c.integer("micro_batch");
     plan.microbatches = c.share("batch", plan.dp * plan.micro_batch_size);
     plan.schedule = "1f1b";
-    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+    plan.recompute.mode = RecomputeMode::full;
     const double flops = megatron_flops(c.number("batch"), kSequence, kLayers, kHidden);
     MeasuredRun run = run_of(plan, model, "megatron-2021");
     run.row = fmt::format("Megatron-LM 175B, {} GPUs", plan.devices());

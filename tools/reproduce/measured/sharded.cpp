@@ -31,9 +31,8 @@ Plan torchtitan_plan(const PublishedRow& c) {
   plan.overlap_grad_reduce = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;
-  const RecomputeMode mode =
+  plan.recompute.mode =
       c.text("recompute") == "full" ? RecomputeMode::full : RecomputeMode::selective;
-  plan.recompute = {mode, false, RecomputePlacement::fused};
   return plan;
 }
 
@@ -62,8 +61,7 @@ Plan mpt_plan(const PublishedRow& c) {
   plan.overlap_grad_reduce = true;
   plan.schedule = "1f1b";
   plan.slots = 0;
-  if (c.text("Activation Checkpointing") == "True")
-    plan.recompute = {RecomputeMode::full, false, RecomputePlacement::fused};
+  if (c.text("Activation Checkpointing") == "True") plan.recompute.mode = RecomputeMode::full;
   return plan;
 }
 

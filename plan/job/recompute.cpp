@@ -1,0 +1,89 @@
+// The words of re-materialisation.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/recompute.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "plan/words/names.hpp"
+
+namespace weir {
+namespace {
+
+constexpr Names<RecomputeMode, 4> kModes{{{RecomputeMode::none, "none"},
+                                          {RecomputeMode::selective, "selective"},
+                                          {RecomputeMode::full, "full"},
+                                          {RecomputeMode::stage, "stage"}}};
+
+// As many as a model may have (plan/model/limits), so that one past the last still is an int.
+constexpr int kHighestLayer = (1 << 24) - 1;
+
+std::optional<int> parse_layer(std::string_view text) {
+  int layer = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return layer >= 0 && layer <= kHighestLayer ? std::optional(layer) : std::nullopt;
+}
+
+// "40", "0-11".
+std::optional<LayerRange> parse_range(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto first = parse_layer(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : parse_layer(text.substr(dash + 1));
+  if (!first || !last || *last < *first) return std::nullopt;
+  return LayerRange{*first, *last + 1};
+}
+
+// Ascending, and those that touch or overlap as one.
+std::vector<LayerRange> merged(std::vector<LayerRange> ranges) {
+  std::ranges::sort(ranges, {}, &LayerRange::first);
+  std::vector<LayerRange> apart;
+  for (const LayerRange& range : ranges) {
+    if (!apart.empty() && range.first <= apart.back().last) {
+      apart.back().last = std::max(apart.back().last, range.last);
+    } else {
+      apart.push_back(range);
+    }
+  }
+  return apart;
+}
+
+}  // namespace
+
+bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer) {
+  if (recompute.mode != RecomputeMode::full) return false;
+  if (recompute.layers.empty()) return part.block;
+  return std::ranges::any_of(recompute.layers, [layer](const LayerRange& range) {
+    return layer >= range.first && layer < range.last;
+  });
+}
+
+std::string_view to_string(RecomputeMode mode) { return name_of(kModes, mode); }
+
+std::string recompute_word(const Recompute& recompute) {
+  if (recompute.layers.empty()) return std::string(to_string(recompute.mode));
+  std::string word;
+  for (const auto& [first, last] : recompute.layers) {
+    word += fmt::format("{}{}", word.empty() ? "" : ",", first);
+    if (last > first + 1) word += fmt::format("-{}", last - 1);
+  }
+  return word;
+}
+
+std::optional<Recompute> parse_recompute_word(std::string_view word) {
+  if (const auto mode = named(kModes, word)) return Recompute{.mode = *mode};
+  Recompute recompute{.mode = RecomputeMode::full};
+  for (std::size_t from = 0; from <= word.size();) {
+    const std::size_t comma = std::min(word.find(',', from), word.size());
+    const auto range = parse_range(word.substr(from, comma - from));
+    if (!range) return std::nullopt;
+    recompute.layers.push_back(*range);
+    from = comma + 1;
+  }
+  recompute.layers = merged(std::move(recompute.layers));
+  return recompute;
+}
+
+}  // namespace weir

@@ -1,0 +1,55 @@
+// Re-materialisation: what of a forward pass is dropped after F and made again for the backward.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/model/model_part.hpp"
+#include "plan/program/lower.hpp"
+
+namespace weir {
+
+// First and one-past-last of some layers of a model.
+struct LayerRange {
+  int first = 0;
+  int last = 0;
+  [[nodiscard]] int size() const { return last - first; }
+  bool operator==(const LayerRange&) const = default;
+};
+
+// selective: a block's attention core (scores, probabilities, their product with the values) is
+// done again within its backward, everything else is kept (Korthikanti et al. 2022, section 5).
+// With fused attention the core keeps only its statistics, and the backward makes them again by a
+// second forward of the core: time for next to no memory.
+// full: a layer at a time. Of a layer only its input is kept, and it is rebuilt within its stage's
+// B or I when the gradient of its output is there: what Megatron, torchtitan and DeepSpeed call
+// full. Every block, or the layers that are named.
+// stage: GPipe's. Of a stage only its input is kept, and all of it is rebuilt at once by an action
+// of its own, R (Huang et al. 2019, section 2.3).
+enum class RecomputeMode : std::uint8_t { none, selective, full, stage };
+
+struct Recompute {
+  RecomputeMode mode = RecomputeMode::none;
+  // Of full: these layers of the model, ascending and with a gap between any two; empty: blocks.
+  std::vector<LayerRange> layers{};
+  bool except_last = false;  // --recompute-microbatches except-last; of full and stage
+  RecomputePlacement placement = RecomputePlacement::early;  // of stage's R
+  bool operator==(const Recompute&) const = default;
+};
+
+// Whether `layer` of the model, `part`, is rebuilt by itself: mode full.
+[[nodiscard]] bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer);
+
+[[nodiscard]] std::string_view to_string(RecomputeMode mode);
+
+// "none", "selective", "full", "stage", or the layers of full by first and last: "0-11,40".
+[[nodiscard]] std::string recompute_word(const Recompute& recompute);
+// Its inverse: mode and layers, the rest as it is by default. Layers may come in any order and
+// touch. nullopt for any other word.
+[[nodiscard]] std::optional<Recompute> parse_recompute_word(std::string_view word);
+
+}  // namespace weir
