@@ -98,7 +98,8 @@ class Plans(Case):
 
     def test_what_is_wrong_is_one_line(self):
         self.refuses(weir.InputError, "none.json", weir.plan, "none.json")
-        self.refuses(weir.InputError, "pp: stage 5 of 7 has none of the 6 layers", weir.plan, "tiny.json", pp=7)
+        self.refuses(weir.InputError, "pp: stage 5 of 7 has none", weir.plan, "tiny.json",
+                     pp=7)
         self.refuses(weir.UsageError, "pp 0: expected 1 to 1048576", weir.plan, "tiny.json", pp=0)
         self.refuses(weir.InputError, "boundaries: 9", weir.plan, "tiny.json", pp=2, boundaries=[9])
         self.refuses(weir.UsageError, "dtype int4", weir.plan, "tiny.json", dtype="int4")
