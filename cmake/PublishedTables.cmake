@@ -1,6 +1,6 @@
 # The tables of tools/examples/published and tools/examples/measured, the machines of
 # tools/examples/clusters that they were measured on and the software of tools/examples/stacks,
-# compiled in, so that `weir reproduce` needs no file beside it.
+# compiled in, so that `weir reproduce` needs no file beside it and both have names.
 # SPDX-License-Identifier: Apache-2.0
 file(GLOB published_tables CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/tools/examples/published/*.csv

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "costmodel/fit/builtin_interval.hpp"
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
@@ -73,12 +74,28 @@ Seconds mean_step(const Program& program, const CostTable& table, const Contenti
   return (makespan(2 * kSteps) - makespan(kSteps)) / kSteps;
 }
 
+StepInterval around(Seconds step, double half_width, double nominal) {
+  return {step * std::exp(-half_width), step * std::exp(half_width), nominal};
+}
+
+// From the errors of such forecasts on other clusters and stacks. They were all GPUs whose kernels
+// are known: of another device they say nothing.
+void add_builtin_interval(Forecast& f, const Cluster& cluster) {
+  if (!cluster.device.kernels) return;
+  const auto quantity =
+      f.basis == Basis::anchored ? BuiltinQuantity::anchored_step : BuiltinQuantity::step;
+  const auto interval = builtin_interval(cluster.name, cluster.stack.name, quantity);
+  if (!interval) return;
+  f.interval = around(f.step_time, interval->half_width, interval->nominal);
+  f.interval_source = IntervalSource{interval->rows, interval->clusters, interval->stacks};
+}
+
 // Measured times hold for as many ranks as the machine has devices; an interval only where plans
 // like this one set it.
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster,
                bool inside_sizes) {
   f.basis = costs.basis;
-  if (stands_on_builtin(costs.basis)) return;
+  if (stands_on_builtin(costs.basis)) return add_builtin_interval(f, cluster);
   if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
     f.warnings.push_back(
@@ -97,7 +114,7 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;
   const double h = half_width(*costs.interval, f.jitter_spread);
-  f.interval = StepInterval{f.step_time * std::exp(-h), f.step_time * std::exp(h)};
+  f.interval = around(f.step_time, h, costs.interval->nominal);
 }
 
 StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
@@ -124,16 +141,32 @@ double jitter_spread(const Program& program, const OperationCosts& operation_cos
 // Of costs anchored to measured memory: all kinds alike.
 RankMemory scaled(const RankMemory& memory, double factor) {
   RankMemory by_factor;
-  for (std::size_t k = 0; k < kMemoryKinds; ++k) {
-    const double bytes = static_cast<double>(memory.at_peak[k].count()) * factor;
-    by_factor.at_peak[k] = Bytes(std::llround(bytes));
-    by_factor.peak += by_factor.at_peak[k];
+  for (const MemoryKind kind : kMemoryKinds) {
+    const double bytes = static_cast<double>(memory.at_peak[kind].count()) * factor;
+    by_factor.at_peak[kind] = Bytes(std::llround(bytes));
+    by_factor.peak += by_factor.at_peak[kind];
   }
   const double upper = static_cast<double>(memory.upper.count()) * factor;
   by_factor.upper = std::max(by_factor.peak, Bytes(std::llround(upper)));
   const double least = static_cast<double>(memory.least.count()) * factor;
   by_factor.least = std::min(by_factor.peak, Bytes(std::llround(least)));
   return by_factor;
+}
+
+// Where memory was measured on the cluster, runs of other clusters whose memory was anchored too
+// say how far it may be off. Theirs is a band to both sides, so that one peak in twenty is above.
+void narrow_band(Forecast& f, const Costs& costs, const Cluster& cluster) {
+  const bool measured =
+      costs.anchor && std::ranges::any_of(costs.anchor->runs,
+                                          [](const auto& run) { return run.memory.has_value(); });
+  if (!measured || !cluster.device.kernels) return;
+  const auto band =
+      builtin_interval(cluster.name, cluster.stack.name, BuiltinQuantity::anchored_memory);
+  if (!band) return;
+  for (RankMemory& rank : f.memory) {
+    const double upper = static_cast<double>(rank.peak.count()) * std::exp(band->half_width);
+    rank.upper = std::max(rank.peak, std::min(rank.upper, Bytes(std::llround(upper))));
+  }
 }
 
 void scale(Counter& counter, double factor) {
@@ -148,6 +181,28 @@ Bytes Forecast::peak_memory() const {
   Bytes peak{0};
   for (const RankMemory& rank : memory) peak = std::max(peak, rank.peak);
   return peak;
+}
+
+Bytes Forecast::peak_memory_upper() const {
+  Bytes upper{0};
+  for (const RankMemory& rank : memory) upper = std::max(upper, rank.upper);
+  return upper;
+}
+
+Fits Forecast::fits() const {
+  Fits worst = Fits::yes;
+  if (!memory_limit) return worst;
+  for (const RankMemory& rank : memory)
+    worst = std::max(worst, weir::fits({rank.peak, rank.upper}, *memory_limit));
+  return worst;
+}
+
+double Forecast::fits_probability() const {
+  double least = 1;
+  if (!memory_limit) return least;
+  for (const RankMemory& rank : memory)
+    least = std::min(least, weir::fits_probability({rank.peak, rank.upper}, *memory_limit));
+  return least;
 }
 
 ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
@@ -186,12 +241,14 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
         "it");
   }
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
+  f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
   const MemoryRules rules = memory_rules(cluster, *known.part());
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);
+  narrow_band(f, costs, cluster);
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::ranking) return result;
   result.trace.counters =

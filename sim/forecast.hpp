@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/goodput.hpp"
+#include "costmodel/memory/fits.hpp"
 #include "costmodel/memory/memory.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/cluster.hpp"
@@ -18,9 +19,17 @@
 
 namespace weir {
 
+// Whose errors set the interval of built-in costs: measured runs on other clusters and stacks.
+struct IntervalSource {
+  int rows = 0;
+  int clusters = 0;
+  int stacks = 0;
+};
+
 struct StepInterval {
   Seconds low{0};
   Seconds high{0};
+  double nominal = 0.9;  // probability that the step lies within
 };
 
 // What failures leave of the time, if asked for.
@@ -31,9 +40,10 @@ struct GoodputForecast {
 
 struct Forecast {
   Basis basis = Basis::builtin;
+  std::string stack;  // the software that is forecast, by name; empty: durations were given
   Seconds step_time{0};
-  std::optional<StepInterval>
-      interval;  // only measured or calibrated, only inside the calibrated range
+  std::optional<StepInterval> interval;  // of what was timed here only inside the calibrated range
+  std::optional<IntervalSource> interval_source;  // of what is built in, as it is or anchored
   StepMetrics metrics;
   Seconds lower_bound{0};
   std::vector<RankMemory> memory;  // per rank; empty where nothing is known of bytes
@@ -51,10 +61,13 @@ struct Forecast {
   std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;
 
-  [[nodiscard]] Bytes peak_memory() const;  // of the fullest rank
-  [[nodiscard]] bool fits() const {
-    return !memory_limit || memory.empty() || peak_memory() <= *memory_limit;
-  }
+  [[nodiscard]] Bytes peak_memory() const;        // of the fullest rank
+  [[nodiscard]] Bytes peak_memory_upper() const;  // of the rank where it is highest
+  // Whether every rank stays within the limit, and how probably: the worst rank's. Certain where
+  // there is no limit, or nothing is known of bytes.
+  [[nodiscard]] Fits fits() const;
+  [[nodiscard]] double fits_probability() const;
+  [[nodiscard]] bool may_fit() const { return fits() != Fits::no; }
 };
 
 // A search that compares many plans has no use for their memory over time and their names in a

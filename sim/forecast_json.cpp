@@ -11,28 +11,23 @@ using Json = nlohmann::ordered_json;
 
 double seconds(Nanoseconds value) { return to_seconds(value).count(); }
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json rank_json(const Forecast& f, std::size_t rank) {
   const RankMetrics& m = f.metrics.ranks[rank];
   Json json;
   json["rank"] = rank;
   json["busy_s"] = seconds(m.busy);
   json["rematerialised_s"] = seconds(m.rematerialise);
-  for (const IdleCause& cause : kIdleCauses)
-    json["idle_s"][cause.name] = seconds(m.idle.*cause.time);
+  json["idle_s"] = idle_json(m.idle);
   json["peak_memory_bytes"] = nullptr;
+  json["peak_memory_upper_bytes"] = nullptr;
   json["memory_bytes"] = nullptr;
   if (rank < f.memory.size()) {
     const RankMemory& memory = f.memory[rank];
     json["peak_memory_bytes"] = memory.peak.count();
+    json["peak_memory_upper_bytes"] = memory.upper.count();
     json["memory_bytes"] = Json::object();
-    for (std::size_t k = 0; k < kMemoryKinds; ++k) {
-      json["memory_bytes"][std::string(to_string(static_cast<MemoryKind>(k)))] =
-          memory.at_peak[k].count();
-    }
+    for (const MemoryKind kind : kMemoryKinds)
+      json["memory_bytes"][std::string(to_string(kind))] = memory.at_peak[kind].count();
   }
   json["peak_in_flight"] = f.peak_in_flight[rank];
   return json;
@@ -57,14 +52,32 @@ Json goodput_json(const Forecast& f) {
 
 }  // namespace
 
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json idle_json(const IdleTime& idle) {
+  Json json;
+  for (const IdleCause& cause : kIdleCauses) json[cause.name] = seconds(idle.*cause.time);
+  return json;
+}
+
 Json forecast_json(const Forecast& f) {
   Json json;
   json["schema"] = "weir.forecast/1";
   json["basis"] = to_string(f.basis);
+  json["stack"] = f.stack.empty() ? Json() : Json(f.stack);
   json["step_time_s"] = f.step_time.count();
   json["step_time_interval_s"] = nullptr;
   if (f.interval)
     json["step_time_interval_s"] = {f.interval->low.count(), f.interval->high.count()};
+  json["interval_nominal"] = f.interval ? Json(f.interval->nominal) : Json();
+  const auto source = [&f](int IntervalSource::*count) {
+    return f.interval_source ? Json(*f.interval_source.*count) : Json();
+  };
+  json["interval_rows"] = source(&IntervalSource::rows);
+  json["interval_clusters"] = source(&IntervalSource::clusters);
+  json["interval_stacks"] = source(&IntervalSource::stacks);
   json["span_s"] = seconds(f.metrics.span);
   json["ideal_s"] = f.metrics.ideal.count();
   json["lower_bound_s"] = f.lower_bound.count();
@@ -77,6 +90,9 @@ Json forecast_json(const Forecast& f) {
   json["model_tflops_per_device"] = number_or_null(f.model_tflops_per_device);
   json["mfu"] = number_or_null(f.mfu);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
+  const bool judged = f.memory_limit && !f.memory.empty();
+  json["fits"] = judged ? Json(to_string(f.fits())) : Json();
+  json["fits_probability"] = judged ? Json(f.fits_probability()) : Json();
   if (f.goodput) json["goodput"] = goodput_json(f);
   json["ranks"] = Json::array();
   for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank)

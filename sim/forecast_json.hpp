@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "sim/forecast.hpp"
@@ -10,6 +11,9 @@
 namespace weir {
 
 [[nodiscard]] nlohmann::ordered_json forecast_json(const Forecast& forecast);
+// Idle time as every output has it: seconds by the names of kIdleCauses.
+[[nodiscard]] nlohmann::ordered_json idle_json(const IdleTime& idle);
+[[nodiscard]] nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 // One line for machines, or several with an indent of two.
 [[nodiscard]] std::string to_json(const Forecast& forecast, int indent = 2);
 

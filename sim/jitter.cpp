@@ -44,7 +44,7 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
     const auto timing = std::get<Timing>(simulate(program, drawn, contention));
     times[sample] = to_seconds(timing.makespan).count();
   });
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   const auto quantile = [&](double q) {
     return Seconds(
         times[static_cast<std::size_t>(std::llround(q * static_cast<double>(times.size() - 1)))]);

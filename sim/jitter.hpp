@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "costmodel/table/costs.hpp"
 #include "plan/program/program.hpp"

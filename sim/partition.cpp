@@ -58,7 +58,7 @@ std::vector<int> solve(std::span<const std::int64_t> times, int stages, const Cu
     l = from[static_cast<std::size_t>(s)][static_cast<std::size_t>(l)];
     boundaries.push_back(l);
   }
-  std::reverse(boundaries.begin(), boundaries.end());
+  std::ranges::reverse(boundaries);
   return boundaries;
 }
 

@@ -80,17 +80,22 @@ Counter parse_counter(JsonObject object, std::int64_t ranks) {
   return counter;
 }
 
+using Row =
+    std::pair<std::int32_t, std::int64_t>;  // process and thread: a rank and one of its rows
+
+void name_thread(std::string& text, const Row& row, const std::string& name) {
+  text +=
+      fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
+                  "\n",
+                  row.first, row.second, name);
+}
+
 void add_kernels(std::string& text, const Trace& trace, std::span<const KernelSpan> kernels) {
-  std::set<std::pair<std::int32_t, std::int64_t>> named;
+  std::set<Row> named;
   for (const KernelSpan& kernel : kernels) {
     const Span& action = trace.spans[kernel.action];
-    const std::pair row{action.rank.value, kernel_thread_of(action)};
-    if (named.insert(row).second) {
-      text += fmt::format(
-          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}, kernels"}}}},)"
-          "\n",
-          row.first, row.second, lane_name(action));
-    }
+    const Row row{action.rank.value, kernel_thread_of(action)};
+    if (named.insert(row).second) name_thread(text, row, lane_name(action) + ", kernels");
     text += fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
                         R"("args":{{"action":"{}","step":{}}}}},)"
                         "\n",
@@ -104,8 +109,7 @@ void add_kernels(std::string& text, const Trace& trace, std::span<const KernelSp
 
 std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kernels) {
   std::string text = "{\"traceEvents\":[\n";
-  const auto quoted = [](const std::string& word) { return Json(word).dump(); };
-  std::vector<std::pair<std::int32_t, std::int64_t>> named;
+  std::set<Row> named;
   for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
     text += fmt::format(
         R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}},)"
@@ -113,20 +117,14 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
         rank);
   }
   for (const Span& span : trace.spans) {
-    const std::pair lane{span.rank.value, thread_of(span)};
-    if (std::find(named.begin(), named.end(), lane) == named.end()) {
-      named.push_back(lane);
-      text += fmt::format(
-          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}},)"
-          "\n",
-          lane.first, lane.second, lane_name(span));
-    }
+    const Row row{span.rank.value, thread_of(span)};
+    if (named.insert(row).second) name_thread(text, row, lane_name(span));
     text += fmt::format(
         R"({{"ph":"X","name":"{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
         R"("args":{{"operation":{},"step":{},)"
         R"("lane":"{}","peer":{},"start_ns":{},"end_ns":{}{}}}}},)"
         "\n",
-        to_string(span.action), to_string(span.action.kind), span.rank.value, lane.second,
+        to_string(span.action), to_string(span.action.kind), span.rank.value, row.second,
         microseconds(span.start), microseconds(span.duration()), span.operation.value, span.step,
         to_string(span.lane), span.peer.value, span.start.count(), span.end.count(),
         span.rebuild.count() > 0 ? fmt::format(",\"rebuild_ns\":{}", span.rebuild.count()) : "");
@@ -137,7 +135,7 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
       text += fmt::format(
           R"({{"ph":"C","name":{},"pid":{},"tid":0,"ts":{},"args":{{"value":{}}}}},)"
           "\n",
-          quoted(counter.name), counter.rank.value, microseconds(sample.time), sample.value);
+          Json(counter.name).dump(), counter.rank.value, microseconds(sample.time), sample.value);
     }
   }
   if (text.ends_with(",\n")) text.erase(text.size() - 2, 1);
@@ -196,9 +194,8 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
     if (event.text("ph") == "X" && !is_kernel(event))
       trace.spans.push_back(parse_span(event, trace.ranks));
   }
-  std::stable_sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
-    return a.step != b.step ? a.step < b.step : a.operation < b.operation;
-  });
+  std::ranges::stable_sort(trace.spans, {},
+                           [](const Span& span) { return std::pair(span.step, span.operation); });
   return trace;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "plan/words/per_kind.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -18,7 +19,7 @@ double length(const StepWindow& step) { return to_seconds(step.end - step.start)
 std::int32_t median_step(const Trace& trace) {
   std::vector<std::int32_t> order(trace.steps.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
     return length(trace.steps[static_cast<std::size_t>(a)]) <
            length(trace.steps[static_cast<std::size_t>(b)]);
   });
@@ -57,6 +58,11 @@ std::vector<KindError> errors_by_kind(const Program& program, const Trace& predi
   return errors;
 }
 
+// Beside the optimizer's own time an idle rank's is the wait for it.
+std::string part_of(const IdleCause& cause) {
+  return cause.time == &IdleTime::optimizer ? "optimizer wait" : cause.name;
+}
+
 // Busy time by kind and idle time by cause, averaged over ranks; the sum is the step time.
 std::map<std::string, double> parts_of(const Program& program, const Trace& trace,
                                        std::int32_t step, const StepMetrics& metrics) {
@@ -70,11 +76,8 @@ std::map<std::string, double> parts_of(const Program& program, const Trace& trac
     }
   }
   for (const RankMetrics& rank : metrics.ranks) {
-    const std::pair<const char*, Nanoseconds> causes[] = {
-        {"fill", rank.idle.fill},           {"drain", rank.idle.drain},
-        {"imbalance", rank.idle.imbalance}, {"communication", rank.idle.communication},
-        {"host", rank.idle.host},           {"optimizer wait", rank.idle.optimizer}};
-    for (const auto& [cause, time] : causes) parts[cause] += to_seconds(time).count() / ranks;
+    for (const IdleCause& cause : kIdleCauses)
+      parts[part_of(cause)] += to_seconds(rank.idle.*cause.time).count() / ranks;
   }
   return parts;
 }
@@ -95,17 +98,13 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
   result.kinds = errors_by_kind(program, predicted, measured);
   auto before = parts_of(program, predicted, 0, result.predicted_metrics);
   const auto after = parts_of(program, measured, result.typical_step, result.measured_metrics);
-  static constexpr const char* kOrder[] = {"F",         "B",
-                                           "I",         "W",
-                                           "R",         "OPTIMIZER",
-                                           "fill",      "drain",
-                                           "imbalance", "communication",
-                                           "host",      "optimizer wait"};
-  for (const char* cause : kOrder) {
-    const auto found = after.find(cause);
+  const auto add = [&](const std::string& part) {
+    const auto found = after.find(part);
     if (found != after.end())
-      result.waterfall.push_back({cause, Seconds(found->second - before[cause])});
-  }
+      result.waterfall.push_back({part, Seconds(found->second - before[part])});
+  };
+  for (const ActionKind kind : kComputeKinds) add(std::string(to_string(kind)));
+  for (const IdleCause& cause : kIdleCauses) add(part_of(cause));
   // The parts are those of the lower median step; where the median lies between two steps the rest
   // is a bar of its own, so that the waterfall still sums.
   const Seconds typical = to_seconds(result.measured_metrics.step_time);

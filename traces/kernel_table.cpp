@@ -24,8 +24,7 @@ std::vector<KernelRow> kernel_rows(const KernelTrace& kernels, Nanoseconds total
   std::vector<KernelRow> rows;
   for (auto& [name, row] : by_name)
     rows.push_back({name, row.calls, row.total, share_of(row.total, total)});
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const KernelRow& a, const KernelRow& b) { return a.total > b.total; });
+  std::ranges::stable_sort(rows, std::ranges::greater(), &KernelRow::total);
   return rows;
 }
 
@@ -55,7 +54,7 @@ std::vector<ActionRow> action_rows(const Trace& trace, const KernelTrace& kernel
 double ActionRow::idle_share() const { return share_of(idle, time); }
 
 Nanoseconds uncovered(Nanoseconds start, Nanoseconds end, Intervals intervals) {
-  std::sort(intervals.begin(), intervals.end());
+  std::ranges::sort(intervals);
   Nanoseconds idle{0}, reached = start;  // all before `reached` is accounted for
   for (const auto& [from, to] : intervals) {
     if (from >= end) break;

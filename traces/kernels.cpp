@@ -84,8 +84,7 @@ KernelTrace join_kernels(const Trace& trace, KernelRecords recorded) {
     kernel.start += shift;
     kernel.end += shift;
   }
-  std::stable_sort(joined.spans.begin(), joined.spans.end(),
-                   [&](const KernelSpan& a, const KernelSpan& b) { return order(a) < order(b); });
+  std::ranges::stable_sort(joined.spans, {}, order);
   return joined;
 }
 

@@ -105,8 +105,7 @@ class Writer {
     packet(Message().message(
         60, Message().varint(1, track).text(2, name).varint(5, process).varint(12, order)));
     // Slices of a track nest by order in the file: it has to be that of their starts.
-    std::stable_sort(spans.begin(), spans.end(),
-                     [](const Span* a, const Span* b) { return a->start < b->start; });
+    std::ranges::stable_sort(spans, {}, &Span::start);
     for (const Span* span : spans) {
       Message begin;
       begin.varint(9, slice_begin)

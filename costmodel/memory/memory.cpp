@@ -14,7 +14,6 @@ namespace {
 
 using ByKind = BytesByKind;
 std::int64_t total(const ByKind& kinds) { return total_bytes(kinds); }
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Timeline {
  public:
@@ -31,16 +30,14 @@ class Timeline {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
-      const ByKind parameters = stages_.back().parameters();
-      ByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
-      for (std::size_t k = 0; k < kMemoryKinds; ++k) live[k] += parameters[k];
+      live_[at(program.shape().rank_of(Stage{stage}).value)] += stages_.back().parameters();
     }
     for (std::size_t rank = 0; rank < live_.size(); ++rank) {
       if (rank < scratch.size()) {
-        live_[rank][static_cast<std::size_t>(MemoryKind::workspace)] +=
+        live_[rank][MemoryKind::workspace] +=
             allocated_bytes(scratch[rank].count(), rules.allocator);
       }
-      live_[rank][static_cast<std::size_t>(MemoryKind::overhead)] = rules.process_overhead.count();
+      live_[rank][MemoryKind::overhead] = rules.process_overhead.count();
       note(rank);
     }
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage)
@@ -84,7 +81,7 @@ class Timeline {
  private:
   // The update's gathers and casts stand beside what is held from step to step, and no activation.
   void update(std::size_t rank, std::int64_t bytes) {
-    running_[rank].worst[static_cast<std::size_t>(MemoryKind::workspace)] = bytes;
+    running_[rank].worst[MemoryKind::workspace] = bytes;
     note(rank);
     running_[rank] = {};
   }
@@ -101,10 +98,10 @@ class Timeline {
   }
   void note(std::size_t rank) {
     ByKind now = live_[rank];
-    for (std::size_t k = 0; k < kMemoryKinds; ++k) now[k] += running_[rank].worst[k];
+    now += running_[rank].worst;
     if (total(now) <= peaks_[rank].peak.count()) return;
     peaks_[rank].peak = Bytes(total(now));
-    for (std::size_t k = 0; k < kMemoryKinds; ++k) peaks_[rank].at_peak[k] = Bytes(now[k]);
+    for (const MemoryKind kind : kMemoryKinds) peaks_[rank].at_peak[kind] = Bytes(now[kind]);
   }
   const Footprint& footprint(const Action& action) {
     const bool remat = rematerialised(action);
@@ -117,8 +114,8 @@ class Timeline {
     for (const Dependency& dependency : program_.predecessors(id)) {
       if (dependency.kind != DependencyKind::data) continue;
       if (program_.lane_of(dependency.before).kind != LaneKind::receive) continue;
-      live_[rank][static_cast<std::size_t>(MemoryKind::receive_slots)] -= bytes;
-      live_[rank][static_cast<std::size_t>(MemoryKind::activations)] += bytes;
+      live_[rank][MemoryKind::receive_slots] -= bytes;
+      live_[rank][MemoryKind::activations] += bytes;
     }
   }
   void begin(std::size_t rank, OperationId id, const Action& action) {
@@ -132,7 +129,7 @@ class Timeline {
     note(rank);
   }
   void end(std::size_t rank, const Action& action) {
-    for (std::size_t k = 0; k < kMemoryKinds; ++k) live_[rank][k] += running_[rank].net[k];
+    live_[rank] += running_[rank].net;
     running_[rank] = {};
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
@@ -141,8 +138,8 @@ class Timeline {
     const StageMemory& stage = stages_[at(action.stage.value)];
     const std::int64_t bytes =
         action.kind == ActionKind::SEND_F ? stage.output_bytes() : stage.input_bytes();
-    live_[from][static_cast<std::size_t>(MemoryKind::activations)] -= bytes;
-    live_[to][static_cast<std::size_t>(MemoryKind::receive_slots)] += bytes;
+    live_[from][MemoryKind::activations] -= bytes;
+    live_[to][MemoryKind::receive_slots] += bytes;
     note(to);
   }
 
@@ -174,13 +171,12 @@ std::int64_t gathered_tokens(const Plan& plan, const Model& model) {
 // the process's own counts.
 void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
   const StackMemory& m = stack.memory;
-  Bytes& overhead = rank.at_peak[static_cast<std::size_t>(MemoryKind::overhead)];
-  Bytes& workspace = rank.at_peak[static_cast<std::size_t>(MemoryKind::workspace)];
+  Bytes& overhead = rank.at_peak[MemoryKind::overhead];
+  Bytes& workspace = rank.at_peak[MemoryKind::workspace];
   const auto tensors = static_cast<double>((rank.peak - overhead).count());
   const auto held = [&](double buffers) { return buffers * static_cast<double>(buffer); };
   const auto reserved = [&](double buffers, double factor) {
-    return Bytes(
-        static_cast<std::int64_t>((tensors + held(buffers)) * factor * stack.memory_level));
+    return Bytes(static_cast<std::int64_t>((tensors + held(buffers)) * factor));
   };
   const Bytes expected = reserved(m.pending_expected, m.reserved_expected);
   rank.upper = overhead + reserved(m.pending_most, m.reserved_most);
@@ -192,12 +188,6 @@ void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
 }
 
 }  // namespace
-
-MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
-  const Bytes process = cluster.stack.memory.process;
-  return {cluster.device.allocator, process.count() > 0 ? process : cluster.device.process_overhead,
-          cluster.stack, &part};
-}
 
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      IndexedView<OperationId, const Span> spans,
@@ -219,15 +209,12 @@ std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& 
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Rank of{static_cast<std::int32_t>(rank)};
     counters.push_back({"memory", of, CounterUnit::bytes, {}});
-    for (std::size_t k = 0; k < kMemoryKinds; ++k) {
-      counters.push_back({"memory/" + std::string(to_string(static_cast<MemoryKind>(k))),
-                          of,
-                          CounterUnit::bytes,
-                          {}});
+    for (const MemoryKind kind : kMemoryKinds) {
+      counters.push_back({"memory/" + std::string(to_string(kind)), of, CounterUnit::bytes, {}});
     }
     counters.push_back({"in flight", of, CounterUnit::count, {}});
   }
-  const std::size_t each = kMemoryKinds + 2;
+  const std::size_t each = kMemoryKinds.size() + 2;
   const auto put = [](Counter& counter, std::int64_t time, std::int64_t value) {
     if (!counter.samples.empty() && counter.samples.back().value == value) return;
     if (!counter.samples.empty() && counter.samples.back().time.count() == time)
@@ -235,10 +222,10 @@ std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& 
     counter.samples.push_back({Nanoseconds(time), value});
   };
   timeline.replay([&](std::int64_t time, std::size_t rank) {
-    put(counters[rank * each], time, total(timeline.live(rank)));
-    for (std::size_t k = 0; k < kMemoryKinds; ++k)
-      put(counters[rank * each + 1 + k], time, timeline.live(rank)[k]);
-    put(counters[rank * each + 1 + kMemoryKinds], time, timeline.in_flight(rank));
+    Counter* counter = &counters[rank * each];
+    put(*counter++, time, total(timeline.live(rank)));
+    for (const MemoryKind kind : kMemoryKinds) put(*counter++, time, timeline.live(rank)[kind]);
+    put(*counter, time, timeline.in_flight(rank));
   });
   return counters;
 }

@@ -2,28 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/memory/memory_kind.hpp"
 
-namespace weir {
+#include "plan/words/names.hpp"
 
-std::string_view to_string(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::weights:
-      return "weights";
-    case MemoryKind::gradients:
-      return "gradients";
-    case MemoryKind::optimizer_state:
-      return "optimizer_state";
-    case MemoryKind::activations:
-      return "activations";
-    case MemoryKind::rematerialised:
-      return "rematerialised";
-    case MemoryKind::workspace:
-      return "workspace";
-    case MemoryKind::receive_slots:
-      return "receive_slots";
-    case MemoryKind::overhead:
-      return "overhead";
-  }
-  return "";
-}
+namespace weir {
+namespace {
+
+constexpr Names<MemoryKind, kMemoryKinds.size()> kNames{{
+    {MemoryKind::weights, "weights"},
+    {MemoryKind::gradients, "gradients"},
+    {MemoryKind::optimizer_state, "optimizer_state"},
+    {MemoryKind::activations, "activations"},
+    {MemoryKind::rematerialised, "rematerialised"},
+    {MemoryKind::workspace, "workspace"},
+    {MemoryKind::receive_slots, "receive_slots"},
+    {MemoryKind::overhead, "overhead"},
+}};
+
+}  // namespace
+
+std::string_view to_string(MemoryKind kind) { return name_of(kNames, kind); }
 
 }  // namespace weir

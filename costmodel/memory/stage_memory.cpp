@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "costmodel/memory/memory.hpp"
+#include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
 
 namespace weir {
@@ -18,12 +18,10 @@ StateBytes software_state(const StackMemory& memory, Dtype dtype) {
           static_cast<std::int64_t>(memory.gradients), static_cast<std::int64_t>(memory.optimizer)};
 }
 
-std::size_t index(MemoryKind kind) { return static_cast<std::size_t>(kind); }
-
 }  // namespace
 
 std::int64_t total_bytes(const BytesByKind& kinds) {
-  return std::accumulate(kinds.begin(), kinds.end(), std::int64_t{0});
+  return std::accumulate(kinds.values.begin(), kinds.values.end(), std::int64_t{0});
 }
 
 std::int64_t allocated_bytes(std::int64_t bytes, Allocator allocator) {
@@ -37,12 +35,12 @@ class StageMemory::Meter {
  public:
   explicit Meter(Allocator allocator) : allocator_(allocator) {}
   void allocate(MemoryKind kind, std::int64_t bytes) {
-    footprint_.net[index(kind)] += allocated_bytes(bytes, allocator_);
+    footprint_.net[kind] += allocated_bytes(bytes, allocator_);
     if (total_bytes(footprint_.net) > total_bytes(footprint_.worst))
       footprint_.worst = footprint_.net;
   }
   void release(MemoryKind kind, std::int64_t bytes) {
-    footprint_.net[index(kind)] -= allocated_bytes(bytes, allocator_);
+    footprint_.net[kind] -= allocated_bytes(bytes, allocator_);
   }
   // Taken and given back at once: only the worst moment can tell.
   void touch(MemoryKind kind, std::int64_t bytes) {
@@ -125,19 +123,19 @@ BytesByKind StageMemory::parameters() const {
     for (std::size_t t = 0; t < layer.weights.size(); ++t) {
       const StateShare share =
           zero_share(layer.tensors.parameters[t].elements(), bytes, plan_.zero, plan_.replicas());
-      kinds[index(MemoryKind::gradients)] += round(share.gradients.count());
+      kinds[MemoryKind::gradients] += round(share.gradients.count());
       if (!held.insert(layer.weights[t]).second) continue;
-      kinds[index(MemoryKind::weights)] += round(share.weights.count());
+      kinds[MemoryKind::weights] += round(share.weights.count());
       // Tensors of their own in fp32: the master weights, each moment.
       const std::int64_t tensors = bytes.optimizer / 4;
       if (tensors > 0)
-        kinds[index(MemoryKind::optimizer_state)] +=
+        kinds[MemoryKind::optimizer_state] +=
             tensors * round(ceil_div(share.optimizer.count(), tensors));
     }
   }
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
-  kinds[index(MemoryKind::gradients)] += of_parameters(alone ? 0 : software_.buckets);
-  if (fp8_) kinds[index(MemoryKind::weights)] += of_parameters(software_.fp8_weights);
+  kinds[MemoryKind::gradients] += of_parameters(alone ? 0 : software_.buckets);
+  if (fp8_) kinds[MemoryKind::weights] += of_parameters(software_.fp8_weights);
   return kinds;
 }
 

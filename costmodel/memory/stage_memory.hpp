@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,7 +16,7 @@
 
 namespace weir {
 
-using BytesByKind = std::array<std::int64_t, kMemoryKinds>;
+using BytesByKind = PerMemoryKind<std::int64_t>;
 [[nodiscard]] std::int64_t total_bytes(const BytesByKind& kinds);
 
 // What an allocator takes for a tensor: 64-byte steps in our own arena; PyTorch's caching allocator
@@ -28,8 +27,8 @@ using BytesByKind = std::array<std::int64_t, kMemoryKinds>;
 
 // What one action does to the live bytes, from its start.
 struct Footprint {
-  BytesByKind worst{};  // at the moment of most live bytes
-  BytesByKind net{};    // when it has ended
+  BytesByKind worst;  // at the moment of most live bytes
+  BytesByKind net;    // when it has ended
 };
 
 class StageMemory {

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <sstream>
 #include <vector>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -18,27 +18,14 @@ namespace {
 
 constexpr double kLongestMs = 1e9;
 
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) {
-    const auto first = cell.find_first_not_of(" \t\r");
-    cells.push_back(first == std::string::npos
-                        ? ""
-                        : cell.substr(first, cell.find_last_not_of(" \t\r") - first + 1));
-  }
-  return cells;
-}
-
 double parse_number(const std::string& text, const std::string& file, const std::string& where,
                     double most) {
-  double value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0) || value > most)
+  const auto value = whole_number<double>(text);
+  if (!value || !(*value >= 0) || *value > most)
     throw InputError(
         file, where,
         fmt::format("\"{}\": expected a number from 0 to {}", text.substr(0, 40), most));
-  return value;
+  return *value;
 }
 
 }  // namespace
@@ -65,7 +52,7 @@ CostTable parse_times(const std::string& text, const std::string& file,
   std::istringstream in(text);
   std::string line;
   std::getline(in, line);
-  const std::vector<std::string> header = cells_of(line);
+  const std::vector<std::string> header = split_cells(line);
   for (const std::string& column : header) {
     if (std::find(std::begin(kColumns), std::end(kColumns), column) == std::end(kColumns))
       throw InputError(file, "row 1", fmt::format("unknown column \"{}\"", column.substr(0, 40)));
@@ -82,7 +69,7 @@ CostTable parse_times(const std::string& text, const std::string& file,
   table.forward_messages.resize(stages);
   std::vector<bool> seen(stages, false);
   for (int row = 2; std::getline(in, line); ++row) {
-    const std::vector<std::string> cells = cells_of(line);
+    const std::vector<std::string> cells = split_cells(line);
     if (cells.empty() || (cells.size() == 1 && cells[0].empty())) continue;
     const std::string where = fmt::format("row {}", row);
     if (cells.size() != header.size())

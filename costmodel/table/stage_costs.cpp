@@ -205,7 +205,7 @@ void StageCosts::move_loss(CostTable& table, const ScheduleShape& shape,
 // A stack whose sends wait keeps the sender's stage for the time of the message, and the host's
 // time about it; the receiver's host has as much to do.
 void StageCosts::block_messages(CostTable& table, const ScheduleShape& shape) const {
-  const Nanoseconds host = to_nanoseconds(cluster_.stack.time.message);
+  const Nanoseconds host = to_nanoseconds(cluster_.stack.time.message * anchor_.messages);
   const auto wait = [&](StageCost& cost, bool forward, Nanoseconds time) {
     cost.f += forward ? time : Nanoseconds(0);
     cost.b += forward ? Nanoseconds(0) : time;

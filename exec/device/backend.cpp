@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 
 #include "plan/words/error.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
 
 std::string to_string(BackendKind kind) {
-  static constexpr const char* kNames[] = {"cpu", "cuda", "synthetic"};
-  return kNames[static_cast<std::size_t>(kind)];
+  static constexpr Names<BackendKind, 3> kNames{{{BackendKind::cpu, "cpu"},
+                                                 {BackendKind::cuda, "cuda"},
+                                                 {BackendKind::synthetic, "synthetic"}}};
+  return std::string(name_of(kNames, kind));
 }
 
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {

@@ -20,6 +20,12 @@ Nodes nodes_of(const Plan& plan, const ExportOptions& options) {
   return {1, devices};
 }
 
+std::string torchrun(const Nodes& nodes) {
+  return fmt::format(
+      "torchrun --nproc_per_node {} --nnodes {}{}", nodes.each, nodes.count,
+      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+}
+
 ChunkPlacement placement_of(const ScheduleShape& shape) {
   if (shape.replicas > 1 || shape.segments > 1) return ChunkPlacement::other;
   bool looped = true, v_shaped = shape.stages == 2 * shape.ranks;

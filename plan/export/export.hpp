@@ -44,6 +44,8 @@ struct Nodes {
   int count = 1;
 };
 [[nodiscard]] Nodes nodes_of(const Plan& plan, const ExportOptions& options);
+// "torchrun ..." up to what it runs; several nodes meet at $MASTER_ADDR.
+[[nodiscard]] std::string torchrun(const Nodes& nodes);
 
 enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
 [[nodiscard]] ChunkPlacement placement_of(const ScheduleShape& shape);

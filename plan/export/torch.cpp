@@ -137,11 +137,8 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
   ExportedJob job;
   std::vector<std::int32_t> ranks;
   for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
-  const Nodes nodes =
-      nodes_of(Plan{.pp = plan.pp}, options);  // the script has no other parallelism
-  job.launch = fmt::format(
-      "torchrun --nproc_per_node {} --nnodes {}{} pipeline.py", nodes.each, nodes.count,
-      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  // The script has no other parallelism.
+  job.launch = torchrun(nodes_of(Plan{.pp = plan.pp}, options)) + " pipeline.py";
   const Optimizer& o = plan.optimizer;
   const std::string optimizer =
       o.kind == OptimizerKind::sgd

@@ -234,11 +234,8 @@ ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& o
   job.not_carried.push_back(
       {"data", "a plan has none: give --training.dataset and --training.steps"});
   job.files.insert(job.files.begin(), {"job.toml", text});
-  const Nodes nodes = nodes_of(plan, options);
-  job.launch = fmt::format(
-      "torchrun --nproc_per_node {} --nnodes {}{} -m torchtitan.train --job.config_file job.toml",
-      nodes.each, nodes.count,
-      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+  job.launch =
+      torchrun(nodes_of(plan, options)) + " -m torchtitan.train --job.config_file job.toml";
   return job;
 }
 

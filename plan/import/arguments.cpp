@@ -6,10 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -209,7 +209,7 @@ class Script {
 
 std::string normal_name(std::string_view word) {
   std::string name(word.substr(2));
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
@@ -245,10 +245,7 @@ std::vector<std::string> split_words(const std::vector<std::string>& command) {
 template <class Number>
 std::optional<Number> parse(std::string text) {
   std::erase(text, '_');
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
+  return whole_number<Number>(text);
 }
 
 }  // namespace

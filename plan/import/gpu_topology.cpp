@@ -7,19 +7,20 @@
 #include <array>
 #include <optional>
 #include <sstream>
-#include <utility>
 
 #include "plan/words/error.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Wire>, 6> kWires{{{"X", Wire::self},
-                                                                   {"PIX", Wire::pix},
-                                                                   {"PXB", Wire::pxb},
-                                                                   {"PHB", Wire::phb},
-                                                                   {"NODE", Wire::node},
-                                                                   {"SYS", Wire::sys}}};
+constexpr Names<Wire, 7> kWires{{{Wire::self, "X"},
+                                 {Wire::nvlink, "NV"},  // and a number, in the matrix
+                                 {Wire::pix, "PIX"},
+                                 {Wire::pxb, "PXB"},
+                                 {Wire::phb, "PHB"},
+                                 {Wire::node, "NODE"},
+                                 {Wire::sys, "SYS"}}};
 
 // One NVLink, one direction: 20 GB/s in the first generation, 25 GB/s in the second to fourth, 50
 // GB/s in the fifth (NVIDIA's whitepapers of P100, V100, A100, H100 and Blackwell).
@@ -67,9 +68,7 @@ GpuWire wire_of(const std::string& word, const std::string& file, const std::str
       word.find_first_not_of("0123456789", 2) == std::string::npos) {
     return {Wire::nvlink, std::stoi(word.substr(2))};
   }
-  for (const auto& [name, wire] : kWires) {
-    if (word == name) return {wire, 0};
-  }
+  if (const auto wire = named(kWires, word); wire && wire != Wire::nvlink) return {*wire, 0};
   throw InputError(
       file, where,
       fmt::format("\"{}\": expected X, NV and a number, PIX, PXB, PHB, NODE or SYS", word));
@@ -77,13 +76,7 @@ GpuWire wire_of(const std::string& word, const std::string& file, const std::str
 
 }  // namespace
 
-std::string_view to_string(Wire wire) {
-  if (wire == Wire::nvlink) return "NV";
-  for (const auto& [name, value] : kWires) {
-    if (value == wire) return name;
-  }
-  return "X";
-}
+std::string_view to_string(Wire wire) { return name_of(kWires, wire); }
 
 GpuWire GpuTopology::worst_neighbours() const {
   GpuWire worst;

@@ -50,16 +50,9 @@ Recompute rebuilt_blocks(const std::vector<bool>& blocks) {
 }
 
 Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {
-  Model model;
+  Model model = decoder_model(decoder);
   model.family = "layers";
   model.seq_length = seq_length;
-  model.max_positions = decoder.embedding.positions;
-  model.layers.push_back({"embedding", decoder.embedding, ""});
-  for (std::int64_t i = 0; i < decoder.blocks; ++i) {
-    model.layers.push_back({fmt::format("block.{}", i), decoder.block, ""});
-  }
-  model.layers.push_back({"norm", decoder.norm, ""});
-  model.layers.push_back({"head", decoder.head, ""});
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/job/plan.hpp"
+#include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir {
@@ -47,14 +48,7 @@ struct JobOptions {
 // or full's layers.
 [[nodiscard]] Recompute rebuilt_blocks(const std::vector<bool>& blocks);
 
-// The embedding, blocks, norm and head that most decoders are.
-struct Decoder {
-  EmbeddingShape embedding;
-  TransformerShape block;
-  std::int64_t blocks = 0;
-  NormShape norm;
-  HeadShape head;
-};
+// The same as a layer list would have it.
 [[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
 // nullopt where the layers are anything else, or blocks differ from each other.
 [[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);

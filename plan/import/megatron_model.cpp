@@ -120,12 +120,11 @@ void set_biases_and_norm(Arguments& a, TransformerShape& block) {
 }  // namespace
 
 Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
-  Decoder decoder;
-  TransformerShape& block = decoder.block;
+  TransformerShape block;
   set_width(a, block);
   set_mlp(a, block, remarks);
   set_biases_and_norm(a, block);
-  decoder.blocks = a.integer("num-layers", 1, kMostLayers);
+  const std::int64_t blocks = a.integer("num-layers", 1, kMostLayers);
   const std::int64_t seq_length = a.integer("seq-length", 1, kLargestSize);
   const std::int64_t positions =
       a.integer_or("max-position-embeddings", seq_length, 1, kLargestSize);
@@ -146,15 +145,13 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   if (learned && positions < seq_length) a.fail("max-position-embeddings", "is below seq-length");
   const std::int64_t vocabulary = padded_vocabulary(a, options, remarks);
   const bool tied = !a.flag("untie-embeddings-and-output-weights");
-  decoder.embedding = {.vocabulary = vocabulary,
-                       .hidden = block.hidden,
-                       .positions = learned ? positions : 0,
-                       .norm = a.flag("embed-layernorm"),
-                       .dropout = block.residual_dropout,
-                       .tied = tied};
-  decoder.norm = {block.hidden, block.norm, block.norm_epsilon};
-  decoder.head = {.vocabulary = vocabulary, .hidden = block.hidden, .tied = tied};
-  Model model = decoder_model(decoder, seq_length);
+  const EmbeddingShape embedding{.vocabulary = vocabulary,
+                                 .hidden = block.hidden,
+                                 .positions = learned ? positions : 0,
+                                 .norm = a.flag("embed-layernorm"),
+                                 .dropout = block.residual_dropout,
+                                 .tied = tied};
+  Model model = decoder_model(usual_decoder(embedding, block, blocks), seq_length);
   model.initializer_range = a.number_or("init-method-std", 0.02, 0, 10);
   return model;
 }

@@ -200,8 +200,6 @@ Stack parse_stack(const std::string& text, const std::string& file) {
   stack.own_tensors = !top.has("memory");
   if (top.has("memory")) stack.memory = memory_of(top.object("memory"));
   if (top.has("time")) stack.time = time_of(top.object("time"));
-  read_number(top, "time_level", stack.time_level, 0.1, 10);
-  read_number(top, "memory_level", stack.memory_level, 0.1, 10);
   top.finish();
   check_origins(json, stack.origins, file);
   return stack;

@@ -88,7 +88,7 @@ struct StackTime {
   std::vector<ExtraStream> block;
   double accumulate = 0;  // bytes moved a parameter and micro-batch, to add up gradients
   double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
-  // Tensor-parallel traffic that products hide, as a share of those products' time.
+  // The share of tensor-parallel traffic that runs beside products.
   double tensor_overlap = 0;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
@@ -118,8 +118,6 @@ struct Stack {
   bool fp8 = false;  // blocks' products in FP8; head, attention and the rest in the number format
   StackMemory memory;
   StackTime time;
-  // Levels fitted to measured steps: forecast times and activations are multiplied by these.
-  double time_level = 1, memory_level = 1;
   Origins origins;
 };
 

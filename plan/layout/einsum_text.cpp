@@ -13,15 +13,15 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool all_names(const std::vector<std::string>& names) {
-  return !names.empty() && std::all_of(names.begin(), names.end(),
-                                       [](const std::string& name) { return is_name(name); });
+  return !names.empty() &&
+         std::ranges::all_of(names, [](const std::string& name) { return is_name(name); });
 }
 
 }  // namespace
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kLongestName && is_letter(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); });
+         std::ranges::all_of(text, [](char c) { return is_letter(c) || is_digit(c); });
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
+
+#include "plan/words/indexed.hpp"
 
 namespace weir::layout {
 namespace {

@@ -54,8 +54,7 @@ std::vector<int> all_dimensions(const Program& program, const Einsum& einsum) {
 std::vector<int> reduced_dimensions(const Program& program, const Einsum& einsum) {
   std::vector<int> reduced = all_dimensions(program, einsum);
   const auto& kept = tensor_of(program, einsum.output).dimensions;
-  std::erase_if(reduced,
-                [&](int d) { return std::find(kept.begin(), kept.end(), d) != kept.end(); });
+  std::erase_if(reduced, [&](int d) { return std::ranges::find(kept, d) != kept.end(); });
   return reduced;
 }
 

@@ -12,6 +12,7 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/indexed.hpp"
 
 namespace weir::layout {
 namespace {
@@ -88,8 +89,7 @@ void read_tensors(JsonObject& top, Program& program) {
       if (d < 0)
         top.fail("tensors",
                  fmt::format("tensor {}: no dimension is called {}", parsed->name, name));
-      if (std::find(tensor.dimensions.begin(), tensor.dimensions.end(), d) !=
-          tensor.dimensions.end()) {
+      if (std::ranges::find(tensor.dimensions, d) != tensor.dimensions.end()) {
         top.fail("tensors",
                  fmt::format("tensor {}: dimension {} is there twice", parsed->name, name));
       }
@@ -117,10 +117,10 @@ void refuse_lonely_dimensions(const JsonObject& top, const Program& program, con
   for (const int d : all_dimensions(program, einsum)) {
     const auto holds = [&](int t) {
       const auto& dimensions = program.tensors[t].dimensions;
-      return std::find(dimensions.begin(), dimensions.end(), d) != dimensions.end();
+      return std::ranges::find(dimensions, d) != dimensions.end();
     };
-    if (std::count_if(tensors.begin(), tensors.end(), holds) > 1) continue;
-    const int owner = *std::find_if(tensors.begin(), tensors.end(), holds);
+    if (std::ranges::count_if(tensors, holds) > 1) continue;
+    const int owner = *std::ranges::find_if(tensors, holds);
     top.fail("einsums",
              fmt::format("{}: dimension {} is in tensor {} only", to_text(program, einsum),
                          program.dimensions[d].name, program.tensors[owner].name));
@@ -146,7 +146,7 @@ void read_einsums(JsonObject& top, Program& program) {
     einsum.function = parsed->function;
     for (const std::string& name : parsed->inputs) {
       const int input = tensor(name);
-      if (std::find(einsum.inputs.begin(), einsum.inputs.end(), input) != einsum.inputs.end()) {
+      if (std::ranges::find(einsum.inputs, input) != einsum.inputs.end()) {
         top.fail("einsums", fmt::format("{}: {} is there twice", text, name));
       }
       einsum.inputs.push_back(input);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/model.hpp"
 
-#include <array>
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::array<std::string_view, 2> kAttentionKinds{
-    "unfused", "fused"};  // in the order of AttentionKind
+constexpr Names<AttentionKind, 2> kAttentionKinds{
+    {{AttentionKind::unfused, "unfused"}, {AttentionKind::fused, "fused"}}};
 
 std::int64_t norm_parameters(NormKind kind, std::int64_t hidden) {
   return kind == NormKind::layer_norm ? 2 * hidden : hidden;
@@ -64,13 +64,10 @@ struct Kind {
 
 }  // namespace
 
-std::string_view to_string(AttentionKind kind) {
-  return kAttentionKinds[static_cast<std::size_t>(kind)];
-}
+std::string_view to_string(AttentionKind kind) { return name_of(kAttentionKinds, kind); }
 
 std::optional<AttentionKind> parse_attention_kind(std::string_view text) {
-  if (text == "fused" || text == "flash") return AttentionKind::fused;
-  return text == "unfused" ? std::optional(AttentionKind::unfused) : std::nullopt;
+  return text == "flash" ? AttentionKind::fused : named(kAttentionKinds, text);
 }
 
 void set_attention(Model& model, AttentionKind kind) {

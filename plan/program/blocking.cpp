@@ -75,8 +75,8 @@ class Blocking {
       const auto known = program_.predecessors(id);
       for (const Dependency& d : known) parts.dependencies.add(d.before, d.kind);
       for (const OperationId before : added_[id]) {
-        const bool has = std::any_of(known.begin(), known.end(),
-                                     [&](const Dependency& d) { return d.before == before; });
+        const bool has =
+            std::ranges::any_of(known, [&](const Dependency& d) { return d.before == before; });
         if (!has) parts.dependencies.add(before, DependencyKind::transfer);
       }
     }

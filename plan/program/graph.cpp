@@ -35,7 +35,7 @@ Graph boost_graph(const WaitGraph& graph) {
 Path way(const PerOperation<OperationId>& from, OperationId first, OperationId last) {
   Path path{last};
   while (path.back() != first) path.push_back(from[path.back()]);
-  std::reverse(path.begin(), path.end());
+  std::ranges::reverse(path);
   return path;
 }
 

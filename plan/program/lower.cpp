@@ -4,8 +4,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/lower.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 #include <optional>
@@ -33,16 +31,16 @@ Indexed<Stage, std::vector<Stage>> copies_of_stages(const ScheduleShape& shape,
     const auto join = [&](Stage other) {
       for (std::int32_t replica = 0; replica < shape.replicas; ++replica) {
         const Stage copy{replica * shape.stages + other.value % shape.stages};
-        if (std::find(group.begin(), group.end(), copy) == group.end()) group.push_back(copy);
+        if (std::ranges::find(group, copy) == group.end()) group.push_back(copy);
       }
     };
     join(stage);
     for (const auto& tie : options.tied) {
       // Ties name stages of the first replica; they hold for every copy.
-      if (std::count(tie.begin(), tie.end(), Stage{stage.value % shape.stages}) == 0) continue;
+      if (std::ranges::count(tie, Stage{stage.value % shape.stages}) == 0) continue;
       for (const Stage other : tie) join(other);
     }
-    std::sort(group.begin(), group.end());
+    std::ranges::sort(group);
   }
   return copies;
 }
@@ -162,8 +160,7 @@ class Lowering {
       if (shape().rank_of(stage) == rank) stages.push_back(stage);
     }
     for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
-    if (std::none_of(stages.begin(), stages.end(), [&](Stage stage) { return reduces(stage); }))
-      return;
+    if (std::ranges::none_of(stages, [&](Stage stage) { return reduces(stage); })) return;
     open_lane(rank, LaneKind::reduce, kNoEdge);
     for (const Stage stage : stages) {
       if (reduces(stage)) reduce_[stage] = add({stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});

@@ -7,14 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <vector>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -26,12 +25,6 @@ struct Cell {
   std::size_t column = 0;
   bool overlapped_with_next = false;
 };
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 [[noreturn]] void refuse(const std::string& file, const Cell& cell, std::string_view why) {
   throw InputError(file, fmt::format("row {}, column {}", cell.row.value + 1, cell.column + 1),
@@ -61,13 +54,10 @@ void add_cell(std::vector<Cell>& cells, Cell cell, const std::string& file) {
 constexpr std::string_view kSegments = "# segments=";
 
 std::int32_t parse_segments(std::string_view line, const std::string& file) {
-  std::int32_t segments = 0;
-  const std::string_view number = trimmed(line.substr(kSegments.size()));
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), segments);
-  if (error != std::errc{} || end != number.data() + number.size() || segments < 1 ||
-      segments > kMostMicrobatches)
+  const auto segments = whole_number<std::int32_t>(trimmed(line.substr(kSegments.size())));
+  if (!segments || *segments < 1 || *segments > kMostMicrobatches)
     throw InputError(file, "row 1", "expected the slices of a sequence, as \"# segments=2\"");
-  return segments;
+  return *segments;
 }
 
 std::vector<Cell> read_cells(const std::string& text, const std::string& file, std::size_t& rows,
@@ -152,7 +142,7 @@ bool halves_share_nothing(const Schedule& schedule, std::int32_t half) {
       (action.stage.value < half ? low : high).insert(action.microbatch.value);
     }
   }
-  return std::none_of(low.begin(), low.end(), [&high](std::int32_t m) { return high.contains(m); });
+  return std::ranges::none_of(low, [&high](std::int32_t m) { return high.contains(m); });
 }
 
 void place_stages(Schedule& schedule, const std::string& file) {
@@ -245,8 +235,8 @@ Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
     }
     order.push_back({raw->stage, kind_of(raw->letters, old), raw->microbatch});
   }
-  const bool pairs = std::any_of(schedule.overlapped.begin(), schedule.overlapped.end(),
-                                 [](const auto& row) { return !row.empty(); });
+  const bool pairs =
+      std::ranges::any_of(schedule.overlapped, [](const auto& row) { return !row.empty(); });
   if (!pairs) schedule.overlapped.clear();
   place_stages(schedule, file);
   ScheduleShape& shape = schedule.shape;

@@ -17,6 +17,11 @@
 
 namespace weir {
 
+// A plain number as a position; it must not be negative.
+[[nodiscard]] constexpr std::size_t at(std::integral auto index) {
+  return static_cast<std::size_t>(index);
+}
+
 // The ids [first, last), in order; empty where last is not above first.
 template <class Id>
 class Ids {

@@ -8,9 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
-#include <utility>
 
 namespace weir {
 namespace {

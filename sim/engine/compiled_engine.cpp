@@ -4,7 +4,6 @@
 #include "sim/engine/compiled_engine.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "plan/words/multiversion.hpp"
 
@@ -139,7 +138,7 @@ void CompiledEngine::makespans(std::span<const CostTable> tables,
     for (std::size_t lane = 0; lane < kLanes;
          ++lane)  // the last lanes of a short batch repeat its first candidate
       pack(tables[first + (lane < count ? lane : 0)], &costs_x8_[0].of[lane], kLanes);
-    std::fill(registers_x8_.begin(), registers_x8_.end(), Lanes{});
+    std::ranges::fill(registers_x8_, Lanes{});
     run_eight(&program_, registers_x8_[0].of, saved_x8_[0].of, costs_x8_[0].of, periodicity_);
     for (std::size_t lane = 0; lane < count; ++lane) {
       std::int64_t end = 0;

@@ -38,7 +38,6 @@ constexpr PerKind<CostSlot> kComputeSlots{
     .f = cost_f, .i = cost_i, .w = cost_w, .b = cost_b, .r = cost_r, .optimizer = cost_optimizer};
 
 constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 std::uint16_t cost_index(const Program& program, const Action& action) {
   const auto slot = [&](std::int32_t stage, CostSlot which) {
@@ -85,8 +84,8 @@ class Compiler {
   // --- order
   [[nodiscard]] bool ready(OperationId id) const {
     const auto before = program_.predecessors(id);
-    return std::all_of(before.begin(), before.end(),
-                       [&](const Dependency& d) { return position_[d.before] >= 0; });
+    return std::ranges::all_of(before,
+                               [&](const Dependency& d) { return position_[d.before] >= 0; });
   }
   void place(OperationId id) {
     position_[id] = static_cast<std::int32_t>(order_.size());

@@ -113,8 +113,8 @@ class ContentionEngine {
     timing_.end_ns[id] = now;
     timing_.makespan = std::max(timing_.makespan, Nanoseconds(now));
     ++ended_;
-    const auto found = std::find_if(running_.begin(), running_.end(),
-                                    [id](const Running& r) { return r.operation == id; });
+    const auto found =
+        std::ranges::find_if(running_, [id](const Running& r) { return r.operation == id; });
     if (found != running_.end()) {
       running_.erase(found);
       rates_stale_ = true;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "costmodel/table/cost_table.hpp"
 #include "plan/program/program.hpp"

@@ -83,7 +83,7 @@ Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans, c
   baseline.ratio = ranked.forecast.step_time / plans.front().forecast.step_time;
   const auto before = std::ranges::count_if(
       plans, [&](const Ranked& other) { return goes_before(other.forecast, ranked.forecast); });
-  if (ranked.forecast.fits()) baseline.place = static_cast<int>(before) + 1;
+  if (ranked.forecast.may_fit()) baseline.place = static_cast<int>(before) + 1;
   return baseline;
 }
 

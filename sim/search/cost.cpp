@@ -39,13 +39,13 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
   };
   Ranked best = ranked();
   // Refining costs many times a forecast. The even partition also evens out memory: where it does
-  // not fit, the faster one hardly does, and where that does not, the even one stands.
-  if (best.forecast.fits()) {
+  // not fit, the faster one hardly does, and where that fits less surely, the even one stands.
+  if (best.forecast.may_fit()) {
     std::vector<int> refined = refine_boundaries(resolved, costs, cluster).boundaries;
     if (refined != candidate.boundaries) {
       resolved = with_boundaries(std::move(resolved), std::move(refined));
       Ranked faster = ranked();
-      if (faster.forecast.fits()) best = std::move(faster);
+      if (faster.forecast.fits() <= best.forecast.fits()) best = std::move(faster);
     }
   }
   best.gap = best.forecast.step_time / best.forecast.lower_bound - 1;

@@ -16,10 +16,10 @@ struct Ranked {
   bool pareto = false;  // no other plan is both faster and smaller
 };
 
-// The order of a ranking: fastest, then smallest.
+// The order of a ranking: what fits before what may fit; then fastest, then smallest.
 [[nodiscard]] bool goes_before(const Forecast& a, const Forecast& b);
 
-// Best first: fastest, then smallest, then the first given; and marks the Pareto front.
+// Best first, where all is equal the first given; and marks the Pareto front.
 void rank(std::vector<Ranked>& plans);
 
 }  // namespace weir

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <utility>
 
 #include "costmodel/table/stage_costs.hpp"
 #include "sim/engine/compiled_engine.hpp"

@@ -18,7 +18,7 @@ std::vector<Plan> with_degrees(const SweepRequest& request) {
           plan.dp = dp;
           plan.zero = dp * cp > 1 ? zero : 0;
           plan.sequence_parallel = request.base.sequence_parallel && tp > 1;
-          if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(plan);
+          if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
         }
       }
     }
@@ -49,7 +49,7 @@ std::vector<Split> splits(const SweepRequest& request, const Model& model) {
   if (request.baseline) plans.push_back(request.baseline->plan);
   for (const Plan& plan : plans) {
     const Split split = plan.split();
-    const bool known = std::find(found.begin(), found.end(), split) != found.end();
+    const bool known = std::ranges::find(found, split) != found.end();
     if (!known && !cannot_split(model, plan.seq_length, split)) found.push_back(split);
   }
   return found;

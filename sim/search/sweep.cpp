@@ -99,8 +99,8 @@ Ranked smallest_misfit(const std::vector<Plan>& plans, std::vector<CandidateCost
                        std::optional<Bytes> limit) {
   std::vector<std::size_t> order(plans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return found[a].held < found[b].held; });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return found[a].held < found[b].held; });
   std::size_t best = order.front();
   const auto peak = [&](std::size_t i) { return found[i].ranked->forecast.peak_memory(); };
   for (const std::size_t i : order) {
@@ -140,7 +140,7 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
   });
   result.candidates = static_cast<int>(plans.size());
   const auto fits = [](const CandidateCost& cost) {
-    return cost.ranked && cost.ranked->forecast.fits();
+    return cost.ranked && cost.ranked->forecast.may_fit();
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
   if (result.feasible == 0 && !plans.empty()) {

@@ -19,8 +19,7 @@ struct SweepResult {
   int candidates = 0;
   int feasible = 0;
   double seconds = 0;
-  std::vector<Ranked>
-      plans;  // feasible ones, best first: fastest, then smallest, then the first found
+  std::vector<Ranked> plans;              // those that fit or may, best first (sim/search/ranking)
   std::vector<std::string> refused;       // why combinations were left out, each reason once
   std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
   std::optional<Baseline> baseline;       // where one was asked for and plans fit

@@ -11,8 +11,6 @@
 namespace weir {
 namespace {
 
-std::size_t at(MemoryKind kind) { return static_cast<std::size_t>(kind); }
-
 // One block, s = 8, h = 32, 4 heads of 8, f = 128, bf16, b = 2. 12 h^2 + 13 h = 12704 parameters.
 struct OneStage {
   Plan plan;
@@ -86,7 +84,7 @@ TEST(Memory, SelectiveDropsTheAttentionCore) {
   EXPECT_EQ(total_bytes(bs.worst) - total_bytes(b.worst),
             1024);  // counted from the backward's start, 1024 lower
   EXPECT_EQ(total_bytes(fs.net) + total_bytes(bs.net), total_bytes(f.net) + total_bytes(b.net));
-  EXPECT_EQ(bs.worst[at(MemoryKind::rematerialised)], 1024);
+  EXPECT_EQ(bs.worst[MemoryKind::rematerialised], 1024);
 }
 
 // With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2
@@ -113,10 +111,10 @@ TEST(Memory, FullRebuildsALayerAtATime) {
   loaded.plan.recompute.mode = RecomputeMode::full;
   const Footprint ff = loaded.of(ActionKind::F, true), bf = loaded.of(ActionKind::B, true);
   EXPECT_EQ(total_bytes(ff.net), 2 * 1024);
-  EXPECT_EQ(ff.net[at(MemoryKind::activations)], 2 * 1024);
+  EXPECT_EQ(ff.net[MemoryKind::activations], 2 * 1024);
   EXPECT_EQ(total_bytes(bf.worst) - total_bytes(b.worst), saved);
-  EXPECT_EQ(bf.worst[at(MemoryKind::rematerialised)], saved);
-  EXPECT_EQ(bf.net[at(MemoryKind::rematerialised)], 0);
+  EXPECT_EQ(bf.worst[MemoryKind::rematerialised], saved);
+  EXPECT_EQ(bf.net[MemoryKind::rematerialised], 0);
   EXPECT_EQ(total_bytes(ff.net) + total_bytes(bf.net), total_bytes(f.net) + total_bytes(b.net));
   // The micro-batch that is spared is as without.
   EXPECT_EQ(loaded.of(ActionKind::F, false).net, f.net);
@@ -132,8 +130,8 @@ TEST(Memory, WhatWReadsOfARebuiltLayerLivesUntilW) {
   OneStage loaded = one_block();
   loaded.plan.recompute.mode = RecomputeMode::full;
   const Footprint i = loaded.of(ActionKind::I, true), w = loaded.of(ActionKind::W, true);
-  EXPECT_EQ(i.net[at(MemoryKind::rematerialised)], 3 * 1024 + 4096);
-  EXPECT_EQ(w.net[at(MemoryKind::rematerialised)], -(3 * 1024 + 4096));
+  EXPECT_EQ(i.net[MemoryKind::rematerialised], 3 * 1024 + 4096);
+  EXPECT_EQ(w.net[MemoryKind::rematerialised], -(3 * 1024 + 4096));
   EXPECT_EQ(
       total_bytes(loaded.of(ActionKind::F, true).net) + total_bytes(i.net) + total_bytes(w.net), 0);
 }

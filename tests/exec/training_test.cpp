@@ -188,7 +188,7 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
           EXPECT_NEAR(predicted, measured, 0.01 * measured + message)
               << "K" << plan.pp << " " << schedule << " " << mode << " rank " << rank;
           std::int64_t parts = 0;
-          for (const Bytes part : peaks[rank].at_peak) parts += part.count();
+          for (const Bytes part : peaks[rank].at_peak.values) parts += part.count();
           EXPECT_EQ(parts, peaks[rank].peak.count());
         }
       }

@@ -259,7 +259,7 @@ Judged judged(const char* cluster, const char* stack, double log_ratio, const ch
   one.cluster = cluster;
   one.stack = stack;
   one.grid = grid;
-  one.log_model = one.log_shipped = log_ratio;
+  one.log_error = log_ratio;
   return one;
 }
 

@@ -19,7 +19,7 @@
 namespace weir::app {
 namespace {
 
-struct Run {
+struct AnchoringRun {
   MeasuredFigure figure;
   ResolvedPlan plan;
   Costs builtin;
@@ -30,8 +30,8 @@ Forecast forecast_of(const ResolvedPlan& plan, const Costs& costs, const Cluster
   return weir::forecast(plan, costs, cluster, {.detail = ForecastDetail::ranking}).forecast;
 }
 
-Run run_of(const std::string& text, const Cluster& cluster, const Session& session) {
-  Run run{.figure = parse_figure(text, "--measured")};
+AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Session& session) {
+  AnchoringRun run{.figure = parse_figure(text, "--measured")};
   const std::string file = run.figure.plan.string();
   session.guard(run.figure.plan);
   run.plan = load(PlanSource(run.figure.plan), session).loaded;
@@ -59,14 +59,15 @@ bool same_family(const Plan& a, const Plan& b) {
   return like == b;
 }
 
-int family_of(const std::vector<Run>& runs, std::size_t of) {
-  const auto first = std::ranges::find_if(
-      runs, [&](const Run& other) { return same_family(runs[of].plan.plan, other.plan.plan); });
+int family_of(const std::vector<AnchoringRun>& runs, std::size_t of) {
+  const auto first = std::ranges::find_if(runs, [&](const AnchoringRun& other) {
+    return same_family(runs[of].plan.plan, other.plan.plan);
+  });
   return static_cast<int>(first - runs.begin());
 }
 
-MeasuredStep step_of(const std::vector<Run>& runs, std::size_t i, const Cluster& cluster) {
-  const Run& run = runs[i];
+MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const Cluster& cluster) {
+  const AnchoringRun& run = runs[i];
   const auto time = step_time_of(run.figure, run.forecast);
   if (!time) {
     throw InputError(run.figure.plan.string(), "",
@@ -101,7 +102,7 @@ std::vector<FitQuality> quality_of(const AnchorFit& fit) {
   return quality;
 }
 
-CostAnchor anchor_of(const std::vector<Run>& runs, const std::vector<MeasuredStep>& steps,
+CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<MeasuredStep>& steps,
                      const AnchorFit& fit, const Cluster& cluster) {
   CostAnchor anchor{.factors = fit.factors,
                     .cluster = cluster.name,
@@ -136,7 +137,7 @@ void note_contradictions(const CostAnchor& anchor, const Session& session) {
 
 Calibration anchor_costs(const std::vector<std::string>& figures, const Cluster& cluster,
                          const Session& session) {
-  std::vector<Run> runs;
+  std::vector<AnchoringRun> runs;
   for (const std::string& text : figures) runs.push_back(run_of(text, cluster, session));
   std::vector<MeasuredStep> steps;
   for (std::size_t i = 0; i < runs.size(); ++i) steps.push_back(step_of(runs, i, cluster));

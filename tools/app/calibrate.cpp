@@ -6,7 +6,6 @@
 
 #include "plan/words/error.hpp"
 #include "tools/app/anchoring.hpp"
-#include "tools/app/host.hpp"
 #include "tools/app/traced_plan.hpp"
 
 namespace weir::app {
@@ -52,8 +51,10 @@ CalibrateResult anchored(const CalibrateRequest& r, const Session& session) {
                      std::holds_alternative<std::monostate>(r.costs) && !is_given(r.kineto.plan) &&
                      !r.kineto.save_trace;
   if (!alone)
-    throw UsageError("--measured anchors built-in costs: it takes --cluster and --output alone");
-  CalibrateResult result{.fit = anchor_costs(r.measured, cluster_or_host(r.cluster), session)};
+    throw UsageError(
+        "--measured anchors built-in costs: it takes --cluster, --stack and --output alone");
+  const Cluster cluster = machine({r.cluster, r.stack, {}});
+  CalibrateResult result{.fit = anchor_costs(r.measured, cluster, session)};
   if (r.output) save_costs(result.fit.costs, session.output(*r.output));
   return result;
 }
@@ -70,7 +71,8 @@ Fields fields(CalibrateRequest& r) {
            &r.kineto.save_trace,
            "With --plan: keep the measured trace (.json, for weir compare)",
            {.writes = true}},
-          {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+          {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+          stack_field(r.stack),
           {"-o,--output", &r.output, "Costs file", {.writes = true}},
           {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links"},
           {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
@@ -93,7 +95,7 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
   const std::vector<PlannedTrace> kept = runs_of(r, session);
   std::vector<CalibrationRun> runs;
   for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});
-  const Cluster cluster = cluster_or_host(r.cluster);
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   const ResolvedPlan& first = *runs.front().plan;
   CalibrateResult result{
       .fit = weir::calibrate(load(r.costs, first.model, first.plan, cluster), runs, cluster)};

@@ -13,6 +13,7 @@
 #include "tools/app/calibrate_links.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/kineto_run.hpp"
+#include "tools/app/machine.hpp"
 
 namespace weir::app {
 
@@ -21,7 +22,8 @@ struct CalibrateRequest {
   CostsSource costs;                // to start from
   KinetoOptions kineto;
   std::optional<std::filesystem::path> cluster;  // none: this machine
-  std::optional<std::filesystem::path> output;   // costs, or the cluster whose links are fitted
+  StackChoice stack;
+  std::optional<std::filesystem::path> output;  // costs, or the cluster whose links are fitted
   std::vector<std::filesystem::path> nccl;
   std::optional<std::filesystem::path> topology;
   std::vector<std::string> measured;  // "PLAN=FIGURE": anchors the cluster's built-in costs

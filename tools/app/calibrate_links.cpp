@@ -14,6 +14,7 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/machine.hpp"
 
 namespace weir::app {
 namespace {
@@ -131,7 +132,7 @@ void take_over_origins(Cluster& cluster, std::size_t first) {
 std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
-  Cluster cluster = load_cluster(*request.cluster);
+  Cluster cluster = load_cluster_or_name(*request.cluster);
   const std::size_t before = cluster.origin.size();
   if (request.topology) {
     const std::string file = request.topology->filename().string();

@@ -8,7 +8,6 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "tools/app/host.hpp"
 #include "tools/app/picture.hpp"
 #include "tools/app/traced_plan.hpp"
 #include "traces/perfetto.hpp"
@@ -116,10 +115,10 @@ ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
 // What each is forecast to cost.
 CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
-  const Cluster host = host_cluster();
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const ResolvedPlan& p = result.plans[i];
-    result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, host), host).forecast;
+    result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
   }
   return result;
 }
@@ -152,6 +151,8 @@ Fields fields(CompareRequest& r) {
   return {{"first", &r.first, "Predicted trace, or a plan", {.required = true}},
           {"second", &r.second, "Measured trace, or a plan", {.required = true}},
           {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
+          {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
+          stack_field(r.stack),
           {"--svg,--pdf",
            &r.picture,
            "Both timelines as a picture (.svg or .pdf), its data beside it as NAME.data.csv",

@@ -8,13 +8,16 @@
 
 #include "sim/forecast.hpp"
 #include "tools/app/field.hpp"
+#include "tools/app/machine.hpp"
 #include "traces/compare.hpp"
 
 namespace weir::app {
 
 struct CompareRequest {
-  TraceSource first, second;  // a predicted and a measured trace, or two plans
-  CostsSource costs;          // to forecast plans by
+  TraceSource first, second;                     // a predicted and a measured trace, or two plans
+  CostsSource costs;                             // to forecast plans by
+  std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
+  StackChoice stack;
   std::optional<std::filesystem::path> picture, perfetto, output;
 };
 [[nodiscard]] Fields fields(CompareRequest& request);

@@ -98,10 +98,6 @@ Cluster local_cluster(BackendKind backend, int devices) {
   return backend == BackendKind::cuda ? gpu_cluster(devices) : host_cluster();
 }
 
-Cluster cluster_or_host(const std::optional<std::filesystem::path>& file) {
-  return file ? load_cluster(*file) : host_cluster();
-}
-
 Backends available_backends() {
   Backends backends;
 #ifdef WEIR_HAS_CPU_BACKEND

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <string>
 
 #include "exec/device/backend.hpp"
@@ -24,9 +22,6 @@ namespace weir {
 
 // Ranks that work at once unless an option says otherwise: a core each, or two shares of a GPU.
 [[nodiscard]] int default_devices(BackendKind backend);
-
-// The cluster file, or this machine where none is named.
-[[nodiscard]] Cluster cluster_or_host(const std::optional<std::filesystem::path>& file);
 
 // What this build can run on.
 [[nodiscard]] Backends available_backends();

@@ -16,25 +16,30 @@
 namespace weir::app {
 namespace {
 
-using Kind = MeasuredFigure::Kind;
+using FigureKind = MeasuredFigure::Kind;
 
 struct RateUnit {
   std::string_view name;
-  Kind kind;
+  FigureKind kind;
   double factor;
 };
 
-constexpr std::array kRateUnits{
-    RateUnit{"TFLOPs", Kind::flops, 1e12},          RateUnit{"TFLOPS", Kind::flops, 1e12},
-    RateUnit{"TFLOP/s", Kind::flops, 1e12},         RateUnit{"PFLOP/s", Kind::flops, 1e15},
-    RateUnit{"tok/s", Kind::tokens_per_s, 1},       RateUnit{"ktok/s", Kind::tokens_per_s, 1e3},
-    RateUnit{"Mtok/s", Kind::tokens_per_s, 1e6},    RateUnit{"tokens/s", Kind::tokens_per_s, 1},
-    RateUnit{"ktokens/s", Kind::tokens_per_s, 1e3}, RateUnit{"Mtokens/s", Kind::tokens_per_s, 1e6},
-    RateUnit{"samples/s", Kind::samples_per_s, 1}};
+constexpr std::array kRateUnits{RateUnit{"TFLOPs", FigureKind::flops, 1e12},
+                                RateUnit{"TFLOPS", FigureKind::flops, 1e12},
+                                RateUnit{"TFLOP/s", FigureKind::flops, 1e12},
+                                RateUnit{"PFLOP/s", FigureKind::flops, 1e15},
+                                RateUnit{"tok/s", FigureKind::tokens_per_s, 1},
+                                RateUnit{"ktok/s", FigureKind::tokens_per_s, 1e3},
+                                RateUnit{"Mtok/s", FigureKind::tokens_per_s, 1e6},
+                                RateUnit{"tokens/s", FigureKind::tokens_per_s, 1},
+                                RateUnit{"ktokens/s", FigureKind::tokens_per_s, 1e3},
+                                RateUnit{"Mtokens/s", FigureKind::tokens_per_s, 1e6},
+                                RateUnit{"samples/s", FigureKind::samples_per_s, 1}};
 
 // How fast; nullopt where it is nothing of the kind.
-std::optional<std::pair<Kind, double>> parse_speed(std::string_view text) {
-  if (const auto time = parse_duration(text)) return std::pair(Kind::step_time, time->count());
+std::optional<std::pair<FigureKind, double>> parse_speed(std::string_view text) {
+  if (const auto time = parse_duration(text))
+    return std::pair(FigureKind::step_time, time->count());
   if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
   double number = 0;
   const char* const last = text.data() + text.size();
@@ -85,14 +90,14 @@ std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast
     return forecast.step_time * (*rate / figure.value);
   };
   switch (figure.kind) {
-    case Kind::step_time:
+    case FigureKind::step_time:
       return Seconds(figure.value);
-    case Kind::flops:
+    case FigureKind::flops:
       if (!forecast.model_tflops_per_device) return std::nullopt;
       return from_rate(*forecast.model_tflops_per_device * 1e12);
-    case Kind::tokens_per_s:
+    case FigureKind::tokens_per_s:
       return from_rate(forecast.tokens_per_s);
-    case Kind::samples_per_s:
+    case FigureKind::samples_per_s:
       return from_rate(forecast.samples_per_s);
   }
   return std::nullopt;

@@ -18,7 +18,6 @@
 #include "plan/words/error.hpp"
 #include "sim/search/balance.hpp"
 #include "tools/app/export.hpp"
-#include "tools/app/host.hpp"
 #include "tools/app/schedule_source.hpp"
 
 namespace weir::app {
@@ -64,7 +63,18 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
   return file + ".csv";
 }
 
-PlacedPlan by_hand(const PlanRequest& r, const Session& session) {
+// The exact best; with more stages than layers, where the stack leaves stages empty, its own.
+// Elsewhere resolve() says that there are too many.
+std::vector<int> boundaries_for(const PlanRequest& r, const Model& model, const Plan& plan,
+                                const Cluster& cluster) {
+  if (plan.stages() <= static_cast<int>(model.layers.size()))
+    return balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
+  if (!cluster.stack.empty_stages) return {};
+  return stage_boundaries(cluster.stack, model, plan.stages()).value_or(std::vector<int>());
+}
+
+PlanResult by_hand(const PlanRequest& r, const Session& session) {
+  PlanResult result;
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
   const Schedule schedule =
@@ -72,16 +82,16 @@ PlacedPlan by_hand(const PlanRequest& r, const Session& session) {
   if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
   plan.schedule = word_for(schedule, plan);
   plan.boundaries = r.boundaries;
-  const Cluster cluster = cluster_or_host(r.cluster);
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   if (r.boundaries.empty()) {
-    plan.boundaries =
-        balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
+    plan.boundaries = boundaries_for(r, model, plan, cluster);
+    result.stack = cluster.stack.name;
   }
   const auto folder = std::filesystem::current_path();
-  PlacedPlan placed{resolve(plan, folder, schedule), folder,
-                    plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
-  require_stages(placed.loaded, cluster.stack);
-  return placed;
+  result.plan = {resolve(plan, folder, schedule), folder,
+                 plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
+  require_stages(result.plan.loaded, cluster.stack);
+  return result;
 }
 
 // What a program printed is kept beside the plan, under the plan's name.
@@ -99,6 +109,11 @@ void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& se
   plan.schedule_in_memory = false;
 }
 
+// The software that runs jobs of this format.
+std::string stack_of_job(std::string_view from) {
+  return from == "torchtitan" ? "torchtitan" : "megatron-core";
+}
+
 // With --from the file says everything; a field that would contradict it is refused.
 PlanResult from_job(const PlanRequest& r, const Session& session) {
   constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",
@@ -110,7 +125,7 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
   Imported imported = import_job(
       r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
   PlacedPlan plan = load(imported.plan, session);
-  return {std::move(plan), true, std::move(imported)};
+  return {std::move(plan), true, stack_of_job(r.import.from), std::move(imported)};
 }
 
 }  // namespace
@@ -136,6 +151,7 @@ Fields fields(PlanRequest& r) {
            "First layers of stages 1..., as 3,6 (default: the exact best)"},
           {"--cluster", &r.cluster,
            "Cluster whose devices the stages are balanced for (default: this machine)"},
+          stack_field(r.stack),
           {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
           {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
           {"--from",
@@ -158,7 +174,7 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
        {std::pair("job-model", "--model"), {"gpus", "--gpus"}, {"vocab-size", "--vocab-size"}}) {
     if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));
   }
-  PlanResult result{.plan = by_hand(r, session)};
+  PlanResult result = by_hand(r, session);
   if (r.output) {
     save(result.plan, *r.output, session);
     result.written = true;

@@ -11,6 +11,7 @@
 
 #include "tools/app/field.hpp"
 #include "tools/app/import.hpp"
+#include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
 #include "tools/app/plan_fields.hpp"
 
@@ -25,6 +26,7 @@ struct PlanRequest {
   std::string recompute = "none", recompute_microbatches;
   std::vector<int> boundaries;  // none: the exact best, for this cluster by these costs
   std::optional<std::filesystem::path> cluster;
+  StackChoice stack;
   CostsSource costs;
   std::optional<std::filesystem::path> output;
   ImportRequest import;
@@ -35,6 +37,7 @@ struct PlanRequest {
 struct PlanResult {
   PlacedPlan plan;
   bool written = false;
+  std::string stack;  // the stages were balanced for, or whose job it was; empty: neither
   std::optional<Imported> imported;
 };
 

@@ -4,11 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <sstream>
 
-#include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
+#include "plan/text/cells.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -23,16 +22,14 @@ struct Bounds {
 };
 
 int parse_number(std::string_view text, const std::string& option, Bounds bounds) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < bounds.low ||
-      number > bounds.high) {
+  const auto number = whole_number<int>(text);
+  if (!number || *number < bounds.low || *number > bounds.high) {
     throw UsageError(fmt::format("{} {}: expected numbers {}, as 4 or 1,2,4 or 1..8", option, text,
                                  bounds.high == kMostNumber
                                      ? fmt::format("of at least {}", bounds.low)
                                      : fmt::format("from {} to {}", bounds.low, bounds.high)));
   }
-  return number;
+  return *number;
 }
 
 AttentionKind attention_of(const PlanOptions& options) {

@@ -12,7 +12,6 @@
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
-#include "tools/app/host.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/traced_plan.hpp"
 
@@ -77,7 +76,8 @@ Fields fields(SimulateRequest& r) {
   Fields all{
       {"plan", &r.plan, "Plan file", {.required = true}},
       {"--costs", &r.costs, "Costs file (default: built in)"},
-      {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+      {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+      stack_field(r.stack),
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
       {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
       {"--samples",
@@ -111,7 +111,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   if (plan != loaded.plan)
     loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
   const auto failures = reliability(r);
-  Cluster cluster = cluster_or_host(r.cluster);
+  Cluster cluster = machine({r.cluster, r.stack, r.costs});
   cluster.stragglers = parse_stragglers(r.stragglers, loaded.plan.pp);
   const ForecastOptions options = forecast_options(r);
   if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
@@ -138,7 +138,7 @@ nlohmann::ordered_json to_json(const SimulateResult& result) {
 }
 
 void require_success(const SimulateResult& result) {
-  if (result.forecast.fits()) return;
+  if (result.forecast.may_fit()) return;
   throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}",
                                    result.name, format_bytes(result.forecast.peak_memory()),
                                    format_bytes(*result.forecast.memory_limit)));

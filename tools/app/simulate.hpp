@@ -11,6 +11,7 @@
 
 #include "sim/forecast.hpp"
 #include "tools/app/field.hpp"
+#include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
 
 namespace weir::app {
@@ -19,7 +20,8 @@ struct SimulateRequest {
   PlanSource plan;
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // none: this machine
-  std::string memory_limit;                      // "80 GiB"; empty: the named cluster's
+  StackChoice stack;
+  std::string memory_limit;  // "80 GiB"; empty: the named cluster's
   std::string transfers = "buffered";
   std::optional<int> samples;  // of steps drawn from measured jitter
   bool no_barrier = false;

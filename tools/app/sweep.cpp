@@ -95,7 +95,7 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
 
 // A search that found something.
 SweepReply found(SweepRequest r, const Session& session) {
-  SweepReply reply{.cluster = cluster_or_host(r.cluster)};
+  SweepReply reply{.cluster = machine({r.cluster, r.stack, r.costs})};
   std::optional<ResolvedPlan> baseline;
   if (is_given(r.baseline)) {
     reply.baseline_name = name_of(r.baseline);
@@ -200,7 +200,8 @@ Fields fields(SweepRequest& r) {
           {"--recompute", &r.recompute, "none, selective, full, stage, except-last, or several"},
           {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
           {"--costs", &r.costs, "Costs file (default: built in)"},
-          {"--cluster", &r.cluster, "Cluster file (default: this machine)"},
+          {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+          stack_field(r.stack),
           {"--baseline", &r.baseline,
            "The plan in use today, ranked among the results; sequence length, number format, "
            "attention, optimizer and mini-batch are its own where no option says them"},

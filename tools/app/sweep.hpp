@@ -12,6 +12,7 @@
 #include "costmodel/table/costs.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/field.hpp"
+#include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
 #include "tools/app/plan_fields.hpp"
 
@@ -28,7 +29,8 @@ struct SweepRequest {
   std::string memory_limit;  // "80 GiB"; empty: the device's memory
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // a named one has so many devices and no more
-  PlanSource baseline;                           // the plan in use today, where one is given
+  StackChoice stack;
+  PlanSource baseline;  // the plan in use today, where one is given
   int top = 20, threads = 0;
   bool run = false;
   std::string backend = "cpu";

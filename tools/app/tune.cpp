@@ -204,6 +204,7 @@ Fields fields(TuneRequest& r) {
        {"--rounds", &r.rounds, "Times each plan is run, interleaved", {.range = kPositive}},
        {"--steps", &r.steps, "Measured steps a run", {.range = kPositive}},
        {"--memory-limit", &r.memory_limit, "Memory of a device (default: 80 % of a core's share)"},
+       {"--stack", &r.stack, "Software to forecast plans for (default: weir, which runs them)"},
        {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
        {"-o,--output",
         &r.output,
@@ -222,6 +223,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
             .host = local_cluster(backend, devices),
             .model = load_model(r.plan)};
   loop.base = base_plan(r.plan, r.seed, loop.model, session);
+  if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
 
   session.log("profiling this machine's layers");
   const Costs profile = profile_machine(loop.model, loop.base,

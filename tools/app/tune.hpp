@@ -11,6 +11,7 @@
 
 #include "sim/search/sweep.hpp"
 #include "tools/app/field.hpp"
+#include "tools/app/machine.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/report/report.hpp"
 
@@ -22,6 +23,7 @@ struct TuneRequest {
   std::optional<int> devices;  // most ranks
   int global_batch_size = 8, plans = 6, rounds = 3, steps = 2;
   std::string memory_limit;  // "80 GiB"; empty: 80 % of a device's
+  StackChoice stack;         // that the forecasts before the first run are of
   std::optional<std::filesystem::path> data;
   std::filesystem::path output = "weir-out";
   std::uint64_t seed = 1;

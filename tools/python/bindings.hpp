@@ -7,7 +7,6 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
-#include <filesystem>
 #include <string>
 
 #include "costmodel/table/costs.hpp"

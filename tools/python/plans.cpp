@@ -1,6 +1,5 @@
 // Models and plans in Python.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
 #include "tools/python/bindings.hpp"
 

@@ -5,15 +5,17 @@
 #include <cctype>
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/table/given_times.hpp"
-#include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/app/schedule.hpp"
 #include "tools/app/timed_schedule.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/python/use_cases.hpp"
 
 namespace py = pybind11;
 
@@ -79,20 +81,8 @@ py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, dou
                         PlannedTrace{std::move(timed.trace), {}});
 }
 
-py::list list_generators() {
-  py::list list;
-  for (const Generator& g : generators()) {
-    py::dict row;
-    row["name"] = g.name;
-    row["source"] = g.source;
-    row["bubble"] = g.bubble;
-    row["in_flight"] = g.in_flight;
-    row["weight_copies"] = g.weight_copies;
-    row["default_vpp"] = g.default_chunks;
-    list.append(row);
-  }
-  return list;
-}
+// As the command lists them.
+py::object list_generators() { return to_python(app::to_json(app::ScheduleResult{}))["schedules"]; }
 
 }  // namespace
 

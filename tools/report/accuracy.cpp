@@ -27,12 +27,8 @@ double kendall(const std::vector<Outcome>& outcomes) {
 }
 
 double regret(const std::vector<Outcome>& outcomes) {
-  const auto chosen = std::min_element(
-      outcomes.begin(), outcomes.end(),
-      [](const Outcome& a, const Outcome& b) { return a.predicted < b.predicted; });
-  const auto best = std::min_element(
-      outcomes.begin(), outcomes.end(),
-      [](const Outcome& a, const Outcome& b) { return a.measured() < b.measured(); });
+  const auto chosen = std::ranges::min_element(outcomes, {}, &Outcome::predicted);
+  const auto best = std::ranges::min_element(outcomes, {}, &Outcome::measured);
   return chosen->measured() / best->measured() - 1;
 }
 
@@ -44,7 +40,7 @@ double Outcome::error() const { return predicted / measured() - 1; }
 
 Seconds Outcome::noise() const {
   std::vector<double> times = times_s;
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return Seconds(times[times.size() * 3 / 4] - times[times.size() / 4]);
 }
 
@@ -65,7 +61,7 @@ Accuracy accuracy(const std::vector<Outcome>& outcomes) {
     a.hits += o.inside() ? 1 : 0;
   }
   a.median_error = median(errors);
-  std::sort(errors.begin(), errors.end());
+  std::ranges::sort(errors);
   a.p95_error =
       errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
   a.tau = kendall(outcomes);

@@ -1,3 +1,4 @@
+// Charts drawn as shapes.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/chart.hpp"
 
@@ -12,56 +13,60 @@ namespace {
 constexpr Colour kGrid{225, 225, 225};
 constexpr double kLeft = 46, kRight = 12, kTop = 24, kBottom = 34;
 
+// What an axis shows, from end to end.
+struct Axis {
+  double low = 1e300, high = -1e300;
+
+  void cover(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  [[nodiscard]] double share(double value) const { return (value - low) / (high - low); }
+  [[nodiscard]] std::vector<double> ticks() const {
+    std::vector<double> ticks;
+    for (int i = 0; i <= 4; ++i) ticks.push_back(low + (high - low) * i / 4);
+    return ticks;
+  }
+};
+
 class Axes {
  public:
   explicit Axes(const Chart& chart) : chart_(chart) {
-    low_x_ = low_y_ = 1e300;
-    high_x_ = high_y_ = -1e300;
     for (const Series& series : chart.series) {
       for (const auto& [x, y] : series.points) {
-        low_x_ = std::min(low_x_, place(x));
-        high_x_ = std::max(high_x_, place(x));
-        high_y_ = std::max(high_y_, y);
-        low_y_ = std::min(low_y_, y);
+        x_.cover(place(x));
+        y_.cover(y);
       }
     }
-    if (chart.vertical) high_x_ = std::max(high_x_, place(*chart.vertical));
-    if (low_x_ > high_x_) low_x_ = low_y_ = 0, high_x_ = high_y_ = 1;
-    if (!chart.diagonal) low_y_ = std::min(low_y_, 0.0);
+    if (chart.vertical) x_.high = std::max(x_.high, place(*chart.vertical));
+    if (x_.low > x_.high) x_ = y_ = {0, 1};
     if (chart.diagonal) {
-      low_x_ = low_y_ = std::min(low_x_, low_y_) * 0.95;
-      high_x_ = high_y_ = std::max(high_x_, high_y_) * 1.05;
+      x_ = y_ = {std::min(x_.low, y_.low) * 0.95, std::max(x_.high, y_.high) * 1.05};
+    } else {
+      y_.low = std::min(y_.low, 0.0);
     }
-    if (high_x_ == low_x_) high_x_ += 1;
-    high_y_ = high_y_ == low_y_ ? low_y_ + 1 : high_y_ + (high_y_ - low_y_) * 0.05;
+    if (x_.high == x_.low) x_.high += 1;
+    y_.high = y_.high == y_.low ? y_.low + 1 : y_.high + (y_.high - y_.low) * 0.05;
   }
   [[nodiscard]] double x(double value) const {
-    return kLeft + (place(value) - low_x_) / (high_x_ - low_x_) * (chart_.width - kLeft - kRight);
+    return kLeft + x_.share(place(value)) * (chart_.width - kLeft - kRight);
   }
   [[nodiscard]] double y(double value) const {
-    return chart_.height - kBottom -
-           (value - low_y_) / (high_y_ - low_y_) * (chart_.height - kTop - kBottom);
+    return chart_.height - kBottom - y_.share(value) * (chart_.height - kTop - kBottom);
   }
   [[nodiscard]] std::vector<double> x_ticks() const {
+    if (!chart_.log2_x) return x_.ticks();
     std::vector<double> ticks;
-    if (chart_.log2_x) {
-      for (double e = std::ceil(low_x_); e <= high_x_ + 1e-9; ++e) ticks.push_back(std::exp2(e));
-    } else {
-      for (int i = 0; i <= 4; ++i) ticks.push_back(low_x_ + (high_x_ - low_x_) * i / 4);
-    }
+    for (double e = std::ceil(x_.low); e <= x_.high + 1e-9; ++e) ticks.push_back(std::exp2(e));
     return ticks;
   }
-  [[nodiscard]] std::vector<double> y_ticks() const {
-    std::vector<double> ticks;
-    for (int i = 0; i <= 4; ++i) ticks.push_back(low_y_ + (high_y_ - low_y_) * i / 4);
-    return ticks;
-  }
-  [[nodiscard]] std::pair<double, double> ends() const { return {low_x_, high_x_}; }
+  [[nodiscard]] std::vector<double> y_ticks() const { return y_.ticks(); }
+  [[nodiscard]] const Axis& shown_x() const { return x_; }
 
  private:
   [[nodiscard]] double place(double x) const { return chart_.log2_x ? std::log2(x) : x; }
   const Chart& chart_;
-  double low_x_, high_x_, low_y_, high_y_;
+  Axis x_, y_;
 };
 
 }  // namespace
@@ -89,7 +94,7 @@ Drawing draw_chart(const Chart& chart) {
     d.shapes.push_back(Text{x - 3, kTop + 7, chart.vertical_name, 7, Anchor::end, {190, 60, 60}});
   }
   if (chart.diagonal) {
-    const auto [low, high] = axes.ends();
+    const auto [low, high] = axes.shown_x();
     d.shapes.push_back(Line{
         {{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, {150, 150, 150}, 0.6, true});
   }
@@ -136,27 +141,18 @@ std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points, in
     if (p.measured) measured.points.emplace_back(p.microbatches, *p.measured);
     memory.points.emplace_back(p.microbatches, p.peak_memory_gib);
   }
-  Chart bubble{fmt::format("Bubble, K = {}", ranks),
-               "micro-batches M",
-               "bubble fraction",
-               {formula, predicted},
-               true,
-               4.0 * ranks,
-               "M = 4K",
-               false,
-               360,
-               240};
+  Chart bubble{.title = fmt::format("Bubble, K = {}", ranks),
+               .x_label = "micro-batches M",
+               .y_label = "bubble fraction",
+               .series = {formula, predicted},
+               .log2_x = true,
+               .vertical = 4.0 * ranks,
+               .vertical_name = "M = 4K"};
+  Chart bytes = bubble;
   if (!measured.points.empty()) bubble.series.push_back(measured);
-  const Chart bytes{"Peak memory of the fullest device",
-                    "micro-batches M",
-                    "GiB",
-                    {memory},
-                    true,
-                    4.0 * ranks,
-                    "M = 4K",
-                    false,
-                    360,
-                    240};
+  bytes.title = "Peak memory of the fullest device";
+  bytes.y_label = "GiB";
+  bytes.series = {memory};
   return {bubble, bytes};
 }
 

@@ -31,7 +31,7 @@ std::string by_property(const EvaluationReport& report) {
   for (const auto& [name, values] : errors) {
     text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n",
                         escape(name), values.size(), median(values) * 100,
-                        *std::max_element(values.begin(), values.end()) * 100);
+                        *std::ranges::max_element(values) * 100);
   }
   return text + "</table>\n";
 }
@@ -43,9 +43,8 @@ std::string interval_cell(const Outcome& o) {
 }
 
 std::string all_plans(std::vector<Outcome> outcomes) {
-  std::stable_sort(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
-    return std::abs(a.error()) > std::abs(b.error());
-  });
+  std::ranges::stable_sort(outcomes, std::ranges::greater(),
+                           [](const Outcome& o) { return std::abs(o.error()); });
   std::string text =
       "<table><tr><th>held-out plan, worst first</th><th>forecast</th><th>90 % "
       "interval</th><th>measured</th>"

@@ -10,7 +10,7 @@
 namespace weir {
 
 struct IdleShares {
-  std::array<double, kIdleCauses.size()> predicted{}, measured{};  // by cause
+  std::array<double, kIdleCauses.size()> predicted{}, measured{};  // by kIdleCauses
 };
 
 // Means over plans that were run, each by its step of median length.

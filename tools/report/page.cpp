@@ -1,3 +1,4 @@
+// The page around reports, and their words.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/page.hpp"
 
@@ -30,15 +31,34 @@ std::string html_page(const std::string& title, const std::string& body) {
 }
 
 std::string limited_by(const StepMetrics& step, double bubble) {
+  constexpr std::array kLimits{IdleCause{"filling the pipeline", &IdleTime::fill},
+                               IdleCause{"draining it", &IdleTime::drain},
+                               IdleCause{"imbalance between stages", &IdleTime::imbalance},
+                               IdleCause{"communication", &IdleTime::communication},
+                               IdleCause{"the host", &IdleTime::host},
+                               IdleCause{"waiting for the optimizer", &IdleTime::optimizer}};
   if (bubble < 0.05) return "the work itself (bubble below 5 %)";
-  // In the order of kIdleCauses.
-  constexpr std::array kCauses{"filling the pipeline", "draining it", "imbalance between stages",
-                               "communication",        "the host",    "waiting for the optimizer"};
-  std::array<Nanoseconds, kIdleCauses.size()> lost{};
-  for (const RankMetrics& rank : step.ranks) {
-    for (std::size_t c = 0; c < lost.size(); ++c) lost[c] += rank.idle.*kIdleCauses[c].time;
-  }
-  return kCauses.at(std::max_element(lost.begin(), lost.end()) - lost.begin());
+  const auto whole = [&step](const IdleCause& cause) {
+    Nanoseconds sum{0};
+    for (const RankMetrics& rank : step.ranks) sum += rank.idle.*cause.time;
+    return sum;
+  };
+  return std::ranges::max_element(kLimits, {}, whole)->name;
+}
+
+std::string busy_and_idle_heads() {
+  std::string heads = "<th>busy</th>";
+  for (const IdleCause& cause : kIdleCauses) heads += fmt::format("<th>{}</th>", cause.name);
+  return heads;
+}
+
+std::string busy_and_idle_cells(const RankMetrics& rank) {
+  const auto cell = [](Nanoseconds time) {
+    return fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
+  };
+  std::string cells = cell(rank.busy);
+  for (const IdleCause& cause : kIdleCauses) cells += cell(rank.idle.*cause.time);
+  return cells;
 }
 
 }  // namespace weir

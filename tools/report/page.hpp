@@ -15,4 +15,8 @@ namespace weir {
 // itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
+// A rank's busy time and its idle time by cause, as cells of a table, and what stands above them.
+[[nodiscard]] std::string busy_and_idle_heads();
+[[nodiscard]] std::string busy_and_idle_cells(const RankMetrics& rank);
+
 }  // namespace weir

@@ -62,18 +62,9 @@ std::string ranking(const Report& report, std::size_t most) {
 }
 
 std::string idle_table(const ReportRow& row) {
-  std::string text =
-      "<table><tr><th>rank</th><th></th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</"
-      "th><th>communication</"
-      "th>"
-      "<th>host</th><th>optimizer</th></tr>\n";
+  std::string text = "<table><tr><th>rank</th><th></th>" + busy_and_idle_heads() + "</tr>\n";
   const auto add = [&text](std::size_t rank, const char* which, const RankMetrics& m) {
-    text += fmt::format("<tr><td>{}</td><td>{}</td>", rank, which);
-    for (const Nanoseconds time : {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance,
-                                   m.idle.communication, m.idle.host, m.idle.optimizer}) {
-      text += fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
-    }
-    text += "</tr>\n";
+    text += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", rank, which, busy_and_idle_cells(m));
   };
   for (std::size_t rank = 0; rank < row.comparison.predicted_metrics.ranks.size(); ++rank) {
     add(rank, "predicted", row.comparison.predicted_metrics.ranks[rank]);
@@ -96,13 +87,13 @@ std::string waterfall(const ReportRow& row) {
 
 std::string memory_table(const ReportRow& row) {
   std::string text = "<table><tr><th>rank</th>";
-  for (std::size_t k = 0; k < kMemoryKinds; ++k)
-    text += fmt::format("<th>{}</th>", to_string(static_cast<MemoryKind>(k)));
+  for (const MemoryKind kind : kMemoryKinds) text += fmt::format("<th>{}</th>", to_string(kind));
   text += "<th>peak</th></tr>\n";
   for (std::size_t rank = 0; rank < row.forecast.memory.size(); ++rank) {
     const RankMemory& memory = row.forecast.memory[rank];
     text += fmt::format("<tr><td>{}</td>", rank);
-    for (const Bytes part : memory.at_peak) text += fmt::format("<td>{}</td>", format_bytes(part));
+    for (const Bytes part : memory.at_peak.values)
+      text += fmt::format("<td>{}</td>", format_bytes(part));
     text += fmt::format("<td>{}</td></tr>\n", format_bytes(memory.peak));
   }
   return text + "</table>\n";

@@ -1,3 +1,4 @@
+// The page of a search.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/search.hpp"
 
@@ -16,8 +17,9 @@ constexpr std::size_t kRows = 5;
 
 std::string interval_text(const Forecast& f) {
   if (!f.interval) return fmt::format("{}, no interval", to_string(f.basis));
-  return fmt::format("{}, 90 % between {} and {}", to_string(f.basis),
-                     format_duration(f.interval->low), format_duration(f.interval->high));
+  return fmt::format("{}, {:.3g} % between {} and {}", to_string(f.basis),
+                     100 * f.interval->nominal, format_duration(f.interval->low),
+                     format_duration(f.interval->high));
 }
 
 std::string first_sentence(const SearchReport& report) {
@@ -72,17 +74,10 @@ std::string ranking(const SearchReport& report) {
 
 std::string rank_table(const Forecast& f) {
   std::string text =
-      "<table><tr><th>rank</th><th>busy</th><th>fill</th><th>drain</th><th>imbalance</"
-      "th><th>communication</th>"
-      "<th>host</th><th>optimizer</th><th>peak memory</th></tr>\n";
+      "<table><tr><th>rank</th>" + busy_and_idle_heads() + "<th>peak memory</th></tr>\n";
   for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
-    const RankMetrics& m = f.metrics.ranks[r];
-    text += fmt::format("<tr><td>{}</td>", r);
-    for (const Nanoseconds time : {m.busy, m.idle.fill, m.idle.drain, m.idle.imbalance,
-                                   m.idle.communication, m.idle.host, m.idle.optimizer}) {
-      text += fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
-    }
-    text += fmt::format("<td>{}</td></tr>\n",
+    text += fmt::format("<tr><td>{}</td>{}<td>{}</td></tr>\n", r,
+                        busy_and_idle_cells(f.metrics.ranks[r]),
                         r < f.memory.size() ? format_bytes(f.memory[r].peak) : "");
   }
   return text + "</table>\n";

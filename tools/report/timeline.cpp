@@ -1,3 +1,4 @@
+// Boxes of a step's compute actions, by rank and time.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/timeline.hpp"
 
@@ -5,30 +6,41 @@
 
 #include <algorithm>
 
+#include "plan/words/per_kind.hpp"
+
 namespace weir {
 namespace {
 
 constexpr double kRow = 14, kGap = 2, kNames = 92, kTitle = 18, kScale = 24;
 
-// In the order F, B, I, W, R, anything else; one row a palette.
-constexpr Colour kPalettes[][6] = {
-    {{86, 141, 208},
-     {88, 165, 100},
-     {70, 160, 160},
-     {160, 205, 130},
-     {235, 160, 70},
-     {150, 150, 150}},
-    {{0, 114, 178}, {0, 158, 115}, {86, 180, 233}, {240, 228, 66}, {213, 94, 0}, {150, 150, 150}},
-    {{70, 70, 70},
-     {150, 150, 150},
-     {120, 120, 120},
-     {205, 205, 205},
-     {180, 180, 180},
-     {225, 225, 225}}};
+constexpr PerKind<Colour> kStandard{.f = {86, 141, 208},
+                                    .i = {70, 160, 160},
+                                    .w = {160, 205, 130},
+                                    .b = {88, 165, 100},
+                                    .r = {235, 160, 70},
+                                    .optimizer = {150, 150, 150}};
+constexpr PerKind<Colour> kColourBlind{.f = {0, 114, 178},
+                                       .i = {86, 180, 233},
+                                       .w = {240, 228, 66},
+                                       .b = {0, 158, 115},
+                                       .r = {213, 94, 0},
+                                       .optimizer = {150, 150, 150}};
+constexpr PerKind<Colour> kGrey{.f = {70, 70, 70},
+                                .i = {120, 120, 120},
+                                .w = {205, 205, 205},
+                                .b = {150, 150, 150},
+                                .r = {180, 180, 180},
+                                .optimizer = {225, 225, 225}};
 
-Colour colour_of(ActionKind kind, Palette palette) {
-  return kPalettes[static_cast<std::size_t>(palette)]
-                  [std::min<std::size_t>(static_cast<std::size_t>(kind), 5)];
+const PerKind<Colour>& colours(Palette palette) {
+  switch (palette) {
+    case Palette::colour_blind:
+      return kColourBlind;
+    case Palette::grey:
+      return kGrey;
+    default:
+      return kStandard;
+  }
 }
 
 // Names are written in white on dark boxes and in ink on light ones.
@@ -78,7 +90,7 @@ Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& 
       const double x = kNames + to_seconds(span.start - window.start).count() * scale;
       const double width = std::max(to_seconds(span.duration()).count() * scale, 0.05);
       const std::string name = to_string(span.action);
-      const Colour fill = colour_of(span.action.kind, options.palette);
+      const Colour fill = colours(options.palette)[span.action.kind];
       const double gap = width > 2 ? 0.4 : 0;  // neighbours stay apart to the eye
       drawing.shapes.push_back(
           Box{x, y_of(span.rank.value), width - gap, kRow, fill,

@@ -1,3 +1,4 @@
+// Drawings as SVG and as PDF.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/vector.hpp"
 
@@ -5,6 +6,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
@@ -32,12 +34,12 @@ struct Svg {
                        d.x, d.y, d.radius, css(d.colour), tip);
   }
   std::string operator()(const Text& t) const {
-    static constexpr const char* kAnchors[] = {"start", "middle", "end"};
+    static constexpr Names<Anchor, 3> kAnchors{
+        {{Anchor::start, "start"}, {Anchor::middle, "middle"}, {Anchor::end, "end"}}};
     return fmt::format(
         "<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{:.2f}\" text-anchor=\"{}\" "
         "fill=\"{}\">{}</text>\n",
-        t.x, t.y, t.size, kAnchors[static_cast<std::size_t>(t.anchor)], css(t.colour),
-        escape(t.text));
+        t.x, t.y, t.size, name_of(kAnchors, t.anchor), css(t.colour), escape(t.text));
   }
 };
 

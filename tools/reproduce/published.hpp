@@ -67,7 +67,8 @@ struct Publications {
   [[nodiscard]] std::vector<PublishedRow> table(const std::string& name) const;
 };
 
-// The texts of the tables, and of the machines of tools/examples/clusters, by file name.
+// The texts of the tables, of the machines of tools/examples/clusters and of the software of
+// tools/examples/stacks, by file name.
 [[nodiscard]] const std::map<std::string, std::string>& compiled_tables();
 
 }  // namespace weir

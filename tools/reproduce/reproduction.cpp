@@ -3,15 +3,18 @@
 #include "tools/reproduce/reproduction.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
+
+#include "plan/words/names.hpp"
 
 namespace weir {
 
 std::string_view to_string(Role role) {
-  static constexpr std::array<std::string_view, 3> kNames{"formula", "calibrated", "predicted"};
-  return kNames[static_cast<std::size_t>(role)];
+  static constexpr Names<Role, 3> kNames{{{Role::formula, "formula"},
+                                          {Role::calibrated, "calibrated"},
+                                          {Role::predicted, "predicted"}}};
+  return name_of(kNames, role);
 }
 
 double ReproductionLine::error() const {

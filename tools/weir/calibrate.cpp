@@ -58,6 +58,7 @@ void print(const app::CalibrateRequest& request, const app::CalibrateResult& res
                q.median_residual * 100);
   }
   if (costs.anchor) {
+    if (const auto remark = app::remark_on(request.stack, costs.anchor->stack)) note(*remark);
     print_anchor(*costs.anchor);
     fmt::print("{}\n", request.output->string());
     return;

@@ -61,7 +61,11 @@ void print_plans(const app::CompareResult& result) {
 }  // namespace
 
 void print(const app::CompareRequest& request, const app::CompareResult& result) {
-  if (!result.traces) return print_plans(result);
+  if (!result.traces) {
+    const std::string& stack = result.forecasts.front().stack;
+    if (const auto remark = app::remark_on(request.stack, stack)) note(*remark);
+    return print_plans(result);
+  }
   print_comparison(*result.traces);
   if (request.output) fmt::print("{}\n", request.output->string());
 }

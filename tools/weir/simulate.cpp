@@ -7,16 +7,27 @@
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/fit_text.hpp"
 
 namespace weir {
 namespace {
 
+std::string interval_text(const Forecast& f) {
+  if (!f.interval) return ", no interval";
+  const StepInterval& interval = *f.interval;
+  return fmt::format(", {:.3g} % {} to {}", 100 * interval.nominal, format_duration(interval.low),
+                     format_duration(interval.high));
+}
+
+// On what a built-in interval stands.
+void print_source(const IntervalSource& source) {
+  fmt::print("interval from {} measured runs on {} other clusters by {} other stacks\n",
+             source.rows, source.clusters, source.stacks);
+}
+
 void print_forecast(const ResolvedPlan& loaded, const Forecast& f) {
   fmt::print("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
-             format_duration(f.step_time), to_string(f.basis),
-             f.interval ? fmt::format(", 90 % {} to {}", format_duration(f.interval->low),
-                                      format_duration(f.interval->high))
-                        : std::string(", no interval"),
+             format_duration(f.step_time), to_string(f.basis), interval_text(f),
              format_duration(f.lower_bound), f.metrics.bubble_fraction * 100);
   if (f.samples_per_s) fmt::print("{:.4g} samples/s", *f.samples_per_s);
   if (f.tokens_per_s) fmt::print(", {:.4g} tokens/s", *f.tokens_per_s);
@@ -33,6 +44,8 @@ void print_forecast(const ResolvedPlan& loaded, const Forecast& f) {
                d(m.idle.host), d(m.idle.optimizer), format_bytes(f.memory[r].peak),
                f.peak_in_flight[r]);
   }
+  if (f.interval_source) print_source(*f.interval_source);
+  if (f.memory_limit) fmt::print("{}\n", describe_fit(f));
   if (f.distribution) {
     fmt::print("jitter: mean {}, median {}, 90 % of steps between {} and {} ({} samples)\n",
                format_duration(f.distribution->mean), format_duration(f.distribution->median),
@@ -57,6 +70,7 @@ void print_forecast(const ResolvedPlan& loaded, const Forecast& f) {
 }  // namespace
 
 void print(const app::SimulateRequest& request, const app::SimulateResult& result) {
+  if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
   print_forecast(result.plan.loaded, result.forecast);
   if (result.forecast.basis == Basis::builtin)
     fmt::print("{}\n", describe(builtin_accuracy(result.device), result.device));

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
+#include "tools/weir/fit_text.hpp"
 
 namespace weir {
 namespace {
@@ -14,15 +15,15 @@ void print_rows(const app::SweepReply& reply) {
   fmt::print("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible,
              result.seconds);
   for (const std::string& reason : result.refused) note("left out: " + reason);
-  fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6}\n", "plan", "predicted",
-             "measured", "bubble p", "bubble m", "peak memory", "gap", "pareto");
+  fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6} {:>6}\n", "plan", "predicted",
+             "measured", "bubble p", "bubble m", "peak memory", "fits", "gap", "pareto");
   for (const app::SweepRow& row : reply.rows) {
     const auto& [plan, f, gap, pareto] = reply.ranked(row);
-    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>5.1f}% {:>6}{}\n", summary(plan),
-               format_duration(f.step_time), row.measured ? format_duration(*row.measured) : "-",
-               f.metrics.bubble_fraction * 100,
+    fmt::print("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>6} {:>5.1f}% {:>6}{}\n",
+               summary(plan), format_duration(f.step_time),
+               row.measured ? format_duration(*row.measured) : "-", f.metrics.bubble_fraction * 100,
                row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
-               format_bytes(f.peak_memory()), gap * 100, pareto ? "yes" : "",
+               format_bytes(f.peak_memory()), fit_word(f), gap * 100, pareto ? "yes" : "",
                row.baseline ? " (baseline)" : "");
   }
 }
@@ -44,6 +45,7 @@ void print_baseline(const app::SweepReply& reply) {
 }  // namespace
 
 void print(const app::SweepRequest& request, const app::SweepReply& reply) {
+  if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
   print_rows(reply);
   if (reply.result.baseline) print_baseline(reply);
   if (reply.costs.basis == Basis::builtin) fmt::print("{}\n", trust(reply));

@@ -1,3 +1,4 @@
+// One text row a rank, each action as wide as it is long.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/terminal_timeline.hpp"
 
@@ -8,6 +9,8 @@
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "plan/words/per_kind.hpp"
 
 namespace weir {
 
@@ -39,13 +42,16 @@ void draw_in_terminal(const Trace& trace) {
       }
     }
     fmt::print("{:>3} ", rank);
-    static constexpr const char* kColours[] = {"\x1b[44;97m", "\x1b[42;30m", "\x1b[46;30m",
-                                               "\x1b[102;30m"};
+    static constexpr PerKind<const char*> kColours{.f = "\x1b[44;97m",
+                                                   .i = "\x1b[46;30m",
+                                                   .w = "\x1b[102;30m",
+                                                   .b = "\x1b[42;30m",
+                                                   .r = "",
+                                                   .optimizer = ""};
     ActionKind now = ActionKind::OPTIMIZER;
     for (std::size_t i = 0; i < width; ++i) {
       if (colour && kinds[i] != now) {
-        fmt::print("\x1b[0m{}",
-                   kinds[i] <= ActionKind::W ? kColours[static_cast<std::size_t>(kinds[i])] : "");
+        fmt::print("\x1b[0m{}", kColours[kinds[i]]);
         now = kinds[i];
       }
       fmt::print("{}", row[i]);

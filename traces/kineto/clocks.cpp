@@ -13,7 +13,7 @@ namespace {
 
 std::int64_t median(std::vector<std::int64_t> values) {
   assert(!values.empty());
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const std::int64_t low = values[(values.size() - 1) / 2], high = values[values.size() / 2];
   return low + (high - low) / 2;
 }

@@ -62,16 +62,6 @@ struct Event {
   std::optional<Nanoseconds> time, duration;
   std::int64_t thread = 0;
   std::optional<std::int64_t> correlation;
-  void clear() {
-    name.clear();
-    category.clear();
-    phase.clear();
-    thread_text.clear();
-    time.reset();
-    duration.reset();
-    thread = 0;
-    correlation.reset();
-  }
 };
 
 enum class ReadUntil : std::uint8_t { identity, end };
@@ -123,7 +113,7 @@ class Reader : public Sax {
   }
   bool start_object(std::size_t) override {
     open();
-    if (event_depth_ > 0 && depth_ == event_depth_) event_.clear();
+    if (event_depth_ > 0 && depth_ == event_depth_) event_ = {};
     if (event_depth_ > 0 && depth_ == event_depth_ + 1) {
       in_args_ = key_ == Key::args;
       correlation_key_ = false;
@@ -286,25 +276,19 @@ class Reader : public Sax {
 
 // Kernels take the time of their launch, found by its correlation id, and come in its order.
 void join(Reader& reader) {
-  std::sort(reader.launches.begin(), reader.launches.end(),
-            [](const Launch& a, const Launch& b) { return a.correlation < b.correlation; });
+  std::ranges::sort(reader.launches, {}, &Launch::correlation);
   for (auto& [correlation, kernel] : reader.kernels) {
-    const auto found = std::lower_bound(
-        reader.launches.begin(), reader.launches.end(), correlation,
-        [](const Launch& launch, std::int64_t wanted) { return launch.correlation < wanted; });
+    const auto found =
+        std::ranges::lower_bound(reader.launches, correlation, {}, &Launch::correlation);
     if (found == reader.launches.end() || found->correlation != correlation) continue;
     kernel.launched = found->time;
     kernel.thread = found->thread;
     reader.events.kernels.push_back(kernel);
   }
-  std::sort(reader.events.kernels.begin(), reader.events.kernels.end(),
-            [](const KinetoKernel& a, const KinetoKernel& b) {
-              return std::pair(a.launched, a.start) < std::pair(b.launched, b.start);
-            });
-  std::sort(reader.events.marks.begin(), reader.events.marks.end(),
-            [](const KinetoMark& a, const KinetoMark& b) {
-              return std::tuple(a.start, -a.end, a.name) < std::tuple(b.start, -b.end, b.name);
-            });
+  std::ranges::sort(reader.events.kernels, {},
+                    [](const KinetoKernel& k) { return std::pair(k.launched, k.start); });
+  std::ranges::sort(reader.events.marks, {},
+                    [](const KinetoMark& m) { return std::tuple(m.start, -m.end, m.name); });
 }
 
 }  // namespace

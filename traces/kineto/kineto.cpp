@@ -73,8 +73,7 @@ std::vector<RankFile> order_files(std::span<const std::filesystem::path> paths,
     world = std::max(world, identity.world_size.value_or(0));
   }
   if (files.empty()) throw InputError("traces", "", "expected at least one file");
-  std::stable_sort(files.begin(), files.end(),
-                   [](const RankFile& a, const RankFile& b) { return a.rank < b.rank; });
+  std::ranges::stable_sort(files, {}, &RankFile::rank);
   for (std::size_t i = 1; i < files.size(); ++i) {
     if (files[i].rank == files[i - 1].rank)
       throw InputError(

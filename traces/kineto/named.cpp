@@ -112,8 +112,7 @@ void place_by_name(const RankProgram& rank, const StepEvents& step, StepPlaces& 
     }
     Extent& extent = places.at(rank, known->second);
     auto kernel =
-        std::lower_bound(step.kernels.begin(), step.kernels.end(), named.mark->start,
-                         [](const KinetoKernel& k, Nanoseconds time) { return k.launched < time; });
+        std::ranges::lower_bound(step.kernels, named.mark->start, {}, &KinetoKernel::launched);
     for (; kernel != step.kernels.end() && kernel->launched <= named.mark->end; ++kernel) {
       if (!belongs(*kernel, named, step.main_thread)) continue;
       extent.add(*kernel);

@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <set>
 #include <utility>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -58,10 +57,9 @@ std::vector<Window> windows_of(const KinetoEvents& events) {
   std::vector<Window> windows;
   for (const KinetoMark& mark : events.marks) {
     if (mark.kind != MarkKind::step) continue;
-    std::int64_t number = 0;
-    const char* end = mark.name.data() + mark.name.size();
-    if (std::from_chars(mark.name.data(), end, number) != std::from_chars_result{end, std::errc()})
-      throw InputError(events.file, "ProfilerStep#" + mark.name, "expected a number");
+    const auto named = whole_number<std::int64_t>(mark.name);
+    if (!named) throw InputError(events.file, "ProfilerStep#" + mark.name, "expected a number");
+    const std::int64_t number = *named;
     // A step may be annotated twice, by the user and as an operator.
     if (!windows.empty() && windows.back().number == number) continue;
     if (!windows.empty() &&
@@ -78,15 +76,12 @@ StepEvents events_of(const KinetoEvents& events, const Window& window, std::stri
   step.file = events.file;
   step.where = std::move(where);
   step.main_thread = main_thread(events);
-  const auto launched = [](const KinetoKernel& kernel, Nanoseconds time) {
-    return kernel.launched < time;
-  };
   // A kernel belongs to the step that launched it, even if it ran in the next.
-  const auto first =
-      std::lower_bound(events.kernels.begin(), events.kernels.end(), window.start, launched);
-  step.kernels = {first, std::lower_bound(first, events.kernels.end(), window.end, launched)};
-  const auto later = [](const KinetoMark& mark, Nanoseconds time) { return mark.start < time; };
-  auto mark = std::lower_bound(events.marks.begin(), events.marks.end(), window.start, later);
+  const auto launched_by = [&](Nanoseconds time) {
+    return std::ranges::lower_bound(events.kernels, time, {}, &KinetoKernel::launched);
+  };
+  step.kernels = {launched_by(window.start), launched_by(window.end)};
+  auto mark = std::ranges::lower_bound(events.marks, window.start, {}, &KinetoMark::start);
   for (; mark != events.marks.end() && mark->start < window.end; ++mark) {
     if (mark->kind == MarkKind::action) step.actions.push_back(&*mark);
     if (mark->kind == MarkKind::optimizer) step.optimizers.push_back(&*mark);
@@ -222,8 +217,8 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
   result.file = events.file;
   result.base_ns = events.base_ns;
   result.first = wanted.first;
-  result.named = std::any_of(events.marks.begin(), events.marks.end(),
-                             [](const KinetoMark& mark) { return mark.kind == MarkKind::action; });
+  result.named = std::ranges::any_of(
+      events.marks, [](const KinetoMark& mark) { return mark.kind == MarkKind::action; });
   std::vector<Window> windows = windows_of(events);
   for (const Window& window : windows) result.numbers.push_back(window.number);
   if (windows.empty()) windows.push_back({0, Nanoseconds::min(), Nanoseconds::max()});
@@ -239,8 +234,8 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
     (result.named ? place_by_name : place_by_segments)(wanted, step, places);
     // The order matters: sums and the optimizer are looked for after the last launch of an action,
     // R is cut out of backwards that are placed, and what is left unseen follows what is not.
-    const bool named_sums = std::any_of(wanted.reductions.begin(), wanted.reductions.end(),
-                                        [&](OperationId id) { return places.at(wanted, id).seen; });
+    const bool named_sums = std::ranges::any_of(
+        wanted.reductions, [&](OperationId id) { return places.at(wanted, id).seen; });
     if (!wanted.reductions.empty() && !named_sums)
       share(wanted, wanted.reductions, reduction_extents(step, places), places);
     if (!wanted.optimizers.empty())

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "plan/words/error.hpp"
@@ -42,7 +41,7 @@ std::vector<PlanPart> parts_of_plan(const RankProgram& rank) {
 }
 
 bool of_optimizer(const StepEvents& step, const KinetoKernel& kernel) {
-  return std::any_of(step.optimizers.begin(), step.optimizers.end(), [&](const KinetoMark* mark) {
+  return std::ranges::any_of(step.optimizers, [&](const KinetoMark* mark) {
     return mark->start <= kernel.launched && kernel.launched <= mark->end;
   });
 }
@@ -129,7 +128,7 @@ class Matching {
     std::vector<OperationId> left = messages;
     for (const KinetoKernel* kernel : kernels) {
       const auto direction = sends(*kernel);
-      const auto taken = std::find_if(left.begin(), left.end(), [&](OperationId id) {
+      const auto taken = std::ranges::find_if(left, [&](OperationId id) {
         return !direction || is_send(rank_.action(id).kind) == *direction;
       });
       if (taken == left.end()) return false;

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm.hpp"
 
-#include <array>
 #include <stdexcept>
+
+#include "plan/words/names.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -19,9 +20,12 @@ ColumnMajor transpose_of(std::int64_t rows, std::int64_t columns, std::int64_t r
 }  // namespace
 
 std::string_view to_string(Epilogue epilogue) {
-  static constexpr std::array<std::string_view, 5> kNames{"none", "bias", "bias and gelu",
-                                                          "gelu gradient", "bias gradient"};
-  return kNames[static_cast<std::size_t>(epilogue)];
+  static constexpr Names<Epilogue, 5> kNames{{{Epilogue::none, "none"},
+                                              {Epilogue::bias, "bias"},
+                                              {Epilogue::bias_gelu, "bias and gelu"},
+                                              {Epilogue::gelu_gradient, "gelu gradient"},
+                                              {Epilogue::row_sums_of_a, "bias gradient"}}};
+  return name_of(kNames, epilogue);
 }
 
 ColumnMajorGemm column_major(const Gemm& p) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "plan/model/decoder.hpp"
 #include "plan/model/hugging_face/families.hpp"
 #include "plan/model/limits.hpp"
 
@@ -10,7 +11,6 @@ namespace weir {
 // GPT-2: learned positions, pre-norm blocks, final norm, head tied to the token table unless said
 // otherwise.
 Model gpt2_model(JsonObject& config) {
-  Model model;
   const std::int64_t hidden = config.integer("n_embd", 1, kLargestSize);
   const std::int64_t heads = config.integer("n_head", 1, kLargestSize);
   const std::int64_t blocks = config.integer("n_layer", 1, kMostLayers);
@@ -20,14 +20,11 @@ Model gpt2_model(JsonObject& config) {
   static_cast<void>(config.integer_or("n_ctx", positions, 1, kLargestSize));
   if (hidden % heads != 0)
     config.fail("n_head", fmt::format("does not divide n_embd = {}", hidden));
-  const bool tied = config.boolean_or("tie_word_embeddings", true);
-  model.layers.push_back({"embedding",
-                          EmbeddingShape{.vocabulary = vocabulary,
-                                         .hidden = hidden,
-                                         .positions = positions,
-                                         .dropout = rate(config, "embd_pdrop", 0.1),
-                                         .tied = tied},
-                          ""});
+  const EmbeddingShape embedding{.vocabulary = vocabulary,
+                                 .hidden = hidden,
+                                 .positions = positions,
+                                 .dropout = rate(config, "embd_pdrop", 0.1),
+                                 .tied = config.boolean_or("tie_word_embeddings", true)};
   TransformerShape block{
       .hidden = hidden, .heads = heads, .kv_heads = heads, .head_dim = hidden / heads};
   block.ffn = config.integer_or("n_inner", 4 * hidden, 1, kLargestSize);
@@ -40,12 +37,8 @@ Model gpt2_model(JsonObject& config) {
     require(config, key, false);
   }
   require(config, "scale_attn_weights", true);
-  append_blocks(model, "block", block, blocks);
-  model.layers.push_back({"norm", NormShape{hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
-  model.layers.push_back(
-      {"head", HeadShape{.vocabulary = vocabulary, .hidden = hidden, .tied = tied}, ""});
+  Model model = decoder_model(usual_decoder(embedding, block, blocks));
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
-  model.max_positions = positions;
   return model;
 }
 
@@ -69,19 +62,11 @@ Model opt_model(JsonObject& config) {
   block.activation = activation(config, "activation_function", "relu");
   block.attention_dropout = rate(config, "attention_dropout", 0);
   block.residual_dropout = rate(config, "dropout", 0.1);
-  const bool tied = config.boolean_or("tie_word_embeddings", true);
-  Model model;
-  model.layers.push_back({"embedding",
-                          EmbeddingShape{.vocabulary = vocabulary,
-                                         .hidden = sizes.hidden,
-                                         .positions = positions + kUnusedPositions,
-                                         .tied = tied},
-                          ""});
-  append_blocks(model, "block", block, sizes.blocks);
-  model.layers.push_back(
-      {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
-  model.layers.push_back(
-      {"head", HeadShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied}, ""});
+  const EmbeddingShape embedding{.vocabulary = vocabulary,
+                                 .hidden = sizes.hidden,
+                                 .positions = positions + kUnusedPositions,
+                                 .tied = config.boolean_or("tie_word_embeddings", true)};
+  Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
   model.initializer_range = config.number_or("init_std", 0.02, 0, 10);
   model.max_positions = positions;
   return model;
@@ -104,19 +89,11 @@ Model gpt_neox_model(JsonObject& config) {
   block.norm_epsilon = config.number_or("layer_norm_eps", 1e-5, 1e-12, 1);
   block.attention_dropout = rate(config, "attention_dropout", 0);
   block.residual_dropout = rate(config, "hidden_dropout", 0);
-  const bool tied = config.boolean_or("tie_word_embeddings", false);
-  Model model;
-  model.layers.push_back({"embedding",
-                          EmbeddingShape{.vocabulary = vocabulary,
-                                         .hidden = sizes.hidden,
-                                         .dropout = block.residual_dropout,
-                                         .tied = tied},
-                          ""});
-  append_blocks(model, "block", block, sizes.blocks);
-  model.layers.push_back(
-      {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
-  model.layers.push_back(
-      {"head", HeadShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied}, ""});
+  const EmbeddingShape embedding{.vocabulary = vocabulary,
+                                 .hidden = sizes.hidden,
+                                 .dropout = block.residual_dropout,
+                                 .tied = config.boolean_or("tie_word_embeddings", false)};
+  Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   model.max_positions = position_count(config);
   return model;

@@ -37,8 +37,8 @@ constexpr std::array<Family, 10> kFamilies{{{"gpt2", gpt2_model},
 Model hugging_face_model(const Json& json, const std::string& file) {
   JsonObject config(json, file, "");
   const std::string type = config.text("model_type");
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                   [&](const Family& f) { return f.type == type; });
+  const auto family =
+      std::ranges::find_if(kFamilies, [&](const Family& f) { return f.type == type; });
   if (family == kFamilies.end()) {
     std::string known;
     for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.type);

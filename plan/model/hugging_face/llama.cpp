@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/model/decoder.hpp"
 #include "plan/model/hugging_face/families.hpp"
 #include "plan/model/limits.hpp"
 
@@ -45,16 +46,10 @@ Model llama_like(JsonObject& config, const LlamaDefaults& defaults) {
   block.norm_epsilon = config.number_or("rms_norm_eps", defaults.epsilon, 1e-12, 1);
   block.attention_dropout = rate(config, "attention_dropout", 0);
 
-  const bool tied = config.boolean_or("tie_word_embeddings", false);
-  Model model;
-  model.layers.push_back(
-      {"embedding", EmbeddingShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied},
-       ""});
-  append_blocks(model, "block", block, sizes.blocks);
-  model.layers.push_back(
-      {"norm", NormShape{sizes.hidden, NormKind::rms_norm, block.norm_epsilon}, ""});
-  model.layers.push_back(
-      {"head", HeadShape{.vocabulary = vocabulary, .hidden = sizes.hidden, .tied = tied}, ""});
+  const EmbeddingShape embedding{.vocabulary = vocabulary,
+                                 .hidden = sizes.hidden,
+                                 .tied = config.boolean_or("tie_word_embeddings", false)};
+  Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   model.max_positions = position_count(config);
   return model;

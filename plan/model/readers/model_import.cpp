@@ -5,9 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -19,6 +17,7 @@
 #include "plan/model/limits.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/model/readers/pipedream_graph.hpp"
+#include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -166,29 +165,16 @@ constexpr std::array<std::string_view, 9> kCsvColumns{
     "name",           "kind", "parameters", "f_ms", "i_ms", "w_ms", "activation_bytes",
     "boundary_bytes", "count"};
 
-std::vector<std::string> split(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) {
-    const auto first = cell.find_first_not_of(" \t\r");
-    const auto last = cell.find_last_not_of(" \t\r");
-    cells.push_back(first == std::string::npos ? "" : cell.substr(first, last - first + 1));
-  }
-  return cells;
-}
-
 class CsvRow {
  public:
   CsvRow(const std::vector<std::string>& cells, const std::string& file, std::size_t line)
       : cells_(cells), file_(file), line_(line) {}
   [[nodiscard]] double number(std::size_t column) const {
     const std::string& cell = cells_[column];
-    double value = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (error != std::errc{} || end != cell.data() + cell.size() || !(value >= 0) || value > 1e15) {
+    const auto value = whole_number<double>(cell);
+    if (!value || !(*value >= 0) || *value > 1e15)
       fail(column, fmt::format("\"{}\": expected a number of at least 0", cell.substr(0, 40)));
-    }
-    return value;
+    return *value;
   }
   [[nodiscard]] std::int64_t integer(std::size_t column) const {
     const double value = number(column);
@@ -213,8 +199,8 @@ Model layers_csv(const std::string& text, const std::string& file) {
   std::size_t number = 0;
   while (std::getline(in, line)) {
     ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const auto cells = split(line);
+    if (trimmed(line).empty()) continue;
+    const auto cells = split_cells(line);
     if (cells.size() != kCsvColumns.size()) {
       throw InputError(
           file, fmt::format("line {}", number),

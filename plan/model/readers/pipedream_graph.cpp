@@ -177,9 +177,7 @@ struct Ordered {
   std::vector<std::vector<std::size_t>> readers;
 
   [[nodiscard]] std::size_t last_reader(std::size_t position) const {
-    return readers[position].empty()
-               ? position
-               : *std::max_element(readers[position].begin(), readers[position].end());
+    return readers[position].empty() ? position : *std::ranges::max_element(readers[position]);
   }
 };
 

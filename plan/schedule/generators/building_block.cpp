@@ -25,7 +25,7 @@ Schedule repeat_block(const char* name, const ScheduleRequest& request,
       slots.emplace_back(at + b.i1, Action{up, ActionKind::I, Microbatch{m}});
       slots.emplace_back(at + b.i0, Action{down, ActionKind::I, Microbatch{m}});
     }
-    std::sort(slots.begin(), slots.end());
+    std::ranges::sort(slots);
     auto& order = schedule.order[Rank{d}];
     std::deque<Action> waiting;
     std::int32_t now = 0;

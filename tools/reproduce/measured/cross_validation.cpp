@@ -51,12 +51,6 @@ Judged judged(const MeasuredRun& run, std::size_t place) {
 }
 
 Bench bench_of(const std::vector<MeasuredRun>& runs) {
-  std::vector<MeasuredRun> bare = runs;
-  for (MeasuredRun& run : bare) {
-    run.cluster.stack.time_level = 1;
-    run.cluster.stack.memory_level = 1;
-  }
-  const std::vector<RunForecast> models = forecast_runs(bare);
   Bench bench{runs, forecast_runs(runs), {}, {}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunForecast& shipped = bench.forecasts[i];
@@ -64,14 +58,12 @@ Bench bench_of(const std::vector<MeasuredRun>& runs) {
     if (!shipped.refusal.empty()) continue;
     if (run.step && run.unhealthy.empty()) {
       Judged one = judged(run, i);
-      one.log_model = std::log(run.step->seconds() / models[i].step.count());
-      one.log_shipped = std::log(run.step->seconds() / shipped.step.count());
+      one.log_error = std::log(run.step->seconds() / shipped.step.count());
       bench.times.push_back(std::move(one));
     }
     if (run.memory_gib) {
       Judged one = judged(run, i);
-      one.log_model = std::log(run.memory_gib->value / models[i].memory_gib);
-      one.log_shipped = std::log(run.memory_gib->value / shipped.memory_gib);
+      one.log_error = std::log(run.memory_gib->value / shipped.memory_gib);
       bench.memories.push_back(std::move(one));
     }
   }
@@ -83,7 +75,7 @@ Bench bench_of(const std::vector<MeasuredRun>& runs) {
 std::vector<double> errors_of(const std::vector<Judged>& rows, bool left_out) {
   std::vector<double> errors;
   for (const Judged& one : rows)
-    errors.push_back(relative_error(left_out ? one.log_left_out() : one.log_shipped));
+    errors.push_back(relative_error(left_out ? one.log_left_out() : one.log_error));
   return errors;
 }
 
@@ -438,7 +430,7 @@ GroupLine group_line(const GroupKey& key, const std::vector<Judged>& rows, bool 
                      const std::vector<GroupErrors>& errors) {
   GroupLine line{key.first, key.second, memory, static_cast<int>(rows.size())};
   std::vector<double> ratios;
-  for (const Judged& one : rows) ratios.push_back(one.log_model);
+  for (const Judged& one : rows) ratios.push_back(one.log_error);
   line.level = std::exp(median(ratios));
   line.level_of_others = std::exp(rows.front().log_factor);
   line.as_it_comes = median(errors_of(rows, false));
@@ -528,12 +520,12 @@ void add_lines(const Bench& bench, CrossValidation& whole) {
     const PrintedStep& step = *bench.run(one).step;
     const double measured = step.seconds();
     whole.lines.push_back({&bench.run(one), false, step.printed.value,
-                           step.printed_of(Seconds(measured * std::exp(-one.log_shipped))),
+                           step.printed_of(Seconds(measured * std::exp(-one.log_error))),
                            step.printed_of(Seconds(measured * std::exp(-one.log_left_out())))});
   }
   for (const Judged& one : bench.memories) {
     const double measured = bench.run(one).memory_gib->value;
-    whole.lines.push_back({&bench.run(one), true, measured, measured * std::exp(-one.log_shipped),
+    whole.lines.push_back({&bench.run(one), true, measured, measured * std::exp(-one.log_error),
                            measured * std::exp(-one.log_left_out())});
   }
 }

@@ -1,11 +1,10 @@
 // How far built-in forecasts are off on measured runs that took no part in the levels that forecast
 // them: one line for each aim, and what stands behind it.
 //
-// A run's *left-out* forecast is the model's with the level of its stack taken out
-// (Stack::time_level and memory_level), times one factor learnt from the runs of other clusters and
-// other stacks. Its *anchored* one is the model's scaled so that one other run of its group comes
-// out as measured; each run in turn is that one, and the median over them is what is told: an
-// anchor is never chosen.
+// A run's *left-out* forecast is the model's times one factor learnt from the runs of other
+// clusters and other stacks. Its *anchored* one is the model's scaled so that one other run of its
+// group comes out as measured; each run in turn is that one, and the median over them is what is
+// told: an anchor is never chosen.
 //
 // Start at `cross_validate()`.
 // SPDX-License-Identifier: Apache-2.0

@@ -18,7 +18,7 @@ double level_of_others(std::span<const Judged> all, const std::string& cluster,
   std::map<std::pair<std::string, std::string>, std::vector<double>> groups;
   for (const Judged& one : all) {
     if (one.cluster != cluster && one.stack != stack)
-      groups[{one.cluster, one.stack}].push_back(one.log_model);
+      groups[{one.cluster, one.stack}].push_back(one.log_error);
   }
   if (groups.empty()) return 0;
   std::vector<double> levels;
@@ -46,7 +46,7 @@ std::vector<std::vector<double>> anchored_log_errors(std::span<const Judged> row
     std::vector<double> errors;
     for (const Judged& other : rows) {
       if (&other != &anchor && may_anchor(anchor, other))
-        errors.push_back(other.log_shipped - anchor.log_shipped);
+        errors.push_back(other.log_error - anchor.log_error);
     }
     if (!errors.empty()) all.push_back(std::move(errors));
   }

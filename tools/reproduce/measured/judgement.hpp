@@ -15,13 +15,12 @@ namespace weir {
 struct Judged {
   std::size_t run = 0;  // its place among the runs
   std::string cluster, stack;
-  double log_model = 0;    // log(measured / the model's own forecast, levels taken out)
-  double log_shipped = 0;  // log(measured / the forecast as it comes)
-  double log_factor = 0;   // learnt from other clusters and stacks
-  std::string grid;        // runs that differ in layout only
-  double key = 0;          // of a grid's runs, those of equal key do not anchor each other
+  double log_error = 0;   // log(measured / the forecast as it comes)
+  double log_factor = 0;  // learnt from other clusters and stacks
+  std::string grid;       // runs that differ in layout only
+  double key = 0;         // of a grid's runs, those of equal key do not anchor each other
 
-  [[nodiscard]] double log_left_out() const { return log_model - log_factor; }
+  [[nodiscard]] double log_left_out() const { return log_error - log_factor; }
 };
 
 // |forecast / measured - 1| from log(measured / forecast).

@@ -68,6 +68,9 @@ void add_vtrain(const Publications& published, std::vector<MeasuredRun>& runs) {
     const Model model = gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"),
                             c.integer("sequence"), kVocabulary);
     MeasuredRun run = run_of(plan, model, "megatron-deepspeed-2022");
+    // Waiting for every kernel (CUDA_LAUNCH_BLOCKING) was BLOOM's job's own setting.
+    run.cluster.stack.time.blocking_launches = false;
+    run.cluster.stack.time.launch.reset();
     run.cluster.inter.bandwidth = BytesPerSecond(100e9 / run.cluster.devices_per_node);
     run.row = fmt::format("vTrain {}B b={} t={} d={} p={}", c.text("parameters_billion"),
                           plan.micro_batch_size, plan.tp, plan.dp, plan.pp);

@@ -1,0 +1,13 @@
+// The rules of a cluster and the stack on it.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/memory/memory_rules.hpp"
+
+namespace weir {
+
+MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
+  const Bytes process = cluster.stack.memory.process;
+  return {cluster.device.allocator, process.count() > 0 ? process : cluster.device.process_overhead,
+          cluster.stack, &part};
+}
+
+}  // namespace weir

@@ -1,0 +1,28 @@
+// Decoders layer by layer.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/model/decoder.hpp"
+
+#include <fmt/format.h>
+
+namespace weir {
+
+Decoder usual_decoder(const EmbeddingShape& embedding, const TransformerShape& block,
+                      std::int64_t blocks) {
+  return {
+      embedding, block, blocks, NormShape{block.hidden, block.norm, block.norm_epsilon},
+      HeadShape{
+          .vocabulary = embedding.vocabulary, .hidden = embedding.hidden, .tied = embedding.tied}};
+}
+
+Model decoder_model(const Decoder& decoder) {
+  Model model;
+  model.max_positions = decoder.embedding.positions;
+  model.layers.push_back({"embedding", decoder.embedding, ""});
+  for (std::int64_t i = 0; i < decoder.blocks; ++i)
+    model.layers.push_back({fmt::format("block.{}", i), decoder.block, ""});
+  model.layers.push_back({"norm", decoder.norm, ""});
+  model.layers.push_back({"head", decoder.head, ""});
+  return model;
+}
+
+}  // namespace weir

@@ -1,0 +1,99 @@
+// Clusters and stacks by file or by name.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "plan/words/error.hpp"
+#include "tools/app/host.hpp"
+#include "tools/reproduce/published.hpp"
+
+namespace weir::app {
+namespace {
+
+using Path = std::filesystem::path;
+
+// A kind of file among those that are compiled in.
+struct FileKind {
+  const char* noun;
+  std::string_view schema;
+};
+constexpr FileKind kClusters{"cluster", "\"weir.cluster/1\""}, kStacks{"stack", "\"weir.stack/1\""};
+constexpr std::string_view kEnding = ".json";
+
+bool is_of(const std::string& file, const std::string& text, const FileKind& kind) {
+  return file.ends_with(kEnding) && text.find(kind.schema) != std::string::npos;
+}
+
+std::vector<std::string> names_of(const FileKind& kind) {
+  std::vector<std::string> names;
+  for (const auto& [file, text] : compiled_tables()) {
+    if (is_of(file, text, kind)) names.push_back(file.substr(0, file.size() - kEnding.size()));
+  }
+  return names;
+}
+
+// The compiled text of a bare name; null where a file has that name, or where it is a path.
+const std::string* compiled(const Path& choice, const FileKind& kind) {
+  if (std::filesystem::exists(choice)) return nullptr;
+  const auto& all = compiled_tables();
+  const auto found = all.find(choice.string() + std::string(kEnding));
+  if (found != all.end() && is_of(found->first, found->second, kind)) return &found->second;
+  // A file that is not there complains of that.
+  if (choice.has_parent_path() || choice.has_extension()) return nullptr;
+  throw InputError(
+      choice.string(), "",
+      fmt::format("is no file and no {} of {}", kind.noun, fmt::join(names_of(kind), ", ")));
+}
+
+// The stack of anchored costs, by name.
+std::optional<std::string> stack_of(const CostsSource& source) {
+  const auto* costs = std::get_if<Costs>(&source);
+  if (costs != nullptr) return costs->anchor ? std::optional(costs->anchor->stack) : std::nullopt;
+  const auto* file = std::get_if<Path>(&source);
+  if (file == nullptr) return std::nullopt;
+  const Costs loaded = load_costs(*file);
+  return loaded.anchor ? std::optional(loaded.anchor->stack) : std::nullopt;
+}
+
+bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
+
+Stack stack_for(const MachineChoice& choice, const Device& device) {
+  if (choice.stack) return load_stack_or_name(*choice.stack);
+  if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
+  return is_gpu(device) ? load_stack_or_name("megatron-core") : Stack{};
+}
+
+}  // namespace
+
+Field stack_field(StackChoice& stack) {
+  return {"--stack", &stack,
+          "Software that runs it, a file or a name as nanotron "
+          "(default: megatron-core on GPUs, weir on CPUs)"};
+}
+
+Cluster load_cluster_or_name(const Path& cluster) {
+  const std::string* text = compiled(cluster, kClusters);
+  return text != nullptr ? parse_cluster(*text, cluster.string()) : load_cluster(cluster);
+}
+
+Stack load_stack_or_name(const Path& stack) {
+  const std::string* text = compiled(stack, kStacks);
+  return text != nullptr ? parse_stack(*text, stack.string()) : load_stack(stack);
+}
+
+Cluster machine(const MachineChoice& choice) {
+  Cluster cluster = choice.cluster ? load_cluster_or_name(*choice.cluster) : host_cluster();
+  cluster.stack = stack_for(choice, cluster.device);
+  return cluster;
+}
+
+std::optional<std::string> remark_on(const StackChoice& choice, const std::string& taken) {
+  if (choice || taken.empty() || taken == Stack{}.name) return std::nullopt;
+  return fmt::format("stack: {}, none being named with --stack", taken);
+}
+
+}  // namespace weir::app

@@ -1,0 +1,40 @@
+// The machine a request is about: its cluster, and the software on it. Both are files, or the names
+// of those that are compiled in (tools/examples/clusters and stacks).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/stack.hpp"
+#include "tools/app/field.hpp"
+#include "tools/app/source.hpp"
+
+namespace weir::app {
+
+// "--stack", for all use cases that forecast.
+using StackChoice = std::optional<std::filesystem::path>;
+[[nodiscard]] Field stack_field(StackChoice& stack);
+
+// A file, or "dgx-h100". Throws InputError where it is neither.
+[[nodiscard]] Cluster load_cluster_or_name(const std::filesystem::path& cluster);
+// A file, or "megatron-core".
+[[nodiscard]] Stack load_stack_or_name(const std::filesystem::path& stack);
+
+struct MachineChoice {
+  std::optional<std::filesystem::path> cluster;  // none: this machine
+  StackChoice stack;                             // none: as the costs, else by the device
+  CostsSource costs;
+};
+
+// The cluster with its stack. Anchored costs bring theirs; otherwise a GPU is taken to run
+// Megatron-Core and a CPU Weir's executor.
+[[nodiscard]] Cluster machine(const MachineChoice& choice);
+// "stack: megatron-core, none being named with --stack"; nothing of one that was named, or of
+// Weir's own. For who reads no JSON, which has it.
+[[nodiscard]] std::optional<std::string> remark_on(const StackChoice& choice,
+                                                   const std::string& taken);
+
+}  // namespace weir::app
