@@ -142,7 +142,11 @@ TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
         row["plan"]["pp"].get<int>() * row["plan"]["tp"].get<int>() * row["plan"]["dp"].get<int>(),
         16);
     EXPECT_EQ(row["forecast"]["basis"], "builtin");
-    EXPECT_TRUE(row["forecast"]["step_time_interval_s"].is_null());
+    // Of the errors on other clusters and stacks, so it says how many.
+    const Json& forecast = row["forecast"];
+    EXPECT_LT(forecast["step_time_interval_s"][0], forecast["step_time_s"]);
+    EXPECT_GT(forecast["step_time_interval_s"][1], forecast["step_time_s"]);
+    EXPECT_GT(forecast["interval_rows"], 0);
     EXPECT_LE(row["forecast"]["ranks"][0]["peak_memory_bytes"].get<double>(), 79.1 * (1 << 30));
   }
   const double mfu = json["plans"][0]["forecast"]["mfu"].get<double>();

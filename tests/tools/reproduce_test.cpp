@@ -231,7 +231,7 @@ TEST_F(SomeRuns, AreForecastWhateverElseTheFolderLacks) {
 TEST_F(SomeRuns, OfASourceThatStatesNoLayersHaveThemFromTheirRates) {
   keep("bigscience_a100_176b_3d.csv", {",14400,96,384,12,8,4", "72,14336,64,384,4,8,12,1,4", "6,"});
   const std::vector<MeasuredRun> runs = read_bloom({folder_});
-  ASSERT_EQ(runs.size(), 4U);
+  ASSERT_EQ(runs.size(), 5U);
   EXPECT_EQ(runs[0].model_name, "l=80 h=14400 a=96");  // of its 200 billion parameters
   EXPECT_EQ(runs[1].model_name, "l=72 h=14336 a=64");
   EXPECT_EQ(runs[2].unforeseen, "its TFLOP/s contradict its time and mini-batch");

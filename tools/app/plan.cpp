@@ -63,14 +63,14 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
   return file + ".csv";
 }
 
-// The exact best; with more stages than layers, where the stack leaves stages empty, its own.
-// Elsewhere resolve() says that there are too many.
+// The exact best; with more stages than layers, where the stack leaves stages empty, its own
+// rule's.
 std::vector<int> boundaries_for(const PlanRequest& r, const Model& model, const Plan& plan,
                                 const Cluster& cluster) {
-  if (plan.stages() <= static_cast<int>(model.layers.size()))
-    return balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
-  if (!cluster.stack.empty_stages) return {};
-  return stage_boundaries(cluster.stack, model, plan.stages()).value_or(std::vector<int>());
+  const bool enough = plan.stages() <= static_cast<int>(model.layers.size());
+  if (!enough && cluster.stack.empty_stages)
+    return stage_boundaries(cluster.stack, model, plan.stages()).value();
+  return balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
 }
 
 PlanResult by_hand(const PlanRequest& r, const Session& session) {
