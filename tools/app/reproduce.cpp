@@ -160,12 +160,9 @@ Json off_json(const CrossValidation& whole) {
 }
 
 Json to_json(const CrossValidation& whole) {
-  return {{"aims", aims_json(whole)},
-          {"groups", groups_json(whole)},
-          {"sources", sources_json(whole)},
-          {"off_by_more_than_2x", off_json(whole)},
-          {"crashes", whole.crashes},
-          {"notes", whole.notes}};
+  return {{"aims", aims_json(whole)},       {"groups", groups_json(whole)},
+          {"sources", sources_json(whole)}, {"off_by_more_than_2x", off_json(whole)},
+          {"crashes", whole.crashes},       {"notes", whole.notes}};
 }
 
 }  // namespace
