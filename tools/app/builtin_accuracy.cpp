@@ -20,8 +20,8 @@ std::optional<BuiltinAccuracy> builtin_accuracy(std::string_view device) {
 std::string describe(const std::optional<BuiltinAccuracy>& accuracy, std::string_view device) {
   if (!accuracy) {
     return fmt::format(
-        "built-in costs of {}: no published figure was forecast by them, so how far they err is "
-        "not known",
+        "built-in costs of {}: no published figure was forecast by them when this was built; weir "
+        "reproduce --cross-validate holds them against measured runs",
         device);
   }
   return fmt::format(
