@@ -55,6 +55,7 @@ struct Kernels {
     const std::int64_t m = tokens * samples, q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
     norm(b.hidden);
     p.product(m, q + 2 * kv, b.hidden);
+    if (b.qk_norm) p.each(2 * m * (q + kv), 3 * m * (q + kv));
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
     attention(b, b.causal);
     p.product(m, b.hidden, q);

@@ -2,41 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/layer_math.hpp"
 
+#include "plan/model/layer_kinds.hpp"
+
 namespace weir {
-namespace {
-
-struct Forward {
-  double s;
-  double operator()(const EmbeddingShape& e) const {
-    return e.patch == 0
-               ? 0
-               : 2 * (s - 1) * static_cast<double>(e.patch) * static_cast<double>(e.hidden);
-  }
-  double operator()(const NormShape&) const { return 0; }
-  double operator()(const TimedShape&) const { return 0; }
-  double operator()(const SizedShape& sized) const { return sized.forward.count(); }
-  double operator()(const HeadShape& head) const {
-    const std::int64_t outputs =
-        head.vocabulary + (head.dense == HeadDense::none ? 0 : head.hidden);
-    return 2 * (head.pooled ? 1 : s) * static_cast<double>(head.hidden) *
-           static_cast<double>(outputs);
-  }
-  double operator()(const TransformerShape& b) const {
-    const auto h = static_cast<double>(b.hidden);
-    const auto q = static_cast<double>(b.heads * b.head_dim);
-    const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
-    const double attention = s * (2 * h * (q + 2 * kv) + 2 * q * h) + 4 * s * s * q;
-    const double experts = b.experts > 1 ? static_cast<double>(b.experts_per_token) : 1;
-    const double mlp = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.ffn) * experts;
-    const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
-    return attention * (b.cross_attention ? 2 : 1) + mlp + router;
-  }
-};
-
-}  // namespace
 
 Flops forward_flops(const Layer& layer, std::int64_t seq_length) {
-  return Flops(std::visit(Forward{static_cast<double>(seq_length)}, layer.shape));
+  return std::visit(
+      [seq_length](const auto& shape) { return kinds::forward_flops(shape, seq_length); },
+      layer.shape);
 }
 
 CoreFlops core_flops(const TransformerShape& block, std::int64_t seq_length) {

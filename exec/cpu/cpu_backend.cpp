@@ -1,5 +1,4 @@
-// Which layer kind runs which passes. Adding a kind: a file with its passes beside transformer.cpp,
-// and a line in each of the visitors below.
+// One core as a device. Which kind of layer runs which passes is exec/cpu/layers' table.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/cpu_backend.hpp"
 
@@ -37,23 +36,20 @@ class CpuBackend : public Backend {
     cpu::pin_to_core(core_);
     cpu::use_one_thread();
     for (const Layer& layer : layers) {
-      visit_kernels(layer,
-                    [&](const auto& shape) { cpu::prepare(shape, batch, seq_length, matmul_); });
+      visit_kernels(layer, [&](const auto& shape) { cpu::prepare(shape, batch, seq_length, on_); });
     }
   }
-  std::int64_t scratch_bytes() const override { return matmul_.scratch_bytes(); }
-  void use_scratch(const Tensor& scratch) override { matmul_.use_scratch(scratch.data); }
+  std::int64_t scratch_bytes() const override { return on_.scratch_bytes(); }
+  void use_scratch(const Tensor& scratch) override { on_.use_scratch(scratch.data); }
 
   void forward(const LayerCall& call) override {
-    visit_kernels(*call.layer, [&](const auto& shape) { cpu::forward(shape, call, matmul_); });
+    visit_kernels(*call.layer, [&](const auto& shape) { cpu::forward(shape, call, on_); });
   }
   void backward_input(const LayerCall& call) override {
-    visit_kernels(*call.layer,
-                  [&](const auto& shape) { cpu::backward_input(shape, call, matmul_); });
+    visit_kernels(*call.layer, [&](const auto& shape) { cpu::backward_input(shape, call, on_); });
   }
   void backward_weight(const LayerCall& call) override {
-    visit_kernels(*call.layer,
-                  [&](const auto& shape) { cpu::backward_weight(shape, call, matmul_); });
+    visit_kernels(*call.layer, [&](const auto& shape) { cpu::backward_weight(shape, call, on_); });
   }
   void update(const UpdateCall& call) override {
     std::vector<const float*> gradients;
@@ -78,7 +74,7 @@ class CpuBackend : public Backend {
   HostBlocks blocks_;
   int core_;
   std::vector<float> evicted_;
-  cpu::Matmul matmul_;
+  cpu::Workbench on_;
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include "exec/cpu/fused_attention.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 
 #include "exec/cpu/kernels.hpp"
@@ -13,8 +12,6 @@
 
 namespace weir::cpu {
 namespace {
-
-constexpr std::int64_t kMostTileRows = 64;
 
 // Query rows [first, first + rows) of one head and the keys [0, keys) that they see.
 struct Tile {
@@ -32,13 +29,12 @@ void for_tiles(const AttentionSize& size, Visit visit) {
   }
 }
 
-// One head's gemms for a tile, on views of qkv (row stride 3 width) and of the context (row
-// stride width).
+// One head's gemms for a tile, on views of qkv and of the context.
 struct TileGemms {
   Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
-  TileGemms(const AttentionSize& size, const Tile& t) {
-    const std::int64_t d = size.d, c = size.width(), q = 3 * size.width();
-    const bool add = t.keys < size.s;
+  TileGemms(const AttentionSize& size, const Tile& t, bool first_of_group) {
+    const std::int64_t d = size.d, c = size.width(), q = size.qkv_width();
+    const bool add = !first_of_group || t.keys < size.s;
     scores = {
         .m = t.rows, .n = t.keys, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = t.keys};
     mix = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = c};
@@ -114,77 +110,62 @@ void drop_tile(const DropoutMask& mask, std::int64_t matrix, const Tile& t, std:
   }
 }
 
-// One head: where its parts begin.
-struct Head {
-  std::int64_t matrix, qkv, context, statistics;
-  Head(const AttentionSize& size, std::int64_t index)
-      : matrix(index),
-        qkv((index / size.heads) * size.s * 3 * size.width() + (index % size.heads) * size.d),
-        context((index / size.heads) * size.s * size.width() + (index % size.heads) * size.d),
-        statistics(index * size.s) {}
-};
-
 template <class Visit>
 void for_heads_tiles(const AttentionSize& size, Visit visit) {
-  for (std::int64_t index = 0; index < size.batch * size.heads; ++index) {
-    const Head head(size, index);
+  for_heads(size, [&](const AttentionHead& head) {
     for_tiles(size, [&](const Tile& tile) { visit(head, tile); });
-  }
+  });
 }
 
 }  // namespace
 
-std::int64_t AttentionSize::tile_rows() const {
-  assert(width() >= 2 && "two tiles of one row must fit into a sample");
-  return std::clamp(width() / 2, std::int64_t{1}, kMostTileRows);
-}
-
 void prepare_fused(const AttentionSize& size, Matmul& matmul) {
   for_tiles(size, [&](const Tile& t) {
-    const TileGemms p(size, t);
-    for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
-      matmul.prepare(gemm);
+    for (const bool first : {true, false}) {
+      const TileGemms p(size, t, first);
+      for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key}) {
+        matmul.prepare(gemm);
+      }
+      if (size.group() == 1) break;
     }
   });
 }
 
 void fused_forward(const FusedAttention& a, Matmul& matmul) {
   const AttentionSize& z = a.size;
-  const std::int64_t c = z.width();
-  for_heads_tiles(z, [&](const Head& head, const Tile& t) {
-    const TileGemms gemms(z, t);
-    const float* q = a.qkv + head.qkv;
+  for_heads_tiles(z, [&](const AttentionHead& head, const Tile& t) {
+    const TileGemms gemms(z, t, head.first_of_group);
     // softmax(q k' scale), its dropout, and the mix of values, within one tile of scratch.
-    matmul.run(gemms.scores, q + t.first * 3 * c, q + c, nullptr, a.tiles);
+    matmul.run(gemms.scores, a.qkv + head.query + t.first * z.qkv_width(), a.qkv + head.key,
+               nullptr, a.tiles);
     tile_softmax(t, scale_of(z), a.tiles, a.statistics + head.statistics + t.first);
     drop_tile(a.mask, head.matrix, t, z.s, a.tiles);
-    matmul.run(gemms.mix, a.tiles, q + 2 * c, nullptr, a.context + head.context + t.first * c);
+    matmul.run(gemms.mix, a.tiles, a.qkv + head.value, nullptr,
+               a.context + head.context + t.first * z.width());
   });
 }
 
 void fused_backward(const FusedAttention& a, const float* d_context, float* d_qkv, Matmul& matmul) {
   const AttentionSize& z = a.size;
-  const std::int64_t c = z.width();
   float* p = a.tiles;
   float* ds = a.tiles + z.tile_rows() * z.s;
-  for_heads_tiles(z, [&](const Head& head, const Tile& t) {
-    const TileGemms gemms(z, t);
-    const float* q = a.qkv + head.qkv;
-    const float* rows = q + t.first * 3 * c;
-    const float* dc = d_context + head.context + t.first * c;
-    float* dq = d_qkv + head.qkv;
+  for_heads_tiles(z, [&](const AttentionHead& head, const Tile& t) {
+    const TileGemms gemms(z, t, head.first_of_group);
+    const std::int64_t rows = head.query + t.first * z.qkv_width();
+    const std::int64_t context = head.context + t.first * z.width();
+    const float* dc = d_context + context;
     // The probabilities again, from the scores and the kept log-sum-exp of each row.
-    matmul.run(gemms.scores, rows, q + c, nullptr, p);
+    matmul.run(gemms.scores, a.qkv + rows, a.qkv + head.key, nullptr, p);
     tile_probabilities(t, scale_of(z), a.statistics + head.statistics + t.first, p);
     // Their gradient through the mask, then through the softmax: ds = p (dp - D) scale.
-    matmul.run(gemms.d_probabilities, dc, q + 2 * c, nullptr, ds);
+    matmul.run(gemms.d_probabilities, dc, a.qkv + head.value, nullptr, ds);
     drop_tile(a.mask, head.matrix, t, z.s, ds);
-    tile_score_gradient(t, z, p, a.context + head.context + t.first * c, dc, ds);
-    matmul.run(gemms.d_query, ds, q + c, nullptr, dq + t.first * 3 * c);
-    matmul.run(gemms.d_key, ds, rows, nullptr, dq + c);
+    tile_score_gradient(t, z, p, a.context + context, dc, ds);
+    matmul.run(gemms.d_query, ds, a.qkv + head.key, nullptr, d_qkv + rows);
+    matmul.run(gemms.d_key, ds, a.qkv + rows, nullptr, d_qkv + head.key);
     // Last: the values saw the dropped probabilities, all above needs them whole.
     drop_tile(a.mask, head.matrix, t, z.s, p);
-    matmul.run(gemms.d_value, p, dc, nullptr, dq + 2 * c);
+    matmul.run(gemms.d_value, p, dc, nullptr, d_qkv + head.value);
   });
 }
 

@@ -10,24 +10,16 @@
 
 #include <cstdint>
 
+#include "exec/cpu/attention_size.hpp"
 #include "exec/cpu/matmul.hpp"
 #include "exec/training/philox.hpp"
 
 namespace weir::cpu {
 
-// Precondition: heads * d >= 2.
-struct AttentionSize {
-  std::int64_t batch = 1, s = 1, heads = 1, d = 1;
-  [[nodiscard]] std::int64_t width() const { return heads * d; }
-  // Rows of a tile: at most 64, and so few that two tiles of rows x s fit into one sample's s x
-  // width.
-  [[nodiscard]] std::int64_t tile_rows() const;
-};
-
 struct FusedAttention {
   AttentionSize size;
   DropoutMask mask;             // of the probabilities, numbered row-major in [batch, heads, s, s]
-  const float* qkv = nullptr;   // [batch, s, 3, heads, d]
+  const float* qkv = nullptr;   // [batch, s, heads + 2 kv_heads, d]
   float* context = nullptr;     // [batch, s, heads, d]
   float* statistics = nullptr;  // [batch, heads, s]: L
   float* tiles = nullptr;       // scratch: 2 tile_rows() x s

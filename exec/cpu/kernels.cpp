@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "exec/cpu/mask_words.hpp"
 #include "exec/cpu/vector_math.hpp"
@@ -30,6 +31,37 @@ WEIR_MULTIVERSION void gelu_tanh_forward(const float* x, std::int64_t n, float* 
 }
 WEIR_MULTIVERSION void gelu_tanh_backward(const float* x, std::int64_t n, float* dx) {
   for (std::int64_t i = 0; i < n; ++i) dx[i] *= gelu_tanh_slope(x[i]);
+}
+
+// 1 / (1 + e^-x); clamped where float's is 0 or its exponential would overflow.
+WEIR_INLINE float fast_sigmoid(float x) {
+  return 1.0F / (1.0F + fast_exp(x < -87.0F ? 87.0F : -x));
+}
+
+WEIR_MULTIVERSION void silu_gate(const float* x, std::int64_t rows, std::int64_t width, float* y) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* g = x + row * 2 * width;
+    const float* u = g + width;
+    float* out = y + row * width;
+    for (std::int64_t i = 0; i < width; ++i) out[i] = g[i] * fast_sigmoid(g[i]) * u[i];
+  }
+}
+
+// silu'(g) = s (1 + g (1 - s)) with s = sigmoid(g).
+WEIR_MULTIVERSION void silu_gate_gradient(const float* x, std::int64_t rows, std::int64_t width,
+                                          float* dx) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* g = x + row * 2 * width;
+    const float* u = g + width;
+    float* dg = dx + row * 2 * width;
+    float* du = dg + width;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float s = fast_sigmoid(g[i]), dy = du[i];
+      dg[i] = dy * u[i] * s * (1.0F + g[i] * (1.0F - s));
+      du[i] = dy * g[i] * s;
+    }
+  }
 }
 
 // write(i, factor of element first + i) for i in [0, n): whole groups of blocks where `first`
@@ -100,6 +132,43 @@ WEIR_MULTIVERSION void layer_norm_gradient(const float* x, const float* statisti
   }
 }
 
+WEIR_MULTIVERSION void rms_norm(const float* x, const float* weight, std::int64_t rows,
+                                std::int64_t width, float epsilon, float* y, float* statistics) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* in = x + row * width;
+    float* out = y + row * width;
+    const float square =
+        lane_sum(width, [in](std::int64_t i) { return in[i] * in[i]; }) / static_cast<float>(width);
+    const float inverse = 1.0F / std::sqrt(square + epsilon);
+    for (std::int64_t i = 0; i < width; ++i) out[i] = in[i] * inverse * weight[i];
+    statistics[2 * row] = 0.0F;
+    statistics[2 * row + 1] = inverse;
+  }
+}
+
+// With z = x / rms and g = dy * weight: dx = (g - z mean(g z)) / rms.
+WEIR_MULTIVERSION void rms_norm_gradient(const float* x, const float* statistics,
+                                         const float* weight, const float* dy, std::int64_t rows,
+                                         std::int64_t width, Beta beta, float* dx,
+                                         float* weight_gradient) {
+  std::fill(weight_gradient, weight_gradient + width, 0.0F);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* in = x + row * width;
+    const float* up = dy + row * width;
+    float* out = dx + row * width;
+    const float inverse = statistics[2 * row + 1];
+    const float gz =
+        lane_sum(width, [=](std::int64_t i) { return up[i] * weight[i] * in[i] * inverse; }) /
+        static_cast<float>(width);
+    if (beta == Beta::zero) std::fill(out, out + width, 0.0F);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float z = in[i] * inverse;
+      out[i] += (up[i] * weight[i] - z * gz) * inverse;
+      weight_gradient[i] += up[i] * z;
+    }
+  }
+}
+
 void activate(Activation activation, const float* x, std::int64_t n, float* y) {
   switch (activation) {
     case Activation::gelu_tanh:
@@ -138,6 +207,34 @@ void activate_gradient(Activation activation, const float* x, std::int64_t n, fl
         dx[i] *= s * (1.0F + x[i] * (1.0F - s));
       }
       return;
+  }
+}
+
+void gate(Activation activation, const float* x, std::int64_t rows, std::int64_t width, float* y) {
+  if (activation == Activation::silu) return silu_gate(x, rows, width, y);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* u = x + row * 2 * width + width;
+    float* out = y + row * width;
+    activate(activation, x + row * 2 * width, width, out);
+    for (std::int64_t i = 0; i < width; ++i) out[i] *= u[i];
+  }
+}
+
+void gate_gradient(Activation activation, const float* x, std::int64_t rows, std::int64_t width,
+                   float* dx) {
+  if (activation == Activation::silu) return silu_gate_gradient(x, rows, width, dx);
+  std::vector<float> activated(static_cast<std::size_t>(width));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* g = x + row * 2 * width;
+    const float* u = g + width;
+    float* dg = dx + row * 2 * width;
+    float* du = dg + width;
+    activate(activation, g, width, activated.data());
+    for (std::int64_t i = 0; i < width; ++i) {
+      dg[i] = du[i] * u[i];
+      du[i] *= activated[static_cast<std::size_t>(i)];
+    }
+    activate_gradient(activation, g, width, dg);
   }
 }
 

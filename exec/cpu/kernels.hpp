@@ -25,9 +25,23 @@ void layer_norm_gradient(const float* x, const float* statistics, const float* w
                          const float* dy, std::int64_t rows, std::int64_t width, Beta beta,
                          float* dx, float* weight_gradient, float* bias_gradient);
 
+// Without mean and shift: y = x / rms(x) * weight with rms(x)^2 = mean(x^2) + epsilon. The same
+// statistics, the mean taken as 0.
+void rms_norm(const float* x, const float* weight, std::int64_t rows, std::int64_t width,
+              float epsilon, float* y, float* statistics);
+void rms_norm_gradient(const float* x, const float* statistics, const float* weight,
+                       const float* dy, std::int64_t rows, std::int64_t width, Beta beta, float* dx,
+                       float* weight_gradient);
+
 // y = activation(x); dx = dx * activation'(x).
 void activate(Activation activation, const float* x, std::int64_t n, float* y);
 void activate_gradient(Activation activation, const float* x, std::int64_t n, float* dx);
+
+// A gated MLP's middle: of each row of x, width numbers g and width numbers u, y = activation(g) u.
+void gate(Activation activation, const float* x, std::int64_t rows, std::int64_t width, float* y);
+// dx holds y's gradient where u's belongs; both gradients are put in their places.
+void gate_gradient(Activation activation, const float* x, std::int64_t rows, std::int64_t width,
+                   float* dx);
 
 // y[i] = y[i] * mask(i) + x[i], and y[i] = x[i] * mask(i).
 void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float* y);

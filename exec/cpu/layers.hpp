@@ -1,11 +1,12 @@
-// The passes of each layer kind on the CPU: F, I and W apart, in the words of
+// The table of layer kinds that have kernels on the CPU, each in a file of its own as
+// exec/cpu/layer_norm.cpp: what makes its kernels ready, and F, I and W apart, in the words of
 // plan/model/layer_tensors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 
-#include "exec/cpu/matmul.hpp"
+#include "exec/cpu/workbench.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/training/philox.hpp"
 #include "plan/model/model.hpp"
@@ -13,28 +14,37 @@
 namespace weir::cpu {
 
 // Of the numbers that the pass draws at this place of its layer.
-[[nodiscard]] DropoutMask mask_of(const LayerCall& call, double probability, DropoutSite site);
+[[nodiscard]] inline DropoutMask mask_of(const LayerCall& call, double probability,
+                                         DropoutSite site) {
+  const DropoutCounter& p = call.dropout;
+  return dropout_mask(probability, p.seed, p.step, p.microbatch, p.layer, site);
+}
+
+// A sample's tokens, and its target after the last.
+[[nodiscard]] inline const std::int32_t* sample_tokens(const LayerCall& call, std::int64_t sample) {
+  return call.tokens + sample * (call.seq_length + 1);
+}
 
 void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
-             Matmul& matmul);
-void forward(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Matmul& matmul);
+             Workbench& on);
+void forward(const EmbeddingShape& shape, const LayerCall& call, Workbench& on);
+void backward_input(const EmbeddingShape& shape, const LayerCall& call, Workbench& on);
+void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workbench& on);
 
 void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
-             Matmul& matmul);
-void forward(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const TransformerShape& shape, const LayerCall& call, Matmul& matmul);
+             Workbench& on);
+void forward(const TransformerShape& shape, const LayerCall& call, Workbench& on);
+void backward_input(const TransformerShape& shape, const LayerCall& call, Workbench& on);
+void backward_weight(const TransformerShape& shape, const LayerCall& call, Workbench& on);
 
-void prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
-void forward(const NormShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const NormShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const NormShape& shape, const LayerCall& call, Matmul& matmul);
+void prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on);
+void forward(const NormShape& shape, const LayerCall& call, Workbench& on);
+void backward_input(const NormShape& shape, const LayerCall& call, Workbench& on);
+void backward_weight(const NormShape& shape, const LayerCall& call, Workbench& on);
 
-void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Matmul& matmul);
-void forward(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_input(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
-void backward_weight(const HeadShape& shape, const LayerCall& call, Matmul& matmul);
+void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on);
+void forward(const HeadShape& shape, const LayerCall& call, Workbench& on);
+void backward_input(const HeadShape& shape, const LayerCall& call, Workbench& on);
+void backward_weight(const HeadShape& shape, const LayerCall& call, Workbench& on);
 
 }  // namespace weir::cpu

@@ -88,7 +88,7 @@ class ProcessRun {
     if (options_.graphs)
       throw UsageError("graphs repeat the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
-    require_trainable(loaded_, Replicas::many);
+    require_trainable(loaded_, Replicas::many, options_.backend);
     const ProcessLocation& location = processes_.location(processes_.index());
     // A core is chosen among those the launcher left this process, a GPU among those of the host.
     const int seat = options_.backend == BackendKind::cpu ? location.on_cores : location.on_host;

@@ -315,7 +315,7 @@ Measurements measure(const Model& model, std::int64_t seq_length, const Plan& pl
   if (!backends.contains(options.backend)) {
     throw MissingComponent("this build has no " + to_string(options.backend) + " backend");
   }
-  require_kernels(model);
+  require_kernels(model, options.backend);
   Plan shaped = plan;
   shaped.seq_length = seq_length;
   Measurements result;

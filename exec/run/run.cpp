@@ -160,7 +160,7 @@ class ThreadRun {
 
   void open_devices(const Backends& backends) {
     const BackendFactory& make = factory_of(options_.backend, backends);
-    require_trainable(loaded_, Replicas::one);
+    require_trainable(loaded_, Replicas::one, options_.backend);
     for (int rank = 0; rank < program_.shape().ranks; ++rank) {
       devices_.push_back(std::make_unique<RankDevice>(make({.rank = rank,
                                                             .ranks = program_.shape().ranks,

@@ -11,8 +11,8 @@
 namespace weir {
 namespace {
 
-// What a layer asks for beyond what GPT-2 and OPT need; empty where nothing.
-struct Lacking {
+// What a layer asks for beyond what the CPU's kernels do; empty where nothing.
+struct LackingOnCpu {
   std::string_view operator()(const EmbeddingShape& e) const {
     if (e.token_types > 0) return "token types";
     if (e.norm) return "a normalised embedding";
@@ -21,20 +21,15 @@ struct Lacking {
     return "";
   }
   std::string_view operator()(const TransformerShape& b) const {
-    if (b.norm != NormKind::layer_norm) return "RMS norms";
-    if (b.rotary) return "rotary positions";
-    if (b.gated) return "a gated MLP";
-    if (b.kv_heads != b.heads) return "grouped-query attention";
-    if (b.heads * b.head_dim != b.hidden) return "heads that do not add up to the width";
+    if (b.rotary && b.angles.scaling == RotaryScaling::other)
+      return "this scaling of rotary positions";
+    if (b.rotary && b.head_dim % 2 != 0) return "rotary positions in heads of odd width";
     if (b.experts > 1) return "experts";
-    if (!b.qkv_bias || !b.output_bias || !b.mlp_bias) return "products without bias";
     if (!b.pre_norm || b.parallel) return "this order of norms";
     if (!b.causal || b.cross_attention || b.relative_buckets > 0) return "this attention";
     return "";
   }
-  std::string_view operator()(const NormShape& n) const {
-    return n.kind == NormKind::layer_norm ? "" : "RMS norms";
-  }
+  std::string_view operator()(const NormShape&) const { return ""; }
   std::string_view operator()(const HeadShape& h) const {
     if (h.dense != HeadDense::none) return "a dense layer before the head";
     if (h.bias) return "a head with bias";
@@ -43,6 +38,29 @@ struct Lacking {
   std::string_view operator()(const TimedShape&) const { return ""; }
   std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
 };
+
+// CUDA's: what GPT-2 and OPT need.
+struct LackingOnCuda : LackingOnCpu {
+  using LackingOnCpu::operator();
+  std::string_view operator()(const TransformerShape& b) const {
+    if (b.norm != NormKind::layer_norm) return "RMS norms";
+    if (b.rotary) return "rotary positions";
+    if (b.gated) return "a gated MLP";
+    if (b.kv_heads != b.heads) return "grouped-query attention";
+    if (b.qk_norm) return "norms of queries and keys";
+    if (b.heads * b.head_dim != b.hidden) return "heads that do not add up to the width";
+    if (!b.qkv_bias || !b.output_bias || !b.mlp_bias) return "products without bias";
+    return LackingOnCpu::operator()(b);
+  }
+  std::string_view operator()(const NormShape& n) const {
+    return n.kind == NormKind::layer_norm ? "" : "RMS norms";
+  }
+};
+
+std::string_view lacking(const Layer& layer, BackendKind backend) {
+  return backend == BackendKind::cuda ? std::visit(LackingOnCuda{}, layer.shape)
+                                      : std::visit(LackingOnCpu{}, layer.shape);
+}
 
 void require_what_runs(const Plan& plan, Replicas replicas) {
   const auto refuse = [](const std::string& what) {
@@ -61,20 +79,21 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
 
 }  // namespace
 
-void require_kernels(const Model& model) {
+void require_kernels(const Model& model, BackendKind backend) {
   for (const Layer& layer : model.layers) {
-    const std::string_view lacking = std::visit(Lacking{}, layer.shape);
-    if (lacking.empty()) continue;
+    const std::string_view what = lacking(layer, backend);
+    if (what.empty()) continue;
     throw MissingComponent(
-        fmt::format("{}: {}: no kernels for {}; it can be forecast, not trained or measured",
-                    model.name, layer.name, lacking));
+        fmt::format("{}: {}: the {} backend has no kernels for {}; it can be forecast, not trained "
+                    "or measured",
+                    model.name, layer.name, to_string(backend), what));
   }
 }
 
-void require_trainable(const ResolvedPlan& loaded, Replicas replicas) {
+void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   require_what_runs(loaded.plan, replicas);
   require_stages(loaded, Stack{});
-  require_kernels(loaded.model);
+  require_kernels(loaded.model, backend);
   for (const Layer& layer : loaded.model.layers) {
     if (std::holds_alternative<TimedShape>(layer.shape)) {
       throw InputError(

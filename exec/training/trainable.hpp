@@ -6,14 +6,15 @@
 
 #include <cstdint>
 
+#include "exec/device/backend.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir {
 
-// Throws MissingComponent naming the first layer, and the first thing in it, for which there are no
-// kernels. Timed layers pass: they have no kernels in any sense, and who runs them says so.
-void require_kernels(const Model& model);
+// Throws MissingComponent naming the first layer, and the first thing in it, for which the backend
+// has no kernels. Timed layers pass: they have no kernels in any sense, and who runs them says so.
+void require_kernels(const Model& model, BackendKind backend);
 
 // How many copies of the pipeline the run can keep in step.
 enum class Replicas : std::uint8_t { one, many };
@@ -22,6 +23,6 @@ enum class Replicas : std::uint8_t { one, many };
 // naming the first thing in the plan that is forecast only (devices beside those of the pipeline,
 // ZeRO, selective re-materialisation), InputError for layers and schedules that no backend can
 // train.
-void require_trainable(const ResolvedPlan& loaded, Replicas replicas);
+void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend);
 
 }  // namespace weir

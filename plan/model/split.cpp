@@ -4,29 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "plan/model/layer_kinds.hpp"
+
 namespace weir {
 namespace {
-
-struct Shard {
-  std::int64_t tp;
-  LayerShape operator()(EmbeddingShape e) const {
-    e.vocabulary = ceil_div(e.vocabulary, tp);
-    return e;
-  }
-  LayerShape operator()(TransformerShape b) const {
-    b.heads /= tp;
-    b.kv_heads /= tp;
-    b.ffn /= tp;
-    return b;
-  }
-  LayerShape operator()(NormShape n) const { return n; }
-  LayerShape operator()(HeadShape h) const {
-    h.vocabulary = ceil_div(h.vocabulary, tp);
-    return h;
-  }
-  LayerShape operator()(TimedShape t) const { return t; }
-  LayerShape operator()(SizedShape s) const { return s; }
-};
 
 std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
@@ -52,7 +33,9 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
 
 }  // namespace
 
-LayerShape shard(const LayerShape& shape, int tp) { return std::visit(Shard{tp}, shape); }
+LayerShape shard(const LayerShape& shape, int tp) {
+  return std::visit([tp](const auto& s) -> LayerShape { return kinds::shard(s, tp); }, shape);
+}
 
 std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
                                    const Split& split) {

@@ -32,7 +32,7 @@ bool has_kernels(const TransformerShape& block) {
   Model model;
   model.layers = {{"b", block, ""}};
   try {
-    require_kernels(model);
+    require_kernels(model, BackendKind::cuda);
     return true;
   } catch (const MissingComponent&) {
     return false;
@@ -92,6 +92,41 @@ TEST(BlockPlaces, NameWhatStandsThere) {
   // Both kinds of attention with layer norms and every bias: a variant that gains kernels must be
   // named here, and its places with it.
   EXPECT_EQ(with_kernels, 2);
+}
+
+// Every weight of every block that the CPU trains stands where WeightPlaces says, and no other.
+TEST(BlockPlaces, OfABlocksWeightsAreThoseItHas) {
+  for (unsigned has = 0; has < 64; ++has) {
+    const auto norm = (has & 8U) != 0 ? NormKind::rms_norm : NormKind::layer_norm;
+    TransformerShape shape = block(norm, has, AttentionKind::fused);
+    shape.qk_norm = (has & 16U) != 0;
+    shape.gated = (has & 32U) != 0;
+    const LayerTensors t = layer_tensors({"b", shape, ""}, 4, Dtype::fp32);
+    const WeightPlaces at(shape);
+    const Named named{{at.norm1_gain, "attention.norm.gain"},
+                      {at.norm1_shift, "attention.norm.shift"},
+                      {at.qkv_w, "attention.qkv.weight"},
+                      {at.qkv_b, "attention.qkv.bias"},
+                      {at.query_gain, "attention.query.norm.gain"},
+                      {at.key_gain, "attention.key.norm.gain"},
+                      {at.out_w, "attention.output.weight"},
+                      {at.out_b, "attention.output.bias"},
+                      {at.norm2_gain, "mlp.norm.gain"},
+                      {at.norm2_shift, "mlp.norm.shift"},
+                      {at.up_w, "mlp.up.weight"},
+                      {at.up_b, "mlp.up.bias"},
+                      {at.down_w, "mlp.down.weight"},
+                      {at.down_b, "mlp.down.bias"}};
+    Named there;
+    for (const auto& entry : named) {
+      if (entry.first != WeightPlaces::kAbsent) there.push_back(entry);
+    }
+    expect_places(t.parameters, there);
+    if (!shape.qk_norm) continue;
+    EXPECT_EQ(t.saved[query_key].name, "attention.query_key");
+    EXPECT_EQ(t.saved[query_key_statistics].name, "attention.query_key.statistics");
+    EXPECT_EQ(t.carried[query_key_norm_gradients].name, "query_key.norm.gradients");
+  }
 }
 
 }  // namespace

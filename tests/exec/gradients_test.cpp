@@ -114,12 +114,37 @@ class StageOnCpu {
   std::unique_ptr<StageWorker> worker_;
 };
 
+// One block each; of Llama's family every way to scale positions, and biases, norms of heads and a
+// tied head where a family has them.
+struct Family {
+  std::string name;
+  TinyConfig config;
+};
+std::vector<Family> families() {
+  const auto of = [](const std::string& family, const std::string& more) {
+    return tiny_llama(family, more, 1, 12);
+  };
+  return {
+      {"gpt2",
+       {R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":1,"vocab_size":12,)"
+        R"("n_positions":8,"tie_word_embeddings":false,"embd_pdrop":0,"attn_pdrop":0,)"
+        R"("resid_pdrop":0})"}},
+      {"llama", of("llama", kLlama3Scaling)},
+      {"llama with biases",
+       of("llama", R"(,"attention_bias":true,"mlp_bias":true,"hidden_act":"gelu_new",)"
+                   R"("rope_scaling":{"rope_type":"linear","factor":4.0})")},
+      {"mistral", of("mistral", "")},
+      {"qwen2", of("qwen2", R"(,"rope_theta":1000000.0)")},
+      {"qwen3", of("qwen3", R"(,"rope_parameters":{"rope_theta":100.0,"rope_type":"default"})")}};
+}
+
 struct Setting {
-  TinyModel model{false, 0.0, 12, 1};
+  TinyModel model;
   ResolvedPlan loaded;
   std::vector<std::int32_t> tokens;
   Batch batch;
-  Setting(std::vector<int> boundaries) : loaded(model.load(model.plan(std::move(boundaries), 1))) {
+  Setting(const TinyConfig& config, std::vector<int> boundaries, AttentionKind attention)
+      : model(config), loaded(load(std::move(boundaries), attention)) {
     tokens.resize(2 * 9);
     const Batches data({}, 12, 8, 9);
     for (std::uint32_t sample = 0; sample < 2; ++sample)
@@ -127,13 +152,25 @@ struct Setting {
     batch = {2, 8, tokens.data()};
   }
   [[nodiscard]] Pass pass(double* loss = nullptr) const { return {0, 0, tokens.data(), loss}; }
+  [[nodiscard]] ResolvedPlan load(std::vector<int> boundaries, AttentionKind attention) const {
+    Plan plan = model.plan(std::move(boundaries), 1);
+    plan.attention = attention;
+    return model.load(plan);
+  }
 };
+
+class Gradients : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(, Gradients, testing::ValuesIn(families()), [](const auto& info) {
+  std::string name = info.param.name;
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
 
 // Each layer as a stage of its own: L = sum(output * r) for a random r (a head: its loss). I and W
 // run apart, twice, so that accumulation over micro-batches is seen as well: W's gradients must
 // then be doubled.
-TEST(Gradients, EachLayersInputAndWeightGradients) {
-  Setting setting({1, 2, 3});
+TEST_P(Gradients, OfEachLayersInputAndWeights) {
+  Setting setting(GetParam().config, {1, 2, 3}, AttentionKind::unfused);
   std::mt19937 random(6);
   std::normal_distribution<double> normal;
   for (int index = 0; index < 4; ++index) {
@@ -179,8 +216,8 @@ TEST(Gradients, EachLayersInputAndWeightGradients) {
 }
 
 // The whole model: loss and every gradient of embedding, block, norm and head together.
-TEST(Gradients, TheWholeModelsLossAndGradients) {
-  Setting setting({});
+void expect_whole_model(const TinyConfig& config, AttentionKind attention) {
+  Setting setting(config, {}, attention);
   StageOnCpu stage(setting.loaded, Stage{0});
   double loss = 0;
   static_cast<void>(stage.worker().forward(setting.pass(&loss), {}, StageWorker::Keep::everything));
@@ -201,6 +238,14 @@ TEST(Gradients, TheWholeModelsLossAndGradients) {
                  doubles(parameter.gradient, parameter.description.elements()),
                  "layer " + std::to_string(parameter.id.layer) + " " + parameter.description.name);
   }
+}
+
+TEST_P(Gradients, OfTheWholeModel) {
+  expect_whole_model(GetParam().config, AttentionKind::unfused);
+}
+
+TEST_P(Gradients, OfTheWholeModelWithFusedAttention) {
+  expect_whole_model(GetParam().config, AttentionKind::fused);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A GPT-2 small enough to train in milliseconds, as plans in a temporary folder.
+// Models small enough to train in milliseconds, as plans in a temporary folder.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +18,39 @@ namespace weir {
 
 inline Backends cpu_only() { return {{BackendKind::cpu, make_cpu_backend}}; }
 
+// A config of its own: positions are its tokens.
+struct TinyConfig {
+  std::string text;
+  int tokens = 8;
+};
+
+// Llama's family: 4 query heads of 6 on 2 keys, so that the heads together are wider than the
+// residual stream of 16. `more` are further keys.
+inline TinyConfig tiny_llama(const std::string& family, const std::string& more, int blocks = 3,
+                             int vocabulary = 32, int tokens = 8) {
+  return {
+      R"({"model_type":")" + family +
+          R"(","hidden_size":16,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":6,)" +
+          R"("intermediate_size":20,"initializer_range":0.2,"num_hidden_layers":)" +
+          std::to_string(blocks) + R"(,"vocab_size":)" + std::to_string(vocabulary) +
+          R"(,"max_position_embeddings":)" + std::to_string(tokens) + more + "}",
+      tokens};
+}
+
+// Wavelengths of 6, 134 and 2900 tokens: left as they are, blended, slowed.
+inline const char* const kLlama3Scaling =
+    R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,)"
+    R"("high_freq_factor":4.0,"original_max_position_embeddings":256})";
+
 class TinyModel {
  public:
+  explicit TinyModel(const TinyConfig& config)
+      : tokens_(config.tokens),
+        folder_(std::filesystem::temp_directory_path() /
+                ("weir-exec-test-" + std::to_string(::getpid()))),
+        text_(config.text) {
+    write_file_atomically(folder_ / "config.json", text_);
+  }
   explicit TinyModel(bool tied = true, double dropout = 0.1, int vocabulary = 32, int blocks = 3,
                      int tokens = 8)
       : tokens_(tokens),

@@ -31,21 +31,49 @@ ResolvedPlan loaded(const TinyModel& tiny, const std::string& config) {
 const char* const kLlama =
     R"({"model_type":"llama","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
   "intermediate_size":32,"max_position_embeddings":8,"vocab_size":32})";
+const char* const kMixtral =
+    R"({"model_type":"mixtral","hidden_size":16,"num_attention_heads":2,"num_key_value_heads":2,
+  "num_hidden_layers":3,"intermediate_size":32,"max_position_embeddings":8,"vocab_size":32})";
 const char* const kOpt =
     R"({"model_type":"opt","hidden_size":16,"num_attention_heads":2,"num_hidden_layers":3,
   "ffn_dim":32,"max_position_embeddings":8,"vocab_size":32})";
 
-TEST(Trainable, ALlamaIsRefusedByRunAndByMeasure) {
+TEST(Trainable, AMixtralIsRefusedByRunAndByMeasure) {
   const TinyModel tiny;
-  const ResolvedPlan plan = loaded(tiny, kLlama);
+  const ResolvedPlan plan = loaded(tiny, kMixtral);
   try {
     static_cast<void>(run(plan, {}, cpu_only()));
     FAIL() << "it ran";
   } catch (const MissingComponent& error) {
-    EXPECT_THAT(error.what(), HasSubstr("block.0: no kernels for RMS norms"));
+    EXPECT_THAT(error.what(), HasSubstr("block.0: the cpu backend has no kernels for experts"));
   }
   EXPECT_THROW(static_cast<void>(measure(plan.model, 8, plan.plan, {}, cpu_only())),
                MissingComponent);
+}
+
+TEST(Trainable, ALlamaIsRefusedOnCuda) {
+  const TinyModel tiny;
+  const ResolvedPlan plan = loaded(tiny, kLlama);
+  require_trainable(plan, Replicas::one, BackendKind::cpu);
+  try {
+    require_trainable(plan, Replicas::one, BackendKind::cuda);
+    FAIL() << "it may run";
+  } catch (const MissingComponent& error) {
+    EXPECT_THAT(error.what(), HasSubstr("block.0: the cuda backend has no kernels for RMS norms"));
+  }
+}
+
+// What a config scales its positions by that is not computed is forecast, and refused by name.
+TEST(Trainable, AScalingOfPositionsThatIsNotComputedIsRefused) {
+  const TinyModel tiny;
+  std::string config = kLlama;
+  config.insert(config.size() - 1, R"(,"rope_scaling":{"type":"yarn","factor":4.0})");
+  try {
+    static_cast<void>(run(loaded(tiny, config), {}, cpu_only()));
+    FAIL() << "it ran";
+  } catch (const MissingComponent& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no kernels for this scaling of rotary positions"));
+  }
 }
 
 TEST(Trainable, AnEmptyStageIsRefused) {
@@ -61,9 +89,9 @@ TEST(Trainable, AnEmptyStageIsRefused) {
 // OPT is GPT-2's design with ReLU and a narrower MLP. Three of four synthetic tokens follow from
 // the one before, so of the uniform ln 32 = 3.47 a trained model keeps 1.4; the bound is two thirds
 // of the way there.
-TEST(Trainable, AnOptTrains) {
+void expect_training(const std::string& config) {
   const TinyModel tiny;
-  ResolvedPlan plan = loaded(tiny, kOpt);
+  ResolvedPlan plan = loaded(tiny, config);
   plan.plan.optimizer.learning_rate = 2e-2;
   RunOptions options;
   options.steps = 300;
@@ -74,6 +102,10 @@ TEST(Trainable, AnOptTrains) {
   for (std::size_t i = 280; i < 300; ++i) last += result.steps[i].loss / 20;
   EXPECT_LT(last, 2.1);
 }
+
+TEST(Trainable, AnOptTrains) { expect_training(kOpt); }
+
+TEST(Trainable, ALlamaTrains) { expect_training(kLlama); }
 
 }  // namespace
 }  // namespace weir

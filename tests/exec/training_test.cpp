@@ -68,6 +68,17 @@ TEST(Training, ParametersAreBitwiseEqualWithFusedAttentionToo) {
   expect_every_pipeline_equal(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
 }
 
+// Llama's block: RMS norms, turned positions, shared keys, a gated MLP, a head of its own; Qwen3's
+// norms of heads and a tied one.
+TEST(Training, ParametersOfALlamaAreBitwiseEqualForEveryPipeline) {
+  const std::string dropout = R"(,"attention_dropout":0.1)";
+  expect_every_pipeline_equal(TinyModel(tiny_llama("llama", kLlama3Scaling + dropout)),
+                              AttentionKind::unfused);
+  expect_every_pipeline_equal(
+      TinyModel(tiny_llama("qwen3", R"(,"tie_word_embeddings":true)" + dropout, 3, 32, 20)),
+      AttentionKind::fused);
+}
+
 // The same training by both kinds of attention, dropout of the probabilities included: they round
 // differently, the losses agree as fp32 sums do.
 TEST(Training, FusedAttentionLearnsTheSame) {
@@ -86,8 +97,7 @@ TEST(Training, FusedAttentionLearnsTheSame) {
 
 // Split backwards, chunks, waves: every schedule that keeps gradients in micro-batch order, on one
 // model copy.
-TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
-  const TinyModel model;
+void expect_every_schedule_equal(const TinyModel& model) {
   const std::string expected = hash_after(model, model.plan({}, 6, "gpipe"), 2);
   const struct {
     const char* schedule;
@@ -108,6 +118,14 @@ TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
       EXPECT_EQ(hash_after(model, plan, 2), expected) << c.schedule << " " << mode;
     }
   }
+}
+
+TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
+  expect_every_schedule_equal(TinyModel());
+}
+
+TEST(Training, EverySchedulesParametersOfAQwenAreBitwiseEqual) {
+  expect_every_schedule_equal(TinyModel(tiny_llama("qwen2", R"(,"tie_word_embeddings":true)")));
 }
 
 // Two copies sum partial sums: the same bits every time, and the loss of one copy to rounding.
@@ -202,6 +220,11 @@ TEST(Memory, PredictedPeakIsTheArenas) {
 
 TEST(Memory, PredictedPeakIsTheArenasWithFusedAttentionToo) {
   expect_predicted_peaks(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
+}
+
+TEST(Memory, PredictedPeakIsTheArenasOfLlamas) {
+  expect_predicted_peaks(TinyModel(tiny_llama("llama", kLlama3Scaling)), AttentionKind::unfused);
+  expect_predicted_peaks(TinyModel(tiny_llama("qwen3", "", 3, 32, 20)), AttentionKind::fused);
 }
 
 // Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be

@@ -66,6 +66,28 @@ TEST(Families, DecodersHaveTheirParameters) {
   EXPECT_EQ(load_model(kModels / "pythia-160m.json").ignored_keys, 0);
 }
 
+// Qwen3-8B, block: 4096 (32 + 2 8) 128 + 4096^2 + 3 4096 12288 + 2 4096 and two gains of 128; 36 of
+// them and 2 151936 4096 + 4096. Heads of 128 are the class's default.
+TEST(Families, AQwen3HasItsParametersAndItsAngles) {
+  const std::string sizes = R"("model_type":"qwen3","hidden_size":4096,"num_attention_heads":32,
+    "num_key_value_heads":8,"num_hidden_layers":36,"intermediate_size":12288,
+    "max_position_embeddings":40960,"vocab_size":151936)";
+  const Model model =
+      parsed(with(sizes, R"(,"rope_theta":1000000,"rope_scaling":{"type":"linear","factor":2.0})"));
+  EXPECT_EQ(parameter_count(model), 8'190'735'360);
+  const auto& block = std::get<TransformerShape>(model.layers[1].shape);
+  EXPECT_EQ(block.angles, (RotaryAngles{1e6, RotaryScaling::linear, 2}));
+  EXPECT_EQ(block.head_dim, 128);
+  EXPECT_TRUE(block.qk_norm && !block.qkv_bias);
+  const Model newer =
+      parsed(with(sizes, R"(,"rope_parameters":{"rope_theta":5e5,"rope_type":"llama3","factor":8.0,
+        "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})"));
+  EXPECT_EQ(std::get<TransformerShape>(newer.layers[1].shape).angles,
+            (RotaryAngles{5e5, RotaryScaling::llama3, 8, 1, 4, 8192}));
+  EXPECT_THAT(refusal(with(sizes, R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})")),
+              HasSubstr("rope_scaling.low_freq_factor"));
+}
+
 // BERT-base: (30522 + 512 + 2) h + 2 h, 12 (12 h^2 + 13 h), and by class, with h = 768:
 //   bare: the pooler h^2 + h;  sequences: the pooler and 2 (h + 1), or as many classes as there are
 //   labels; masked LM: the transform h^2 + h + 2 h and a bias of 30522 beside the tied matrix;

@@ -20,6 +20,7 @@ namespace weir {
 [[nodiscard]] Model mistral_model(JsonObject& config);
 [[nodiscard]] Model mixtral_model(JsonObject& config);
 [[nodiscard]] Model qwen2_model(JsonObject& config);
+[[nodiscard]] Model qwen3_model(JsonObject& config);
 // encoders.cpp
 [[nodiscard]] Model bert_model(JsonObject& config);
 [[nodiscard]] Model vit_model(JsonObject& config);

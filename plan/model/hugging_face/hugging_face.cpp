@@ -21,11 +21,12 @@ struct Family {
   std::string_view type;
   Model (*read)(JsonObject&);
 };
-constexpr std::array<Family, 10> kFamilies{{{"gpt2", gpt2_model},
+constexpr std::array<Family, 11> kFamilies{{{"gpt2", gpt2_model},
                                             {"llama", llama_model},
                                             {"mistral", mistral_model},
                                             {"mixtral", mixtral_model},
                                             {"qwen2", qwen2_model},
+                                            {"qwen3", qwen3_model},
                                             {"opt", opt_model},
                                             {"gpt_neox", gpt_neox_model},
                                             {"bert", bert_model},

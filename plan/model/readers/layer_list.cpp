@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -30,6 +31,53 @@ std::string_view to_string(NormKind kind) {
   return kind == NormKind::rms_norm ? "rms_norm" : "layer_norm";
 }
 
+constexpr std::array<std::pair<std::string_view, RotaryScaling>, 4> kRotaryScalings{
+    {{"none", RotaryScaling::none},
+     {"linear", RotaryScaling::linear},
+     {"llama3", RotaryScaling::llama3},
+     {"other", RotaryScaling::other}}};
+
+std::string_view to_string(RotaryScaling scaling) {
+  for (const auto& [name, value] : kRotaryScalings) {
+    if (value == scaling) return name;
+  }
+  return "other";
+}
+
+// What differs from the words' defaults.
+void add_rotary(Json& entry, const RotaryAngles& angles) {
+  entry["rope_theta"] = angles.theta;
+  if (angles.scaling == RotaryScaling::none) return;
+  entry["rope_scaling"] = to_string(angles.scaling);
+  entry["rope_factor"] = angles.factor;
+  if (angles.scaling != RotaryScaling::llama3) return;
+  entry["rope_low_frequency"] = angles.low_frequency;
+  entry["rope_high_frequency"] = angles.high_frequency;
+  entry["rope_original_positions"] = angles.original_positions;
+}
+
+RotaryAngles listed_angles(JsonObject& layer) {
+  RotaryAngles angles;
+  angles.theta = layer.number_or("rope_theta", angles.theta, 1e-3, 1e12);
+  const std::string scaling = layer.text_or("rope_scaling", "none");
+  const auto known = std::ranges::find_if(
+      kRotaryScalings, [&](const auto& entry) { return entry.first == scaling; });
+  if (known == kRotaryScalings.end())
+    layer.fail("rope_scaling", "expected none, linear, llama3 or other");
+  angles.scaling = known->second;
+  angles.factor = layer.number_or("rope_factor", angles.factor, 1, 1e6);
+  angles.low_frequency = layer.number_or("rope_low_frequency", angles.low_frequency, 1e-3, 1e6);
+  angles.high_frequency = layer.number_or("rope_high_frequency", angles.high_frequency, 1e-3, 1e6);
+  angles.original_positions = layer.integer_or("rope_original_positions", 0, 0, kLargestSize);
+  if (angles.scaling == RotaryScaling::llama3) {
+    if (angles.original_positions == 0)
+      layer.fail("rope_original_positions", "expected the positions that llama3 scales from");
+    if (angles.high_frequency <= angles.low_frequency)
+      layer.fail("rope_high_frequency", "expected more than rope_low_frequency");
+  }
+  return angles;
+}
+
 struct Entry {
   Json operator()(const EmbeddingShape& s) const {
     return {{"kind", "embedding"}, {"vocabulary", s.vocabulary},
@@ -38,27 +86,30 @@ struct Entry {
             {"tied", s.tied},      {"dropout", s.dropout}};
   }
   Json operator()(const TransformerShape& s) const {
-    return {{"kind", "transformer"},
-            {"hidden", s.hidden},
-            {"heads", s.heads},
-            {"kv_heads", s.kv_heads},
-            {"head_dim", s.head_dim},
-            {"ffn", s.ffn},
-            {"experts", s.experts},
-            {"experts_per_token", s.experts_per_token},
-            {"activation", to_string(s.activation)},
-            {"norm", to_string(s.norm)},
-            {"norm_epsilon", s.norm_epsilon},
-            {"pre_norm", s.pre_norm},
-            {"gated", s.gated},
-            {"qkv_bias", s.qkv_bias},
-            {"output_bias", s.output_bias},
-            {"mlp_bias", s.mlp_bias},
-            {"causal", s.causal},
-            {"rotary", s.rotary},
-            {"parallel", s.parallel},
-            {"attention_dropout", s.attention_dropout},
-            {"residual_dropout", s.residual_dropout}};
+    Json entry{{"kind", "transformer"},
+               {"hidden", s.hidden},
+               {"heads", s.heads},
+               {"kv_heads", s.kv_heads},
+               {"head_dim", s.head_dim},
+               {"ffn", s.ffn},
+               {"experts", s.experts},
+               {"experts_per_token", s.experts_per_token},
+               {"activation", to_string(s.activation)},
+               {"norm", to_string(s.norm)},
+               {"norm_epsilon", s.norm_epsilon},
+               {"pre_norm", s.pre_norm},
+               {"gated", s.gated},
+               {"qkv_bias", s.qkv_bias},
+               {"output_bias", s.output_bias},
+               {"mlp_bias", s.mlp_bias},
+               {"causal", s.causal},
+               {"rotary", s.rotary},
+               {"parallel", s.parallel},
+               {"attention_dropout", s.attention_dropout},
+               {"residual_dropout", s.residual_dropout}};
+    if (s.rotary) add_rotary(entry, s.angles);
+    if (s.qk_norm) entry["qk_norm"] = true;
+    return entry;
   }
   Json operator()(const NormShape& s) const {
     return {{"kind", "norm"},
@@ -159,6 +210,8 @@ TransformerShape listed_transformer(JsonObject& layer) {
   shape.mlp_bias = layer.boolean_or("mlp_bias", shape.mlp_bias);
   shape.causal = layer.boolean_or("causal", shape.causal);
   shape.rotary = layer.boolean_or("rotary", shape.rotary);
+  if (shape.rotary) shape.angles = listed_angles(layer);
+  shape.qk_norm = layer.boolean_or("qk_norm", shape.qk_norm);
   shape.parallel = layer.boolean_or("parallel", shape.parallel);
   shape.attention_dropout = layer.number_or("attention_dropout", 0, 0, 0.999);
   shape.residual_dropout = layer.number_or("residual_dropout", 0, 0, 0.999);

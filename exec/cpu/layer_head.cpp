@@ -1,0 +1,73 @@
+// The head on the CPU: logits, their loss, and its gradient in their place.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/layers.hpp"
+
+namespace weir::cpu {
+namespace {
+
+// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x.
+struct LogitGemms {
+  Gemm forward, input, weight;
+};
+LogitGemms logit_gemms(const HeadShape& s, std::int64_t rows, bool accumulate) {
+  const std::int64_t v = s.vocabulary, h = s.hidden;
+  return {{.m = rows,
+           .n = v,
+           .k = h,
+           .a_row = h,
+           .b_row = 1,
+           .b_column = h,
+           .c_row = v,
+           .bias = s.bias},
+          {.m = rows, .n = h, .k = v, .a_row = v, .b_row = h, .c_row = h},
+          {.m = v,
+           .n = h,
+           .k = rows,
+           .a_row = 1,
+           .a_column = v,
+           .b_row = h,
+           .c_row = h,
+           .accumulate = accumulate}};
+}
+
+}  // namespace
+
+void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on) {
+  for (const bool accumulate : {false, true}) {
+    const LogitGemms p = logit_gemms(shape, batch * seq_length, accumulate);
+    for (const Gemm& gemm : {p.forward, p.input, p.weight}) on.matmul.prepare(gemm);
+  }
+}
+
+void forward(const HeadShape& shape, const LayerCall& call, Workbench& on) {
+  const std::int64_t rows = call.batch * call.seq_length;
+  float* logits = call.saved[0].floats();
+  on.matmul.run(logit_gemms(shape, rows, true).forward, call.input.floats(),
+                call.weights[0].floats(), shape.bias ? call.weights[1].floats() : nullptr, logits);
+  double loss = 0;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    loss +=
+        cross_entropy(logits + b * call.seq_length * shape.vocabulary, sample_tokens(call, b) + 1,
+                      call.seq_length, shape.vocabulary, static_cast<float>(call.loss_scale));
+  }
+  if (call.loss != nullptr) *call.loss = loss * call.loss_scale;
+}
+
+void backward_input(const HeadShape& shape, const LayerCall& call, Workbench& on) {
+  on.matmul.run(logit_gemms(shape, call.batch * call.seq_length, true).input,
+                call.saved[0].floats(), call.weights[0].floats(), nullptr,
+                call.input_gradient.floats());
+}
+
+void backward_weight(const HeadShape& shape, const LayerCall& call, Workbench& on) {
+  const std::int64_t rows = call.batch * call.seq_length;
+  on.matmul.run(logit_gemms(shape, rows, call.accumulate).weight, call.saved[0].floats(),
+                call.input.floats(), nullptr, call.gradients[0].floats());
+  if (shape.bias) {
+    column_sum(call.saved[0].floats(), rows, shape.vocabulary,
+               call.accumulate ? Beta::one : Beta::zero, call.gradients[1].floats());
+  }
+}
+
+}  // namespace weir::cpu

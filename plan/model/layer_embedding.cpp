@@ -1,0 +1,67 @@
+// The embedding: tokens and positions, or the patches of images.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "plan/model/layer_kinds.hpp"
+
+namespace weir::kinds {
+
+std::int64_t parameter_count(const EmbeddingShape& s) {
+  const std::int64_t patches =
+      s.patch > 0 ? (s.patch + 2) * s.hidden : 0;  // projection, its bias, the class token
+  return ((s.shared ? 0 : s.vocabulary) + s.positions + s.token_types) * s.hidden + patches +
+         (s.norm ? 2 * s.hidden : 0);
+}
+
+// x = token[id] + position[p], dropped out; of images, the class token and the projected patches
+// in place of tokens. W scatters the output gradient into the tables.
+LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
+  LayerTensors t;
+  if (e.patch > 0) {
+    t.parameters.push_back({"class_token", {e.hidden}, ParameterTensor::Init::normal, false, ""});
+    t.parameters.push_back(
+        {"patch.weight", {e.hidden, e.patch}, ParameterTensor::Init::normal, true, ""});
+    t.parameters.push_back({"patch.bias", {e.hidden}, ParameterTensor::Init::zeros, false, ""});
+    t.saved.push_back({"patches", (z.s - 1) * e.patch * z.element, KeptUntil::W});
+  } else {
+    t.parameters.push_back({"token",
+                            {e.vocabulary, e.hidden},
+                            ParameterTensor::Init::normal,
+                            true,
+                            e.tied ? "token" : ""});
+  }
+  if (e.positions > 0)
+    t.parameters.push_back(
+        {"position", {e.positions, e.hidden}, ParameterTensor::Init::normal, true, ""});
+  if (e.token_types > 0)
+    t.parameters.push_back(
+        {"token_type", {e.token_types, e.hidden}, ParameterTensor::Init::normal, true, ""});
+  if (e.norm) {
+    add_norm(t, "norm", e.hidden, NormKind::layer_norm);
+    t.saved.push_back({"sum", z.rows * e.hidden * z.element, KeptUntil::I});
+    t.saved.push_back({"norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+  }
+  t.output_bytes_per_sample = z.rows * e.hidden * z.element;
+  t.w_needs_output_gradient = true;
+  return t;
+}
+
+Flops forward_flops(const EmbeddingShape& e, std::int64_t seq_length) {
+  if (e.patch == 0) return Flops(0);
+  const auto patches = static_cast<double>(seq_length - 1);
+  return Flops(2 * patches * static_cast<double>(e.patch) * static_cast<double>(e.hidden));
+}
+
+EmbeddingShape shard(EmbeddingShape e, int tp) {
+  e.vocabulary = ceil_div(e.vocabulary, tp);
+  return e;
+}
+
+std::string work_key(const EmbeddingShape& e) {
+  const std::string patches = e.patch > 0 ? fmt::format(" patch={}", e.patch) : "";
+  return fmt::format("embedding vocabulary={} hidden={} positions={} types={} norm={} dropout={}{}",
+                     e.vocabulary, e.hidden, e.positions, e.token_types, e.norm, e.dropout,
+                     patches);
+}
+
+}  // namespace weir::kinds

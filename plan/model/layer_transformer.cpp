@@ -1,0 +1,218 @@
+// The transformer block: attention and MLP with residuals.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/model/layer_kinds.hpp"
+
+namespace weir::kinds {
+namespace {
+
+using Init = ParameterTensor::Init;
+
+std::int64_t attention_parameters(const TransformerShape& s) {
+  const std::int64_t q = s.heads * s.head_dim;
+  const std::int64_t kv = 2 * s.kv_heads * s.head_dim;
+  return s.hidden * (q + kv) + (s.qkv_bias ? q + kv : 0) + q * s.hidden +
+         (s.output_bias ? s.hidden : 0) + (s.qk_norm ? 2 * s.head_dim : 0);
+}
+
+std::int64_t mlp_parameters(const TransformerShape& s) {
+  const std::int64_t matrices = (s.gated ? 3 : 2) * s.hidden * s.ffn;
+  const std::int64_t biases = s.mlp_bias ? (s.gated ? 2 : 1) * s.ffn + s.hidden : 0;
+  const std::int64_t router = s.experts > 1 ? s.hidden * s.experts : 0;
+  return s.experts * (matrices + biases) + router;
+}
+
+// What a weight gradient reads must stay until W, the rest goes with I.
+KeptUntil until(bool read_by_w) { return read_by_w ? KeptUntil::W : KeptUntil::I; }
+
+std::int64_t qkv_width(const TransformerShape& b) {
+  return (b.heads + 2 * b.kv_heads) * b.head_dim;
+}
+std::int64_t up_width(const TransformerShape& b) { return (b.gated ? 2 : 1) * b.ffn; }
+
+void add_attention(LayerTensors& t, const TransformerShape& b) {
+  add_product(t, "attention.qkv", {qkv_width(b), b.hidden}, Init::normal, b.qkv_bias);
+  if (b.qk_norm) {
+    add_norm(t, "attention.query.norm", b.head_dim, NormKind::rms_norm);
+    add_norm(t, "attention.key.norm", b.head_dim, NormKind::rms_norm);
+  }
+  add_product(t, "attention.output", {b.hidden, b.heads * b.head_dim}, Init::residual_normal,
+              b.output_bias);
+}
+
+// Queries and keys as their norms read them, and 1 / deviation of each head's.
+void save_head_norms(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t heads = z.s * (b.heads + b.kv_heads);
+  t.saved.push_back({"attention.query_key", heads * b.head_dim * z.element, KeptUntil::I});
+  t.saved.push_back({"attention.query_key.statistics", heads * 4, KeptUntil::I});
+}
+
+// What the attention's core keeps: its probabilities, or fused the log-sum-exp of each row's
+// scores, in fp32.
+KeptTensor core(const std::string& attention, const TransformerShape& b, const DeviceTokens& z) {
+  if (b.attention == AttentionKind::fused) {
+    return {attention + ".statistics", b.heads * z.s * 4, KeptUntil::I, true};
+  }
+  return {attention + ".probabilities", b.heads * z.s * z.keys * z.element, KeptUntil::I, true};
+}
+
+void save_attention(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  t.saved.push_back({"attention.qkv", z.s * qkv_width(b) * z.element, KeptUntil::I});
+  t.saved.push_back(core("attention", b, z));
+  t.saved.push_back({"attention.context", z.s * b.heads * b.head_dim * z.element, KeptUntil::W});
+}
+
+// Queries from the decoder, keys and values from the encoder's output, which is as long as the
+// decoder's input.
+void add_cross_attention(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t q = b.heads * b.head_dim, kv = 2 * b.kv_heads * b.head_dim;
+  add_norm(t, "cross.norm", b.hidden, b.norm);
+  add_product(t, "cross.query", {q, b.hidden}, Init::normal, b.qkv_bias);
+  add_product(t, "cross.key_value", {kv, b.hidden}, Init::normal, b.qkv_bias);
+  add_product(t, "cross.output", {b.hidden, q}, Init::residual_normal, b.output_bias);
+  t.saved.push_back({"cross.input", z.rows * b.hidden * z.element, KeptUntil::I});
+  t.saved.push_back({"cross.norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+  t.saved.push_back({"cross.normed", z.rows * b.hidden * z.element, KeptUntil::W});
+  t.saved.push_back({"cross.query", z.s * q * z.element, KeptUntil::I});
+  t.saved.push_back({"cross.key_value", z.s * kv * z.element, KeptUntil::I});
+  t.saved.push_back(core("cross", b, z));
+  t.saved.push_back({"cross.context", z.s * q * z.element, KeptUntil::W});
+}
+
+// Experts: each token is copied to those it visits, in the order of experts; their outputs are
+// weighed by the router's probabilities, whose gradient needs them.
+void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t up = up_width(b);
+  if (b.experts == 1) {
+    add_product(t, "mlp.up", {up, b.hidden}, Init::normal, b.mlp_bias);
+    add_product(t, "mlp.down", {b.hidden, b.ffn}, Init::residual_normal, b.mlp_bias);
+    t.saved.push_back({"mlp.up", z.s * up * z.element, KeptUntil::I});
+    t.saved.push_back({"mlp.activated", z.s * b.ffn * z.element, KeptUntil::W});
+    return;
+  }
+  const std::int64_t visits = z.s * b.experts_per_token;
+  t.parameters.push_back({"mlp.router.weight", {b.experts, b.hidden}, Init::normal, true, ""});
+  t.parameters.push_back({"mlp.up.weight", {b.experts, up, b.hidden}, Init::normal, true, ""});
+  if (b.mlp_bias) t.parameters.push_back({"mlp.up.bias", {b.experts, up}, Init::zeros, false, ""});
+  t.parameters.push_back(
+      {"mlp.down.weight", {b.experts, b.hidden, b.ffn}, Init::residual_normal, true, ""});
+  if (b.mlp_bias)
+    t.parameters.push_back({"mlp.down.bias", {b.experts, b.hidden}, Init::zeros, false, ""});
+  t.saved.push_back({"mlp.router.probabilities", z.s * b.experts * z.element, KeptUntil::I});
+  t.saved.push_back({"mlp.visits", visits * b.hidden * z.element, KeptUntil::W});
+  t.saved.push_back({"mlp.up", visits * up * z.element, KeptUntil::I});
+  t.saved.push_back({"mlp.activated", visits * b.ffn * z.element, KeptUntil::W});
+  t.saved.push_back({"mlp.answers", visits * b.hidden * z.element, KeptUntil::I});
+}
+
+void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t visits = z.s * b.experts_per_token;
+  t.carried.push_back({"mlp.up.gradient", visits * up_width(b) * z.element, KeptUntil::W});
+  if (b.experts > 1) {
+    t.carried.push_back({"mlp.router.gradient", z.s * b.experts * z.element, KeptUntil::W});
+    t.carried.push_back({"mlp.answers.gradient", visits * b.hidden * z.element, KeptUntil::W});
+  }
+  t.carried.push_back({"attention.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
+  t.carried.push_back({"attention.qkv.gradient", z.s * qkv_width(b) * z.element, KeptUntil::W});
+  if (b.cross_attention) {
+    t.carried.push_back({"cross.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
+    t.carried.push_back({"cross.gradients", z.s * qkv_width(b) * z.element, KeptUntil::W});
+  }
+  const std::int64_t norms = b.cross_attention ? 3 : 2;
+  t.carried.push_back({"norm.gradients", norms * 2 * b.hidden * 4, KeptUntil::W});
+  if (b.qk_norm)
+    t.carried.push_back({"query_key.norm.gradients", 2 * b.head_dim * 4, KeptUntil::W});
+}
+
+}  // namespace
+
+std::int64_t parameter_count(const TransformerShape& s) {
+  const std::int64_t attentions = s.cross_attention ? 2 : 1;
+  const std::int64_t norms = s.cross_attention ? 3 : 2;
+  return attentions * attention_parameters(s) + mlp_parameters(s) +
+         norms * norm_parameters(s.norm, s.hidden) + s.relative_buckets * s.heads;
+}
+
+// n1 = norm(x); q,k,v = n1 Wqkv; p = softmax(q k'); c = drop(p) v; y1 = x + drop(c Wo); n2 =
+// norm(y1); u = n2 Wup; g = gelu(u); y = y1 + drop(g Wdown). Post-norm (BERT): the products read
+// x and n1 = norm(x + drop(c Wo)), and y = norm(n1 + drop(g Wdown)). Parallel (GPT-NeoX): both
+// norms read x. With cross attention (T5's decoder) a third norm, products and softmax stand
+// between; the encoder's output is a skip's tensor and counted with the boundary it crosses.
+LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
+  LayerTensors t;
+  const std::int64_t tokens = z.rows * b.hidden * z.element;
+  add_norm(t, "attention.norm", b.hidden, b.norm);
+  add_attention(t, b);
+  if (b.relative_buckets > 0) {
+    t.parameters.push_back(
+        {"attention.relative", {b.relative_buckets, b.heads}, Init::normal, true, ""});
+  }
+  t.saved.push_back({"attention.norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+  t.saved.push_back({b.pre_norm ? "attention.normed" : "attention.sum", tokens, until(b.pre_norm)});
+  save_attention(t, b, z);
+  if (b.cross_attention) add_cross_attention(t, b, z);
+  add_norm(t, "mlp.norm", b.hidden, b.norm);
+  if (!b.parallel) t.saved.push_back({"mlp.input", tokens, until(!b.pre_norm)});
+  t.saved.push_back({"mlp.norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+  t.saved.push_back({b.pre_norm ? "mlp.normed" : "mlp.sum", tokens, until(b.pre_norm)});
+  add_mlp(t, b, z);
+  if (b.qk_norm) save_head_norms(t, b, z);
+  t.output_bytes_per_sample = tokens;
+  t.saves_input = true;
+  t.input_until = until(!b.pre_norm);
+  t.w_needs_output_gradient = true;
+  carry_gradients(t, b, z);
+  const bool fused = b.attention == AttentionKind::fused;
+  const std::int64_t scores = fused ? 0 : z.s * z.keys;
+  // The context's gradient takes turns with that of the residual stream.
+  const std::int64_t widest = std::max(b.hidden, b.heads * b.head_dim);
+  const std::int64_t row_sums =
+      fused ? b.heads * z.s * 4 : 0;  // of a fused backward: context times its gradient
+  const std::int64_t gathered =
+      z.rows < z.s ? z.s * b.hidden * z.element : 0;  // of sequence parallelism
+  t.workspace_f_bytes_per_sample = scores * z.element + gathered;
+  t.workspace_i_bytes_per_sample =
+      (z.s * (b.hidden + widest) + 2 * scores) * z.element + row_sums + gathered;
+  t.workspace_w_bytes_per_sample = z.s * b.hidden * z.element + gathered;
+  return t;
+}
+
+Flops forward_flops(const TransformerShape& b, std::int64_t seq_length) {
+  const auto s = static_cast<double>(seq_length);
+  const auto h = static_cast<double>(b.hidden);
+  const auto q = static_cast<double>(b.heads * b.head_dim);
+  const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
+  const double attention = s * (2 * h * (q + 2 * kv) + 2 * q * h) + 4 * s * s * q;
+  const double experts = b.experts > 1 ? static_cast<double>(b.experts_per_token) : 1;
+  const double mlp = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.ffn) * experts;
+  const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
+  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router);
+}
+
+TransformerShape shard(TransformerShape b, int tp) {
+  b.heads /= tp;
+  b.kv_heads /= tp;
+  b.ffn /= tp;
+  return b;
+}
+
+std::string work_key(const TransformerShape& b) {
+  const std::string_view fused = b.attention == AttentionKind::fused ? " attention=fused" : "";
+  return fmt::format(
+      "transformer hidden={} heads={} kv_heads={} head_dim={} ffn={} experts={}/{} activation={} "
+      "norm={} pre_norm={} "
+      "gated={} bias={}{}{} causal={} rotary={} parallel={} cross={} relative={} dropout={}/{}{}{}",
+      b.hidden, b.heads, b.kv_heads, b.head_dim, b.ffn, b.experts_per_token, b.experts,
+      static_cast<int>(b.activation), static_cast<int>(b.norm), b.pre_norm, b.gated,
+      static_cast<int>(b.qkv_bias), static_cast<int>(b.output_bias), static_cast<int>(b.mlp_bias),
+      b.causal, b.rotary, b.parallel, b.cross_attention, b.relative_buckets, b.attention_dropout,
+      b.residual_dropout, b.qk_norm ? " qk_norm" : "", fused);
+}
+
+}  // namespace weir::kinds
