@@ -219,18 +219,4 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   return time;
 }
 
-PerKind<Seconds> loss_times(const HeadShape& head, std::int64_t seq_length, Dtype dtype,
-                            const Split& split, int batch, const Device& device,
-                            const Stack& stack) {
-  Passes passes(device, dtype, stack.time);
-  const Kernels kernels{passes, split.tokens(seq_length), split.rows(seq_length), seq_length,
-                        batch,  stack.time.logits};
-  const auto share = std::get<HeadShape>(shard(head, split.tp));
-  kernels.loss((head.pooled ? 1 : split.tokens(seq_length)) * batch * share.vocabulary);
-  PerKind<Seconds> times{.f = passes.f.time(), .i = passes.i.time()};
-  times.b = times.i;
-  times.r = times.f;
-  return times;
-}
-
 }  // namespace weir

@@ -45,10 +45,4 @@ class KernelSum {
                                      const Split& split, int batch, const Device& device,
                                      const Stack& stack = {}, std::int64_t parameters = 0);
 
-// Of a head's F and I, what comes after its logits: the loss, and the gradient of the logits. A
-// stack that cuts stages between them does it on a stage of its own.
-[[nodiscard]] PerKind<Seconds> loss_times(const HeadShape& head, std::int64_t seq_length,
-                                          Dtype dtype, const Split& split, int batch,
-                                          const Device& device, const Stack& stack);
-
 }  // namespace weir

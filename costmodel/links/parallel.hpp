@@ -56,6 +56,11 @@ struct ParallelLinks {
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});
 
+// What the host is busy with in a block under tensor parallelism: so much for each of the
+// collectives above, kernels and calls between them counted in (StackTime::collective_host).
+[[nodiscard]] PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
+                                                    const Cluster& cluster);
+
 // Context parallelism as Llama 3 does it (Grattafiori et al. 2024, section 3.3.2): F gathers the
 // keys and values of the whole sequence, I gathers them again and reduce-scatters their gradients.
 [[nodiscard]] PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan,

@@ -149,7 +149,6 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     table.backward_messages.push_back(first ? MessageCost{}
                                             : message(Stage{s - 1}, stage.input_bytes));
   }
-  if (shape.replicas == 1) move_loss(table, shape, stages);
   if (cluster_.stack.time.blocking_messages) block_messages(table, shape);
   // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a
   // reduction of its own.
@@ -162,44 +161,6 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
     }
   }
   return table;
-}
-
-// Where a stack cuts behind the head (StagePlacement::cost), the first empty stage after it takes
-// its logits in the number format, casts them and, if it is the last, has the loss; else the next
-// one, which takes them in fp32. The gradients come back in the same bytes.
-void StageCosts::move_loss(CostTable& table, const ScheduleShape& shape,
-                           std::span<const StagePart> stages) const {
-  const Model& model = known_.model();
-  const auto layers = static_cast<int>(model.layers.size());
-  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
-  if (cluster_.stack.placement != StagePlacement::cost || head == nullptr) return;
-  std::int32_t tail = shape.stages;  // the first stage behind the head
-  while (tail > 0 && stages[static_cast<std::size_t>(tail - 1)].layers.first == layers) --tail;
-  if (tail == shape.stages || tail == 0) return;
-  const Split split = plan_.split();
-  const std::int64_t share = (head->vocabulary + split.tp - 1) / split.tp;
-  const std::int64_t logits = split.tokens(plan_.seq_length) * plan_.micro_batch_size * share;
-  const std::int32_t loss = std::min(tail + 1, shape.stages - 1);
-  for (std::int32_t s = tail; s <= loss; ++s) {
-    const std::int64_t each = s == tail ? bytes_per_element(plan_.dtype) : 4;
-    const Rank before = shape.rank_of(Stage{s - 1}), here = shape.rank_of(Stage{s});
-    const Link link = stage_link(known_.costs(), plan_, cluster_, before, here);
-    const MessageCost message =
-        scaled(stage_message(Bytes(logits * each), plan_, link, cluster_), anchor_.messages);
-    table.forward_messages[static_cast<std::size_t>(s - 1)] = message;
-    table.backward_messages[static_cast<std::size_t>(s)] = message;
-  }
-  if (!cluster_.device.kernels) return;
-  const PerKind<Seconds> moved =
-      loss_times(*head, plan_.seq_length, plan_.dtype, split, plan_.micro_batch_size,
-                 cluster_.device, cluster_.stack);
-  StageCost& from = table.stages[static_cast<std::size_t>(tail - 1)];
-  StageCost& to = table.stages[static_cast<std::size_t>(loss)];
-  for (const ActionKind kind : kPassKinds) {
-    const Nanoseconds time = std::min(to_nanoseconds(moved[kind] * anchor_.compute), from[kind]);
-    from[kind] -= time;
-    to[kind] += time;
-  }
 }
 
 // A stack whose sends wait keeps the sender's stage for the time of the message, and the host's
@@ -267,7 +228,12 @@ StageCosts::LayerPrice StageCosts::price(int l) {
   }
   PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor, cluster_.stack.time);
   traffic += context_traffic(layer, plan_, links_.context);
-  for (const ActionKind kind : kPassKinds) traffic[kind] *= anchor_.messages;
+  const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
+  for (const ActionKind kind : kPassKinds) {
+    traffic[kind] *= anchor_.messages;
+    // A host that is busy with the calls longer than the device with the work keeps it waiting.
+    traffic[kind] = std::max(traffic[kind], host[kind] * anchor_.compute - time[kind]);
+  }
   return {time, traffic, rebuild};
 }
 

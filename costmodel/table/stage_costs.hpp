@@ -48,8 +48,6 @@ class StageCosts {
   // The layer's own time, with R and its share of the update.
   [[nodiscard]] LayerTime matched(int layer);
   void warn(std::string warning);
-  void move_loss(CostTable& table, const ScheduleShape& shape,
-                 std::span<const StagePart> stages) const;
   void block_messages(CostTable& table, const ScheduleShape& shape) const;
   [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;
 

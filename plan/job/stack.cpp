@@ -127,7 +127,11 @@ StackTime time_of(JsonObject object) {
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
-  if (object.has("message")) t.message = duration(object, "message");
+  for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},
+                                   {"collective_host", &t.collective_host},
+                                   {"collective_host_across", &t.collective_host_across}}) {
+    if (object.has(key)) *value = duration(object, key);
+  }
   read_number(object, "reduced_gradients", t.reduced_gradients, 0.5, 8);
   t.reduces_whole = object.boolean_or("reduces_whole", t.reduces_whole);
   if (object.has("overlaps_reduction")) t.overlaps_reduction = object.boolean("overlaps_reduction");

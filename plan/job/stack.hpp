@@ -85,6 +85,9 @@ struct StackTime {
   double block_kernels_forward = 0,
          block_kernels_backward = 0;  // launches a block beside the listed
   double tensor_kernels = 0;  // launches, and kernels on the device, beside each collective of tp
+  // The host's time about each collective of a block under tensor parallelism, with the kernels
+  // and calls up to the next; and on top, for each device of tp, where stages are on several nodes.
+  Seconds collective_host{0}, collective_host_across{0};
   std::vector<ExtraStream> block;
   double accumulate = 0;  // bytes moved a parameter and micro-batch, to add up gradients
   double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
