@@ -112,8 +112,8 @@ PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (plan.tp == 1 || block == nullptr) return {};
   const bool several_nodes = plan.pp > 1 && plan.devices() > cluster.devices_per_node;
-  const Seconds each = stack.collective_host +
-                       stack.collective_host_across * (several_nodes ? 1.0 * plan.tp : 0.0);
+  const Seconds each =
+      stack.collective_host + stack.collective_host_across * (several_nodes ? 1.0 * plan.tp : 0.0);
   const double parts = (block->parallel ? 1 : 2) + (block->cross_attention ? 1 : 0);
   const double forward = parts * (plan.sequence_parallel ? 2 : 1);
   const double again = stack.regathers && plan.sequence_parallel ? parts : 0;

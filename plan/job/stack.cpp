@@ -154,8 +154,7 @@ double products(const Layer& layer) {
 }
 
 // nanotron: a layer belongs to the stage whose share of the whole the sum reaches or passes with
-// it. Behind the head come its cast and its loss, of no cost: a stage that gets nothing else is
-// empty here.
+// it. The head's cast and loss, of no cost, stay with it: a stage behind it is empty.
 std::vector<int> by_cost(const Model& model, int stages) {
   std::vector<double> costs;
   double total = 0;
@@ -166,7 +165,7 @@ std::vector<int> by_cost(const Model& model, int stages) {
   for (std::size_t item = 0; item < costs.size(); ++item) {
     const auto filled = static_cast<double>(boundaries.size() + 1);
     sum += costs[item];
-    if (sum > total * filled / stages && filled < stages) {
+    if (sum >= total * filled / stages && filled < stages) {
       const std::size_t next = std::min(item + 1, model.layers.size());
       boundaries.push_back(static_cast<int>(next));
     }

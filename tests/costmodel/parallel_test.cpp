@@ -63,6 +63,27 @@ TEST(ParallelCosts, ABlocksAllReduces) {
   EXPECT_EQ(tensor_traffic(block(), plan(1, 1, 1), kIntra).f, Seconds(0));
 }
 
+// With sequence parallelism a block has four collectives in F, and in I six where the stack gathers
+// kept shards again. 100 us each: 400 and 600. Where stages are on several nodes 10 us more for
+// each of two devices: 480 and 720.
+TEST(Tensor, TheHostIsBusyWithCollectives) {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.stack.time.regathers = true;
+  cluster.stack.time.collective_host = Seconds(100e-6);
+  cluster.stack.time.collective_host_across = Seconds(10e-6);
+  Plan p = plan(2, 1, 1);
+  p.sequence_parallel = true;
+  p.pp = 2;
+  EXPECT_DOUBLE_EQ(collective_host_time(block(), p, cluster).f.count(), 400e-6);
+  EXPECT_DOUBLE_EQ(collective_host_time(block(), p, cluster).i.count(), 600e-6);
+  p.pp = 4;
+  EXPECT_DOUBLE_EQ(collective_host_time(block(), p, cluster).f.count(), 480e-6);
+  EXPECT_DOUBLE_EQ(collective_host_time(block(), p, cluster).b.count(), 720e-6);
+  p.tp = 1;
+  EXPECT_EQ(collective_host_time(block(), p, cluster).f, Seconds(0));
+}
+
 // Embedding: 768 in F, or 384 each way. Head: three all-reduces of 8 x 4 bytes, 2 x 3/4 x 32 = 48
 // ns each, and 768 in I.
 TEST(ParallelCosts, EmbeddingAndHead) {

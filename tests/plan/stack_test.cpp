@@ -22,18 +22,18 @@ Model llama(int blocks, std::int64_t hidden, std::int64_t ffn, std::int64_t voca
 }
 
 // nanotron's rule, traced by hand: a layer costs 4 h^2 + 3 f h, the head v h, here 4.0 layers, so
-// that the 16 layers and the head make 20. Two stages: the 11th layer is the first with which the
-// sum passes 10. Eight: 2.5 is passed by layer 3, 5 by layer 6, 7.5 by 8, 10 by 11, 12.5 by 13, 15
-// by 16, 17.5 by the head; the last stage is left with the loss alone.
+// that the 16 layers and the head make 20. Two stages: the sum reaches 10 with the 10th layer.
+// Eight: 2.5 is reached by layer 3, 5 by 5, 7.5 by 8, 10 by 10, 12.5 by 13, 15 by 15, 17.5 by the
+// head; the last stage is left with nothing.
 TEST(StageBoundaries, BySumsOfCost) {
   const Model model = llama(16, 2048, 8192, 131072);
   const Stack stack{.name = "n", .placement = StagePlacement::cost, .empty_stages = true};
-  EXPECT_EQ(stage_boundaries(stack, model, 2), (std::vector<int>{12}));
-  EXPECT_EQ(stage_boundaries(stack, model, 4), (std::vector<int>{7, 12, 17}));
-  EXPECT_EQ(stage_boundaries(stack, model, 8), (std::vector<int>{4, 7, 9, 12, 14, 17, 19}));
-  // Sixteen: 1.25 layers each; the head's stage is the 13th, then cast, loss, nothing.
+  EXPECT_EQ(stage_boundaries(stack, model, 2), (std::vector<int>{11}));
+  EXPECT_EQ(stage_boundaries(stack, model, 4), (std::vector<int>{6, 11, 16}));
+  EXPECT_EQ(stage_boundaries(stack, model, 8), (std::vector<int>{4, 6, 9, 11, 14, 16, 19}));
+  // Sixteen: 1.25 layers each; the head's stage is the 13th, and three are empty.
   EXPECT_EQ(stage_boundaries(stack, model, 16),
-            (std::vector<int>{3, 4, 5, 7, 8, 9, 10, 12, 13, 14, 15, 17, 19, 19, 19}));
+            (std::vector<int>{3, 4, 5, 6, 8, 9, 10, 11, 13, 14, 15, 16, 19, 19, 19}));
 }
 
 // DeepSpeed with the embedding and the head as items: 70 + 2 in 12 stages of 6, so the first has 5
