@@ -1,9 +1,9 @@
 // Sailor's validation on GH200: OPT-350M and GPT-Neo 2.7B by Megatron-DeepSpeed without ZeRO, in
 // 1F1B, with the layers of each stage stated.
 //
-// eth-easl/sailor@cf2c8e3: sequence 2048 (ae_scripts/clariden_scripts/run_opt.slurm), fp32
-// (sailor/Planner/llm_info.json counts four bytes a number), Hugging Face's OPT and GPT-Neo sizes,
-// unfused attention, a head of its own.
+// eth-easl/sailor@cf2c8e3: sequence 2048 (ae_scripts/clariden_scripts/run_opt.slurm), numbers
+// of four bytes (no --fp16) multiplied in TF32 (Dockerfile: nvcr.io/nvidia/pytorch, where that is
+// the default), Hugging Face's OPT and GPT-Neo sizes, unfused attention, a head of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -26,21 +26,20 @@ const std::map<std::string, DecoderSizes>& sizes_by_name() {
   return kSizes;
 }
 
-// "7/9/9/9" of embedding, blocks and head, the norm being the head's.
-std::vector<int> boundaries_of(const PublishedRow& c, int stages) {
-  std::vector<int> begins;
+// "7/9/9/9" of embedding, blocks and head, the norm being the head's: where each stage ends.
+std::vector<int> ends_of(const PublishedRow& c, int stages) {
+  std::vector<int> ends;
   std::istringstream parts(c.text("layers_per_stage"));
-  int begin = 0;
+  int end = 0;
   for (std::string part; std::getline(parts, part, '/');) {
     const auto layers = parse_printed(part);
     if (!layers) c.fail("layers_per_stage", "expected numbers, as 7/9/9/9");
-    begin += static_cast<int>(layers->value);
-    begins.push_back(begin);
+    end += static_cast<int>(layers->value);
+    ends.push_back(end);
   }
-  if (static_cast<int>(begins.size()) != stages)
+  if (static_cast<int>(ends.size()) != stages)
     c.fail("layers_per_stage", fmt::format("expected {} numbers", stages));
-  begins.pop_back();
-  return begins;
+  return ends;
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
     MeasuredRun run;
     Plan& plan = run.plan;
     plan.seq_length = kSequence;
-    plan.dtype = Dtype::fp32;
+    plan.dtype = Dtype::tf32;
     plan.tp = c.integer("tp");
     plan.pp = c.integer("pp");
     plan.dp = c.integer("dp");
@@ -60,15 +59,21 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
     plan.microbatches = c.share("global_batch", plan.micro_batch_size * plan.dp);
     plan.schedule = "1f1b";
     plan.slots = 0;
-    plan.boundaries = boundaries_of(c, plan.pp);
+    plan.boundaries = ends_of(c, plan.pp);
+    const int items = plan.boundaries.back();
+    plan.boundaries.pop_back();
     run.model_name = c.text("model");
-    run.model = shelf.get(named(sizes_by_name(), c, "model"), kSequence, AttentionKind::unfused);
+    const DecoderSizes& sizes = named(sizes_by_name(), c, "model");
+    if (items != sizes.layers + 2)
+      run.unforeseen = fmt::format("{} items are not its model's {}", items, sizes.layers + 2);
+    run.model = shelf.get(sizes, kSequence, AttentionKind::unfused);
     run.row = fmt::format("{} d={} t={} p={} b={} M={}", run.model_name, plan.dp, plan.tp, plan.pp,
                           plan.micro_batch_size, plan.microbatches);
     run.step = PrintedStep{"step, s", c.printed("step_s")};
     const Printed bytes = c.printed("max_memory_bytes");
     run.memory_gib = Printed{bytes.value / kGib, bytes.last_digit / kGib};
-    set_machine(run, "gh200", "megatron-deepspeed-2022");
+    run.reading = MemoryReading::fullest_device;  // deepspeed/pipe_engine.py asks nvidia-smi
+    set_machine(run, "gh200", "megatron-deepspeed-fp32");
     runs.push_back(std::move(run));
   }
   return runs;
