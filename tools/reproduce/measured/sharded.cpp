@@ -117,7 +117,7 @@ std::vector<MeasuredRun> read_llm_foundry(const Publications& published) {
     run.step = PrintedStep{"tokens/s", c.printed("Throughput (T/s)"),
                            c.number("GlobalBatchSize (T)"), true};
     run.model = shelf.get(named(mpt_sizes(), c, "Model"), plan.seq_length, AttentionKind::fused);
-    set_machine(run, mpt_cluster(c), "torchtitan");
+    set_machine(run, mpt_cluster(c), "llm-foundry");
     run.cluster.stack.fp8 = c.text("Precision") == "amp_fp8";
     place_stages(run);
     if (c.text("Activation CPUOffload") == "True")

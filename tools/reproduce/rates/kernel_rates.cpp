@@ -171,10 +171,13 @@ struct AttentionSet {
 };
 
 // In an order in which what is taken over is there. The figure of FlashAttention 3 has no backward;
-// A100's only both passes together; the table of H200 one head size.
+// A100's and the first
+// FlashAttention's have only both passes together; the table of H200 one head size.
 std::vector<AttentionSet> attention_sets() {
   return {{"H100", "flash2", "", ""},
           {"A100-SXM", "flash2", "H100 flash2", ""},
+          {"H100", "flash1", "H100 flash2", ""},
+          {"A100-SXM", "flash1", "H100 flash2", ""},
           {"H100", "flash3", "H100 flash2", ""},
           {"H100", "cudnn", "H100 flash2", ""},
           {"H200", "cudnn", "", "H100 cudnn"},
