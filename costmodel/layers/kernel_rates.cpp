@@ -16,6 +16,13 @@ BytesPerSecond memory_rate(const Device& device) {
   return BytesPerSecond(device.memory_bandwidth.count() * device.kernels->bandwidth_efficiency);
 }
 
+// Whether rows of a head's factors begin anywhere in a word of 16 bytes, as which matrix units are
+// fed: 108 or 150 numbers of 2 bytes do. Weights are padded by those who choose them.
+bool is_unaligned(const MatmulShape& x, Dtype dtype) {
+  const std::int64_t word = 16 / bytes_per_element(dtype);
+  return x.batch > 1 && (x.k % word != 0 || x.n % word != 0);
+}
+
 // Waves of whole tiles, all multiprocessors at work in each.
 Seconds wave_time(const MatmulShape& x, Tile tile, const Device& device, FlopsPerSecond rate) {
   const auto tiles =
@@ -83,7 +90,8 @@ FlopsPerSecond peak_rate(const Device& device, Dtype dtype, ProductPrecision pre
 Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, ProductForm form) {
   const KernelModel& model = *device.kernels;
   const ProductRates& rates = product_rates(device, form.precision);
-  const FlopsPerSecond rate(peak_rate(device, dtype, form.precision).count() * rates.efficiency);
+  const double efficiency = rates.efficiency * (is_unaligned(x, dtype) ? rates.unaligned : 1);
+  const FlopsPerSecond rate(peak_rate(device, dtype, form.precision).count() * efficiency);
   const Tile whole{model.tile_rows, model.tile_columns};
   Seconds products = std::min(wave_time(x, whole, device, rate),
                               wave_time(x, {whole.columns, whole.rows}, device, rate));

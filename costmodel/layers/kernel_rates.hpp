@@ -43,7 +43,9 @@ struct ProductForm {
 //   t = ceil(tiles / multiprocessors) 2 tm tn k multiprocessors / (efficiency x peak).
 // Libraries have the tile lying and standing, and one of half its columns at a share of the
 // efficiency: the fastest counts. A tile is written when its products are done: `exposed_output` of
-// the time that writing all of them takes comes on top. Roofline (Williams et al., CACM 2009): no
+// the time that writing all of them takes comes on top. Heads whose rows do not fill words of 16
+// bytes run at the share `unaligned` of the efficiency (the same guide's section on alignment).
+// Roofline (Williams et al., CACM 2009): no
 // less than its bytes at their efficiency; and no less than the floor.
 [[nodiscard]] Seconds matmul_time(const MatmulShape& shape, const Device& device, Dtype dtype,
                                   ProductForm form = {});

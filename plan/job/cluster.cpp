@@ -87,6 +87,7 @@ ProductRates products_of(JsonObject& object) {
   if (object.has("half_tile_efficiency"))
     rates.half_tile = share_of(object, "half_tile_efficiency", 2);
   rates.exposed_output = object.number_or("exposed_output", 0, 0, 4);
+  if (object.has("unaligned_efficiency")) rates.unaligned = share_of(object, "unaligned_efficiency");
   return rates;
 }
 
@@ -197,6 +198,7 @@ void products_json(const ProductRates& rates, Json& json) {
   json["matrix_efficiency"] = rates.efficiency;
   if (rates.half_tile > 0) json["half_tile_efficiency"] = rates.half_tile;
   if (rates.exposed_output > 0) json["exposed_output"] = rates.exposed_output;
+  if (rates.unaligned < 1) json["unaligned_efficiency"] = rates.unaligned;
 }
 
 Json kernels_json(const KernelModel& kernels) {
