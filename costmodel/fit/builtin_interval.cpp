@@ -17,6 +17,7 @@ namespace weir {
 namespace {
 
 constexpr double kNominal = 0.9;
+constexpr double kOfGroups = 0.95;  // of what the groups weigh; the rest is their worst runs
 constexpr std::size_t kQuantiles = 21;  // every 5 %
 
 constexpr std::array kQuantities{BuiltinQuantity::step, BuiltinQuantity::memory,
@@ -98,7 +99,7 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
   if (others.empty()) return std::nullopt;
   const double count = static_cast<double>(others.size());
   BuiltinInterval interval;
-  interval.nominal = std::min(kNominal, count / (count + 1));
+  interval.nominal = std::min(kNominal, kOfGroups * count / (count + 1));
   std::vector<Weighed> scores;
   std::set<std::string> clusters, stacks;
   for (const GroupErrors* group : others) {

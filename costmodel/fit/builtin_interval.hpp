@@ -40,8 +40,8 @@ struct BuiltinInterval {
 
 // From the groups of neither `cluster` nor `stack`. Of G groups each weighs 1 / (G + 1) and so does
 // the one that was never seen: the interval is the least that groups of weight 0.9 lie within.
-// Fewer than nine do not weigh so much: the nominal level is G / (G + 1) then. nullopt: no group is
-// left.
+// Where they weigh less than that, or hardly more, the nominal level is 0.95 G / (G + 1): at G /
+// (G + 1) the one worst run of all would be the interval. nullopt: no group is left.
 [[nodiscard]] std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> groups,
                                                               std::string_view cluster,
                                                               std::string_view stack,

@@ -87,7 +87,8 @@ ProductRates products_of(JsonObject& object) {
   if (object.has("half_tile_efficiency"))
     rates.half_tile = share_of(object, "half_tile_efficiency", 2);
   rates.exposed_output = object.number_or("exposed_output", 0, 0, 4);
-  if (object.has("unaligned_efficiency")) rates.unaligned = share_of(object, "unaligned_efficiency");
+  if (object.has("unaligned_efficiency"))
+    rates.unaligned = share_of(object, "unaligned_efficiency");
   return rates;
 }
 

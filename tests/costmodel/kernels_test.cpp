@@ -49,6 +49,20 @@ TEST(Kernels, BytesAndTheFloor) {
   EXPECT_DOUBLE_EQ(ns(stream_time(Bytes(1000), late)), 2080);
 }
 
+// Words of 16 bytes are 4 numbers of fp32: a head of 100'002 runs at half the rate, twice 12.8 us
+// a head and a bit; one of 100'004 does not, nor does a product that is no batch of heads.
+TEST(Kernels, HeadsThatDoNotFillWords) {
+  Device device = small();
+  device.memory_bandwidth = BytesPerSecond(1e15);
+  device.kernels->products.unaligned = 0.5;
+  const auto time = [&](std::int64_t k, std::int64_t heads) {
+    return ns(matmul_time({4, 8, k, heads}, device, Dtype::fp32));
+  };
+  EXPECT_DOUBLE_EQ(time(100'002, 2), 2 * 2 * 12'800.256);
+  EXPECT_DOUBLE_EQ(time(100'004, 2), 2 * 12'800.512);
+  EXPECT_DOUBLE_EQ(time(100'002, 1), 12'800.256);
+}
+
 // Two kernels of 100 ns wait for the host's two launches of 300; one of 2000 ns does not.
 TEST(Kernels, LaunchesBoundSmallKernels) {
   const Device device = small();
