@@ -49,6 +49,7 @@ void add_block(ArgumentLines& s, const Decoder& d, std::vector<Remark>& remarks)
   if (b.output_bias != b.mlp_bias || (biases && !b.qkv_bias)) {
     remarks.push_back({"model", "biases of attention and MLP go together there"});
   }
+  if (b.qk_norm) s.add("qk-layernorm");
   if (!b.pre_norm || b.parallel || !b.causal) {
     remarks.push_back({"model", "blocks there are causal, norm first, attention before MLP"});
   }
@@ -74,6 +75,11 @@ void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
   s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute"
                                    : d.block.rotary          ? "rope"
                                                              : "none");
+  const RotaryAngles& angles = d.block.angles;
+  if (d.block.rotary && angles.theta != RotaryAngles{}.theta)
+    s.add("rotary-base", static_cast<std::int64_t>(angles.theta));
+  if (d.block.rotary && angles.scaling != RotaryScaling::none)
+    remarks.push_back({"model", "rotary positions are not scaled there"});
   if (d.embedding.positions > 0 && d.block.rotary) {
     remarks.push_back({"model", "learned and rotary positions exclude each other there"});
   }

@@ -87,7 +87,7 @@ std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks
                      d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn,
                      d.embedding.vocabulary)});
     if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm ||
-        d.embedding.tied) {
+        d.block.qk_norm || d.embedding.tied) {
       remarks.push_back(
           {"model",
            "blocks there are Llama's: rotary positions, RMS norms, a gated MLP, an untied head"});

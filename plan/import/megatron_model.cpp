@@ -131,6 +131,7 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   std::string kind = a.text_or("position-embedding-type", "learned_absolute");
   if (a.flag("use-rotary-position-embeddings")) kind = "rope";
   block.rotary = kind == "rope" || kind == "rotary";
+  block.qk_norm = a.flag("qk-layernorm");
   if (a.number_or("rotary-percent", 1, 0, 1) != 1) {
     remarks.push_back({"rotary-percent", "turns only a part of each head; not timed"});
   }

@@ -49,6 +49,9 @@ const std::string kT5 =
 const std::string kMixtral = R"("model_type":"mixtral","hidden_size":4096,"num_attention_heads":32,
   "num_hidden_layers":32,"intermediate_size":14336,"max_position_embeddings":32768,)"
                              R"("vocab_size":32000)";
+const std::string kQwen3 = R"("model_type":"qwen3","hidden_size":4096,"num_attention_heads":32,
+  "num_key_value_heads":8,"num_hidden_layers":36,"intermediate_size":12288,
+  "max_position_embeddings":40960,"vocab_size":151936)";
 const std::string kNeox = R"("model_type":"gpt_neox","hidden_size":6144,"num_attention_heads":64,
   "num_hidden_layers":44,"intermediate_size":24576,"max_position_embeddings":2048,)"
                           R"("vocab_size":50432)";
@@ -69,22 +72,19 @@ TEST(Families, DecodersHaveTheirParameters) {
 // Qwen3-8B, block: 4096 (32 + 2 8) 128 + 4096^2 + 3 4096 12288 + 2 4096 and two gains of 128; 36 of
 // them and 2 151936 4096 + 4096. Heads of 128 are the class's default.
 TEST(Families, AQwen3HasItsParametersAndItsAngles) {
-  const std::string sizes = R"("model_type":"qwen3","hidden_size":4096,"num_attention_heads":32,
-    "num_key_value_heads":8,"num_hidden_layers":36,"intermediate_size":12288,
-    "max_position_embeddings":40960,"vocab_size":151936)";
-  const Model model =
-      parsed(with(sizes, R"(,"rope_theta":1000000,"rope_scaling":{"type":"linear","factor":2.0})"));
+  const Model model = parsed(
+      with(kQwen3, R"(,"rope_theta":1000000,"rope_scaling":{"type":"linear","factor":2.0})"));
   EXPECT_EQ(parameter_count(model), 8'190'735'360);
   const auto& block = std::get<TransformerShape>(model.layers[1].shape);
   EXPECT_EQ(block.angles, (RotaryAngles{1e6, RotaryScaling::linear, 2}));
   EXPECT_EQ(block.head_dim, 128);
   EXPECT_TRUE(block.qk_norm && !block.qkv_bias);
   const Model newer =
-      parsed(with(sizes, R"(,"rope_parameters":{"rope_theta":5e5,"rope_type":"llama3","factor":8.0,
+      parsed(with(kQwen3, R"(,"rope_parameters":{"rope_theta":5e5,"rope_type":"llama3","factor":8.0,
         "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})"));
   EXPECT_EQ(std::get<TransformerShape>(newer.layers[1].shape).angles,
             (RotaryAngles{5e5, RotaryScaling::llama3, 8, 1, 4, 8192}));
-  EXPECT_THAT(refusal(with(sizes, R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})")),
+  EXPECT_THAT(refusal(with(kQwen3, R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})")),
               HasSubstr("rope_scaling.low_freq_factor"));
 }
 
@@ -164,7 +164,7 @@ TEST(Families, T5sTableIsExchangedByAllItsStages) {
 // What is counted is what is allocated (copies of a tied table apart).
 TEST(Families, TensorsHaveAsManyElementsAsAreCounted) {
   for (const std::string& text :
-       {with(kMixtral, ""), with(kNeox, ""), with(kBert, ""),
+       {with(kMixtral, ""), with(kQwen3, ""), with(kNeox, ""), with(kBert, ""),
         with(kBert, R"(,"architectures":["BertForMaskedLM"])"), with(kVit, ""), with(kT5, ""),
         with(kT5, R"(,"feed_forward_proj":"gated-silu")")}) {
     const Model model = parsed(text);
@@ -187,7 +187,7 @@ TEST(Families, RefusalsNameTheKey) {
   EXPECT_THAT(refusal(R"({"model_type":"deepseek_v3"})"),
               HasSubstr("config.json: model_type: unknown family \"deepseek_v3\"; known: gpt2, "
                         "llama, mistral, mixtral, "
-                        "qwen2, opt, gpt_neox, bert, t5, vit"));
+                        "qwen2, qwen3, opt, gpt_neox, bert, t5, vit"));
   EXPECT_THAT(refusal(with(kBert, R"(,"architectures":["BertForPreTraining"])")),
               HasSubstr("config.json: architectures: \"BertForPreTraining\": expected BertModel"));
   EXPECT_THAT(
