@@ -47,15 +47,16 @@ void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq
   }
 }
 
-// The logits' softmax stays until the backward; what F and I have of them beside that at their
-// worst is workspace.
+// The logits' softmax stays until I, and the weight product is made with it: on MI300X schedules
+// that put W off hold no more logits than the others. What F and I have of them beside that at
+// their worst is workspace.
 void keep_logits(LayerTensors& tensors, const HeadShape& head, std::int64_t seq_length,
                  const Split& split, const StackMemory& memory) {
   const std::int64_t share = (head.vocabulary + split.tp - 1) / split.tp;
   const auto logits = static_cast<double>((head.pooled ? 1 : split.tokens(seq_length)) * share);
   const auto bytes = [logits](double each) { return static_cast<std::int64_t>(logits * each); };
   std::erase_if(tensors.saved, [](const KeptTensor& kept) { return kept.name == "logits"; });
-  tensors.saved.push_back({"logits", bytes(memory.logits_kept), KeptUntil::W});
+  tensors.saved.push_back({"logits", bytes(memory.logits_kept), KeptUntil::I});
   const auto beside = [&](double worst) {
     return bytes(std::max(0.0, worst - memory.logits_kept));
   };
