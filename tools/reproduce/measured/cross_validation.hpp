@@ -10,28 +10,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "costmodel/fit/builtin_interval.hpp"
+#include "tools/reproduce/measured/aims.hpp"
+#include "tools/reproduce/measured/groups.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
 
 namespace weir {
-
-// One aim: reached where `figure` lies on the right side of it.
-struct AimLine {
-  std::string what;       // "playbook, pipelined, TP <= 8: time"
-  std::string method;     // "left out", "anchored", "as it comes"
-  std::string statistic;  // "median |error|"
-  int rows = 0;
-  std::optional<double> figure;  // none: no row
-  std::optional<double> aim;     // none: told for comparison
-  bool at_least = false;         // the aim is a floor, not a ceiling
-  std::string note = {};
-
-  [[nodiscard]] std::optional<bool> reached() const;  // none: no aim, or no figure
-};
 
 // One measured quantity beside its forecasts.
 struct JudgedLine {
@@ -44,18 +31,6 @@ struct JudgedLine {
     return left_out > 2 * published || published > 2 * left_out;
   }
   [[nodiscard]] std::string quantity() const;
-};
-
-// The runs of one cluster and stack.
-struct GroupLine {
-  std::string cluster, stack;
-  bool is_memory = false;
-  int rows = 0;
-  double level = 1;            // median of measured / the model's own
-  double level_of_others = 1;  // what it is forecast with when it is left out
-  double as_it_comes = 0, left_out = 0, anchored = 0;  // median |error|
-  std::optional<BuiltinInterval> interval;             // when it is left out
-  double coverage = 0;                                 // of the runs, by that interval
 };
 
 struct SourceLine {
