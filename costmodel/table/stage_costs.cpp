@@ -231,8 +231,12 @@ StageCosts::LayerPrice StageCosts::price(int l) {
   const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;
-    // A host that is busy with the calls longer than the device with the work keeps it waiting.
-    traffic[kind] = std::max(traffic[kind], host[kind] * anchor_.compute - time[kind]);
+    // A host that is busy with the calls longer than the device with the work keeps it waiting; one
+    // that waits for each kernel, for as long as it is busy.
+    const Seconds busy = host[kind] * anchor_.compute;
+    traffic[kind] = cluster_.stack.time.blocking_launches
+                        ? traffic[kind] + busy
+                        : std::max(traffic[kind], busy - time[kind]);
   }
   return {time, traffic, rebuild};
 }
