@@ -30,7 +30,9 @@ class Timeline {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
-      live_[at(program.shape().rank_of(Stage{stage}).value)] += stages_.back().parameters();
+      BytesByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
+      live += stages_.back().parameters();
+      live[MemoryKind::workspace] += stages_.back().at_update();
     }
     for (std::size_t rank = 0; rank < live_.size(); ++rank) {
       if (rank < scratch.size()) {
@@ -40,8 +42,6 @@ class Timeline {
       live_[rank][MemoryKind::overhead] = rules.process_overhead.count();
       note(rank);
     }
-    for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage)
-      update(at(program.shape().rank_of(Stage{stage}).value), stages_[at(stage)].at_update());
   }
 
   // `sample(time, rank)` after every change.
@@ -79,12 +79,6 @@ class Timeline {
   [[nodiscard]] std::int32_t in_flight(std::size_t rank) const { return in_flight_[rank]; }
 
  private:
-  // The update's gathers and casts stand beside what is held from step to step, and no activation.
-  void update(std::size_t rank, std::int64_t bytes) {
-    running_[rank].worst[MemoryKind::workspace] = bytes;
-    note(rank);
-    running_[rank] = {};
-  }
   template <class Event>
   [[nodiscard]] std::tuple<std::int64_t, int, OperationId> key(const Event& event) const {
     const auto& [time, phase, id] = event;

@@ -145,7 +145,9 @@ std::int64_t StageMemory::of_parameters(double bytes) const {
   return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
 }
 
-std::int64_t StageMemory::at_update() const { return of_parameters(software_.at_update); }
+std::int64_t StageMemory::at_update() const {
+  return plan_.zero > 0 && plan_.replicas() > 1 ? of_parameters(software_.at_update) : 0;
+}
 
 std::int64_t StageMemory::input_of(std::size_t layer) const {
   return layer == 0 ? stage_input_ : output_of(layer - 1);

@@ -41,7 +41,8 @@ class StageMemory {
   [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
   // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
   [[nodiscard]] BytesByKind parameters() const;
-  // Of one device's gathers and casts at the update, beside what it holds from step to step.
+  // Of one device's gathers and casts at an update that replicas share: as large as its weights, in
+  // one piece, so that a caching allocator keeps them apart from all else.
   [[nodiscard]] std::int64_t at_update() const;
   [[nodiscard]] std::int64_t output_bytes() const { return round(stage_output_); }
   [[nodiscard]] std::int64_t input_bytes() const { return round(stage_input_); }

@@ -69,7 +69,7 @@ struct StackMemory {
   double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
   double buckets = 0;             // permanent, where replicas share no state (ZeRO 0, dp > 1)
   double fp8_weights = 0;         // cached copies of products in FP8
-  double at_update = 0;           // of gathers and casts at the end of a step
+  double at_update = 0;           // of gathers and casts at the end of a step, under ZeRO
   // Buffers of a gathered micro-batch (tokens x hidden, in the number format) that collectives hold
   // on to where tp > 1: expected and at most.
   double pending_expected = 0, pending_most = 0;
