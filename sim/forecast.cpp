@@ -244,7 +244,8 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
-  const MemoryRules rules = memory_rules(cluster, *known.part());
+  MemoryRules rules = memory_rules(cluster, *known.part());
+  rules.host_ahead = table.host_ahead;
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);

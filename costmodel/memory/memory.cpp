@@ -163,8 +163,11 @@ std::int64_t gathered_tokens(const Plan& plan, const Model& model) {
 
 // What the stack's collectives hold on to and its allocator reserves, expected and at most. All but
 // the process's own counts.
-void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
-  const StackMemory& m = stack.memory;
+void reserve(RankMemory& rank, std::int64_t buffer, const MemoryRules& rules) {
+  const StackMemory& m = rules.stack.memory;
+  const double pending = m.pending_expected * rules.host_ahead;
+  // Half of the most even where the host is behind in the mean: it is not all the time.
+  const double most = m.pending_most * (1 + rules.host_ahead) / 2;
   Bytes& overhead = rank.at_peak[MemoryKind::overhead];
   Bytes& workspace = rank.at_peak[MemoryKind::workspace];
   const auto tensors = static_cast<double>((rank.peak - overhead).count());
@@ -172,13 +175,13 @@ void reserve(RankMemory& rank, std::int64_t buffer, const Stack& stack) {
   const auto reserved = [&](double buffers, double factor) {
     return Bytes(static_cast<std::int64_t>((tensors + held(buffers)) * factor));
   };
-  const Bytes expected = reserved(m.pending_expected, m.reserved_expected);
-  rank.upper = overhead + reserved(m.pending_most, m.reserved_most);
+  const Bytes expected = reserved(pending, m.reserved_expected);
+  rank.upper = overhead + reserved(most, m.reserved_most);
   rank.peak = overhead + expected;
   rank.least = overhead + reserved(0, 1);
-  workspace += Bytes(static_cast<std::int64_t>(held(m.pending_expected)));
+  workspace += Bytes(static_cast<std::int64_t>(held(pending)));
   overhead += expected - Bytes(static_cast<std::int64_t>(tensors)) -
-              Bytes(static_cast<std::int64_t>(held(m.pending_expected)));
+              Bytes(static_cast<std::int64_t>(held(pending)));
 }
 
 }  // namespace
@@ -190,7 +193,7 @@ std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& 
   timeline.replay([](std::int64_t, std::size_t) {});
   std::vector<RankMemory> peaks = timeline.peaks();
   const std::int64_t buffer = gathered_tokens(loaded.plan, loaded.model);
-  for (RankMemory& rank : peaks) reserve(rank, buffer, rules.stack);
+  for (RankMemory& rank : peaks) reserve(rank, buffer, rules);
   return peaks;
 }
 

@@ -15,6 +15,7 @@ struct MemoryRules {
   Bytes process_overhead{0};
   Stack stack = {};
   const ModelPart* part = nullptr;  // as the stack keeps it; none: the plan's own
+  double host_ahead = 1;            // StageCosts::host_ahead()
 };
 [[nodiscard]] MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part);
 

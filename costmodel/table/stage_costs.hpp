@@ -19,6 +19,7 @@ struct CostTableResult {
   std::vector<Bytes> scratch;  // per rank: library scratch memory, for memory_peaks
   bool inside_range = true;    // every layer and micro-batch size lies within what was measured
   std::vector<std::string> warnings;  // what was extrapolated, one line each
+  double host_ahead = 1;              // StageCosts::host_ahead()
 };
 
 class StageCosts {
@@ -36,6 +37,9 @@ class StageCosts {
   // What was extrapolated, one line each; empty: every layer and micro-batch size lies within what
   // was measured.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  // How much of a pass of the host's the device takes at least, 1 where it takes longer: whether
+  // the host runs ahead of it.
+  [[nodiscard]] double host_ahead() const { return host_ahead_; }
 
  private:
   // One layer of one device, for one micro-batch.
@@ -56,6 +60,7 @@ class StageCosts {
   const Cluster& cluster_;
   ParallelLinks links_;
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
+  double host_ahead_ = 1;
   std::vector<LayerPrice> prices_;
   std::vector<std::string> warnings_;
 };

@@ -155,5 +155,41 @@ TEST(Memory, AProcessTakesItsShareFirst) {
   EXPECT_EQ(peak(Bytes(1000)) - peak(Bytes(0)), Bytes(1000));
 }
 
+// A buffer is 8 tokens of 2 samples, 32 numbers of 2 bytes: 1,024. Of 10 expected where the host is
+// ahead, all are held; where the device takes a fifth of its time, 2. At most 20, or 12 of them.
+TEST(Memory, CollectivesHoldBuffersAsFarAsTheHostIsAhead) {
+  OneStage stage = one_block();
+  stage.plan.tp = 2;
+  const ResolvedPlan loaded = stage.resolved();
+  MemoryRules rules;
+  const auto peak = [&] { return memory_peaks(loaded, loaded.program, {}, {}, rules).front(); };
+  const RankMemory none = peak();
+  rules.stack.memory.pending_expected = 10;
+  rules.stack.memory.pending_most = 20;
+  EXPECT_EQ(peak().peak - none.peak, Bytes(10 * 1024));
+  EXPECT_EQ(peak().upper - none.peak, Bytes(20 * 1024));
+  rules.host_ahead = 0.2;
+  EXPECT_EQ(peak().peak - none.peak, Bytes(2 * 1024));
+  EXPECT_EQ(peak().upper - none.peak, Bytes(12 * 1024));
+}
+
+// What is gathered at an update that replicas share, 2 bytes of each of 12,704 parameters, is there
+// throughout; with ZeRO 0 nothing is gathered.
+TEST(Memory, GathersAtTheUpdateAreHeld) {
+  OneStage stage = one_block();
+  stage.plan.dp = 2;
+  MemoryRules rules;
+  const auto held = [&](int zero) {
+    stage.plan.zero = zero;
+    const ResolvedPlan loaded = stage.resolved();
+    rules.stack.memory.at_update = 0;
+    const Bytes without = memory_peaks(loaded, loaded.program, {}, {}, rules).front().peak;
+    rules.stack.memory.at_update = 2;
+    return memory_peaks(loaded, loaded.program, {}, {}, rules).front().peak - without;
+  };
+  EXPECT_EQ(held(1), Bytes(allocated_bytes(2 * 12'704, Allocator::arena)));
+  EXPECT_EQ(held(0), Bytes(0));
+}
+
 }  // namespace
 }  // namespace weir
