@@ -51,6 +51,9 @@ class CpuBackend : public Backend {
   void backward_weight(const LayerCall& call) override {
     visit_kernels(*call.layer, [&](const auto& shape) { cpu::backward_weight(shape, call, on_); });
   }
+  void logits(const LayerCall& call, float* to) override {
+    cpu::logits(std::get<HeadShape>(call.layer->shape), call, on_, to);
+  }
   void update(const UpdateCall& call) override {
     std::vector<const float*> gradients;
     for (const Tensor& gradient : call.gradients) gradients.push_back(gradient.floats());

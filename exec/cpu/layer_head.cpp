@@ -40,11 +40,14 @@ void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length
   }
 }
 
+void logits(const HeadShape& shape, const LayerCall& call, Workbench& on, float* to) {
+  on.matmul.run(logit_gemms(shape, call.batch * call.seq_length, true).forward, call.input.floats(),
+                call.weights[0].floats(), shape.bias ? call.weights[1].floats() : nullptr, to);
+}
+
 void forward(const HeadShape& shape, const LayerCall& call, Workbench& on) {
-  const std::int64_t rows = call.batch * call.seq_length;
   float* logits = call.saved[0].floats();
-  on.matmul.run(logit_gemms(shape, rows, true).forward, call.input.floats(),
-                call.weights[0].floats(), shape.bias ? call.weights[1].floats() : nullptr, logits);
+  cpu::logits(shape, call, on, logits);
   double loss = 0;
   for (std::int64_t b = 0; b < call.batch; ++b) {
     loss +=

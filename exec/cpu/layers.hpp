@@ -43,6 +43,7 @@ void backward_input(const NormShape& shape, const LayerCall& call, Workbench& on
 void backward_weight(const NormShape& shape, const LayerCall& call, Workbench& on);
 
 void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on);
+void logits(const HeadShape& shape, const LayerCall& call, Workbench& on, float* to);
 void forward(const HeadShape& shape, const LayerCall& call, Workbench& on);
 void backward_input(const HeadShape& shape, const LayerCall& call, Workbench& on);
 void backward_weight(const HeadShape& shape, const LayerCall& call, Workbench& on);

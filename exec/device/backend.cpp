@@ -16,6 +16,10 @@ std::string to_string(BackendKind kind) {
   return std::string(name_of(kNames, kind));
 }
 
+void Backend::logits(const LayerCall&, float*) {
+  throw MissingComponent("logits are kept on the cpu backend only");
+}
+
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {
   const auto factory = backends.find(kind);
   if (factory == backends.end())

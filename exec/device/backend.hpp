@@ -127,6 +127,9 @@ class Backend : public BlockSource {
   virtual void forward(const LayerCall& call) = 0;
   virtual void backward_input(const LayerCall& call) = 0;
   virtual void backward_weight(const LayerCall& call) = 0;
+  // The head's product again, from the input of its F, into the host's memory: [b, s, V] in fp32.
+  // Throws MissingComponent where the backend cannot give them.
+  virtual void logits(const LayerCall& call, float* to);
   virtual void update(const UpdateCall& call) = 0;
   virtual void finish() = 0;
 

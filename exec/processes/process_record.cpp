@@ -91,6 +91,11 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
   ++step_;
 }
 
+void ProcessRecord::end_after(int steps) {
+  shape_.steps = steps;
+  numbers_.resize(step_begin(steps) + kLast);
+}
+
 void ProcessRecord::finish(Bytes peak, Bytes scratch, const std::optional<DeviceUse>& use) {
   const DeviceUse of = use.value_or(DeviceUse{});
   const std::array<std::int64_t, kLast> numbers{peak.count(),

@@ -35,6 +35,8 @@ class ProcessRecord {
 
   // The next step, with the times of its own operations and its losses by micro-batch.
   void add(const ProcessStep& step, const StepClock& clock, const std::vector<double>& losses);
+  // The run ends after so many steps, all of which were added.
+  void end_after(int steps);
   // At the end; `use` but for the label, which the leader knows: it is the same for all ranks.
   void finish(Bytes peak, Bytes scratch, const std::optional<DeviceUse>& use);
 

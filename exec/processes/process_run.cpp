@@ -18,7 +18,7 @@
 #include "exec/rank/rank_device.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
-#include "exec/training/parameter_hash.hpp"
+#include "exec/training/each_weight.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
@@ -27,7 +27,10 @@ namespace weir {
 namespace {
 
 constexpr int kRecordTag = 2;
-constexpr int kHashTag = 3;
+constexpr int kWeightTag = 3;
+constexpr int kLogitsTag = 4;
+constexpr int kLossTag = 5;
+constexpr int kStopTag = 6;
 
 class ProcessRun {
  public:
@@ -38,6 +41,7 @@ class ProcessRun {
         program_(loaded.program),
         routes_(route_messages(program_)),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
+    require_consistent(options);
     clock_.resize(program_.size());
   }
 
@@ -48,13 +52,13 @@ class ProcessRun {
     ProcessRecord record(program_, rank_, shape_);
     blocks_ = blocks_taken();
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
-    for (int step = 0; step < shape_.steps; ++step)
-      run_step(static_cast<std::uint32_t>(step), record);
+    train(record);
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
     record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0), use);
-    const std::string hash = training_ ? gather_hash() : "";
+    const std::string hash = training_ ? end_training() : "";
+    const std::optional<Evaluation> evaluation = evaluate_at_end();
     if (processes_.index() != 0) {
       processes_.wait(
           processes_.start_send(0, kRecordTag, std::as_bytes(std::span(record.numbers()))));
@@ -64,6 +68,11 @@ class ProcessRun {
     RunResult result = gather(std::move(record), before, after);
     for (DeviceUse& each : result.devices) each.sharing = use->sharing;
     result.parameters_sha256 = hash;
+    result.evaluation = evaluation;
+    result.first_step = from_.step;
+    result.resumed = from_.resumed;
+    result.checkpoints = std::move(checkpoints_);
+    result.stopped = stopped_;
     processes_.barrier();  // nobody leaves before all have said what they had to say
     return result;
   }
@@ -97,9 +106,12 @@ class ProcessRun {
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest}));
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
-    training_ = std::make_unique<Training>(loaded_, program_, *batches_);
+    if (options_.evaluate)
+      evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
+    from_ = begin_run(loaded_, options_);
+    training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
-    device_->prepare(loaded_, rank_, training_->stages);
+    device_->prepare(loaded_, rank_, training_->state, training_->stages);
   }
 
   void connect(const ProcessLinks& links) {
@@ -149,7 +161,48 @@ class ProcessRun {
     return std::make_unique<Trainer>(*training_, device_->backend(), gradients, rank_);
   }
 
-  void run_step(std::uint32_t step, ProcessRecord& record) {
+  void train(ProcessRecord& record) {
+    int done = 0;
+    while (done < shape_.steps && !stopped_) {
+      begin_dump(done);
+      const Seconds time = run_step(done++, record);
+      finish_step(done, time);
+    }
+    if (!stopped_) return;
+    shape_.steps = done;
+    record.end_after(done);
+  }
+
+  // What a step leaves behind it: word of it, the leader's answer whether to go on, a checkpoint.
+  void finish_step(int done, Seconds time) {
+    const std::int64_t trained = from_.step + done;
+    const double loss = training_ ? gather_loss() : 0;
+    if (leads() && options_.on_step) options_.on_step({trained, done, shape_.steps, loss, time});
+    stopped_ = agree_to_stop(leads() && done < shape_.steps && options_.stop && options_.stop());
+    if (!training_ || !checkpoint_due(options_, trained, stopped_ || done == shape_.steps)) return;
+    const CheckpointWritten written = save_checkpoint(loaded_, options_, from_, trained,
+                                                      RunEnd{.fetch = fetch(), .leads = leads()});
+    if (leads()) checkpoints_.push_back(written);
+  }
+
+  // All do as the leader says.
+  [[nodiscard]] bool agree_to_stop(bool stop) {
+    auto word = static_cast<std::byte>(stop ? 1 : 0);
+    const std::span<std::byte> bytes(&word, 1);
+    if (!leads()) {
+      processes_.wait(processes_.start_receive(0, kStopTag, bytes));
+      return word != std::byte{0};
+    }
+    std::vector<Processes::Ticket> sends;
+    for (int process = 1; process < processes_.count(); ++process)
+      sends.push_back(processes_.start_send(process, kStopTag, bytes));
+    for (const Processes::Ticket send : sends) processes_.wait(send);
+    return stop;
+  }
+
+  // Returns how long it took this process.
+  Seconds run_step(int index, ProcessRecord& record) {
+    const auto step = static_cast<std::uint32_t>(from_.step + index);
     own_rank_->begin_step(step, clock_);
     const std::int64_t began = now_ns();
     processes_.barrier();  // data is ready everywhere: the clock starts
@@ -159,41 +212,115 @@ class ProcessRun {
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
     record.add({began, done.ended_ns, blocks_ - blocks_before}, clock_,
                training_ ? training_->losses : std::vector<double>{});
-    if (done.launching_ns && static_cast<int>(step) >= options_.warmup_steps) {
+    if (done.launching_ns && index >= options_.warmup_steps) {
       launching_s_.push_back(static_cast<double>(*done.launching_ns) * 1e-9);
     }
-    if (options_.progress && processes_.index() == 0)
-      options_.progress(static_cast<int>(step) + 1, shape_.steps);
+    return Seconds(Nanoseconds(done.ended_ns - began));
   }
 
   [[nodiscard]] std::int64_t blocks_taken() const {
     return own_rank_->blocks() + (device_ ? device_->arena().blocks() : 0);
   }
 
-  // Replica 0's parameters go to the leader one after the other, in the order of the hash.
-  [[nodiscard]] std::string gather_hash() {
-    const auto own = [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-      device_->backend().to_host(
-          values.data(), training_->stages[stage.position()]->parameters()[parameter].fp32(),
-          static_cast<std::int64_t>(values.size()) * 4);
+  // Replica 0's parameters go to the leader one after the other.
+  [[nodiscard]] FetchParameter fetch() {
+    return [this](Stage stage, std::size_t parameter, ParameterPart part, std::span<float> values) {
+      const Rank holder = program_.shape().rank_of(stage);
+      const bool own = holder == rank_ && replica_ == 0;
+      if (own) {
+        const Parameter& held = training_->stages[stage.position()]->parameters()[parameter];
+        device_->backend().to_host(values.data(), held.part(part),
+                                   static_cast<std::int64_t>(values.size_bytes()));
+      }
+      if (own != leads()) collect(holder.value, kWeightTag, std::as_writable_bytes(values));
     };
-    if (processes_.index() == 0) {
-      return hash_parameters(
-          loaded_, [&](Stage stage, std::size_t parameter, std::vector<float>& values) {
-            const Rank holder = program_.shape().rank_of(stage);
-            if (holder == rank_) return own(stage, parameter, values);
-            processes_.wait(processes_.start_receive(holder.value, kHashTag,
-                                                     std::as_writable_bytes(std::span(values))));
-          });
+  }
+
+  [[nodiscard]] bool leads() const { return processes_.index() == 0; }
+
+  // From a process to the leader; called by both, and neither is the other.
+  void collect(int from, int tag, std::span<std::byte> bytes) {
+    processes_.wait(leads() ? processes_.start_receive(from, tag, bytes)
+                            : processes_.start_send(0, tag, bytes));
+  }
+
+  // The hash, at the leader; files where they are asked for.
+  [[nodiscard]] std::string end_training() {
+    std::string hash;
+    if (leads()) {
+      hash = hash_weights(loaded_, fetch());
+    } else {
+      give_weights(loaded_, ParameterPart::values, fetch());
     }
-    visit_hashed_parameters(
-        loaded_, [&](Stage stage, std::size_t parameter, std::int64_t elements) {
-          if (program_.shape().rank_of(stage) != rank_ || replica_ != 0) return;
-          std::vector<float> values(static_cast<std::size_t>(elements));
-          own(stage, parameter, values);
-          processes_.wait(processes_.start_send(0, kHashTag, std::as_bytes(std::span(values))));
-        });
-    return "";
+    RunEnd end{fetch(), leads(), !stopped_, {}, {}};
+    if (options_.dump && !stopped_) {
+      end.logits = gather_logits();
+      end.tokens = tokens_of_step(loaded_, *batches_, from_.step + shape_.steps - 1);
+    }
+    write_files(loaded_, options_, end);
+    return hash;
+  }
+
+  // The step from here on leaves its logits.
+  void begin_dump(int step) {
+    if (!options_.dump || step + 1 < shape_.steps) return;
+    const auto microbatches = static_cast<std::int64_t>(training_->losses.size());
+    training_->logits.resize(
+        static_cast<std::size_t>(microbatches * logits_of_microbatch(loaded_)));
+  }
+
+  [[nodiscard]] std::vector<float> gather_logits() {
+    const auto each = static_cast<std::size_t>(logits_of_microbatch(loaded_));
+    std::vector<float> all;
+    if (leads()) all.resize(training_->logits.size() * static_cast<std::size_t>(loaded_.plan.dp));
+    each_loss([&](int process, std::size_t unit, std::size_t place) {
+      const std::span<float> own = std::span(training_->logits).subspan(unit * each, each);
+      const std::span<float> to =
+          leads() ? std::span(all).subspan(place * each, each) : std::span<float>();
+      if (process == 0 && leads()) std::ranges::copy(own, to.begin());
+      if (process != 0 && (leads() || process == processes_.index()))
+        collect(process, kLogitsTag, std::as_writable_bytes(leads() ? to : own));
+    });
+    training_->logits.clear();
+    return all;
+  }
+
+  // visit(process, micro-batch of its replica, its number among all) for each that has a loss.
+  template <class Visit>
+  void each_loss(Visit visit) const {
+    const std::vector<Rank> ranks = loss_ranks(program_);
+    for (int replica = 0; replica < loaded_.plan.dp; ++replica) {
+      for (std::size_t unit = 0; unit < ranks.size(); ++unit) {
+        visit(replica * program_.shape().ranks + ranks[unit].value, unit,
+              static_cast<std::size_t>(replica) * ranks.size() + unit);
+      }
+    }
+  }
+
+  // The step's losses, in the order in which a run's are summed; at the leader.
+  [[nodiscard]] double gather_loss() {
+    double sum = 0;
+    each_loss([&](int process, std::size_t unit, std::size_t) {
+      double loss = training_->losses[unit];
+      if (process != 0 && (leads() || process == processes_.index()))
+        collect(process, kLossTag, std::as_writable_bytes(std::span(&loss, 1)));
+      sum += loss;
+    });
+    return sum;
+  }
+
+  [[nodiscard]] std::optional<Evaluation> evaluate_at_end() {
+    if (!evaluated_) return {};
+    training_->batches = evaluated_.get();
+    training_->evaluates = true;
+    return evaluate(loaded_, *evaluated_, [&](std::uint32_t step) {
+      own_rank_->begin_step(step, clock_);
+      processes_.barrier();
+      static_cast<void>(own_rank_->run_step(step));
+      own_rank_->end_step();
+      processes_.barrier();
+      return gather_loss();
+    });
   }
 
   [[nodiscard]] RunResult gather(ProcessRecord own, const std::vector<ClockSample>& before,
@@ -262,8 +389,11 @@ class ProcessRun {
   std::int64_t blocks_ = 0;  // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
-  std::unique_ptr<Batches> batches_;
+  std::unique_ptr<Batches> batches_, evaluated_;
+  Beginning from_;
   std::unique_ptr<Training> training_;
+  bool stopped_ = false;
+  std::vector<CheckpointWritten> checkpoints_;  // the leader's
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
   std::vector<double> launching_s_;                            // by measured step

@@ -57,7 +57,8 @@ class LayerBench {
     backend.prepare(std::span(&measured, 1), plan.micro_batch_size, plan.seq_length);
     scratch_ = arena_.allocate(backend.scratch_bytes());
     backend.use_scratch(scratch_);
-    worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, backend, arena_);
+    worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, seeded_state(loaded_), backend,
+                                            arena_);
     for (std::int64_t t = 0; t < tokens_; ++t) tokens()[t] = static_cast<std::int32_t>(t % 7);
     const auto output_of = [&](int l) {
       return loaded_.part->layer(l).tensors.output_bytes_per_sample * plan.micro_batch_size;

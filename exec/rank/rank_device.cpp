@@ -4,7 +4,8 @@
 
 namespace weir {
 
-void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, Stages& stages) {
+void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state,
+                         Stages& stages) {
   const ScheduleShape& shape = loaded.schedule.shape;
   std::vector<Layer> layers;
   std::vector<Stage> own;
@@ -18,7 +19,7 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, Stages& stages) 
   backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
   for (const Stage stage : own) {
     stages[static_cast<std::size_t>(stage.value)] =
-        std::make_unique<StageWorker>(loaded, stage, *backend_, *arena_);
+        std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_);
   }
   backend_->use_scratch(arena_->allocate(backend_->scratch_bytes()));  // for the whole run
 }

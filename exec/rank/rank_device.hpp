@@ -17,9 +17,9 @@ class RankDevice {
   explicit RankDevice(std::unique_ptr<Backend> backend)
       : backend_(std::move(backend)), arena_(std::make_unique<Arena>(*backend_)) {}
 
-  // On the rank's own thread: prepares the kernels and puts the rank's stages, with their first
-  // weights, into `stages`.
-  void prepare(const ResolvedPlan& loaded, Rank rank, Stages& stages);
+  // On the rank's own thread: prepares the kernels and puts the rank's stages, as `state` has
+  // them, into `stages`.
+  void prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state, Stages& stages);
 
   [[nodiscard]] Backend& backend() { return *backend_; }
   [[nodiscard]] Arena& arena() { return *arena_; }

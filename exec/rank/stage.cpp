@@ -5,7 +5,7 @@
 #include <cassert>
 #include <utility>
 
-#include "exec/training/parameters.hpp"
+#include "exec/training/evaluation.hpp"
 #include "exec/training/stored.hpp"
 
 namespace weir {
@@ -18,19 +18,37 @@ void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtyp
 
 }  // namespace
 
-StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, Backend& backend, Arena& arena)
+const Tensor& Parameter::part(ParameterPart which) const {
+  switch (which) {
+    case ParameterPart::gradient:
+      return gradient;
+    case ParameterPart::state1:
+      return state1;
+    case ParameterPart::state2:
+      return state2;
+    case ParameterPart::values:
+      break;
+  }
+  return master ? master : weight;
+}
+
+StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSource& state,
+                         Backend& backend, Arena& arena)
     : plan_(loaded.plan),
       model_(loaded.model),
       part_(*loaded.part),
       range_(loaded.stage(stage).layers),
       backend_(backend),
       arena_(arena) {
-  for (int layer = range_.first; layer < range_.last; ++layer) add_parameters(layer);
+  for (int layer = range_.first; layer < range_.last; ++layer) {
+    add_parameters(layer, state);
+    evaluated_.push_back(without_dropout(model_.layers[static_cast<std::size_t>(layer)]));
+  }
 }
 
 // A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient
 // of its own.
-void StageWorker::add_parameters(int layer) {
+void StageWorker::add_parameters(int layer, const StateSource& state) {
   const LayerPart& part = part_.layer(layer);
   first_parameter_.push_back(static_cast<int>(parameters_.size()));
   std::vector<Tensor> weights, gradients;
@@ -53,21 +71,10 @@ void StageWorker::add_parameters(int layer) {
     } else {
       made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
       if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
-      const auto values =
-          initial_values(model_, made.description, static_cast<std::uint32_t>(weight.layer),
-                         static_cast<std::uint32_t>(weight.tensor), plan_.seed);
-      put(backend_, made.weight, values, plan_.dtype);
-      if (made.master) put(backend_, made.master, values, Dtype::fp32);
-      const bool momentum =
-          plan_.optimizer.kind == OptimizerKind::adamw || plan_.optimizer.momentum > 0;
-      if (momentum) {
-        made.state1 = arena_.allocate(elements * 4);
-        backend_.to_device(made.state1, zeros.data(), elements * 4);
-      }
-      if (plan_.optimizer.kind == OptimizerKind::adamw) {
-        made.state2 = arena_.allocate(elements * 4);
-        backend_.to_device(made.state2, zeros.data(), elements * 4);
-      }
+      const int states = optimizer_states(plan_.optimizer);
+      if (states > 0) made.state1 = arena_.allocate(elements * 4);
+      if (states > 1) made.state2 = arena_.allocate(elements * 4);
+      put_state(made, state(weight, part_.parameter(weight)));
     }
     weights.push_back(made.weight);
     gradients.push_back(made.gradient);
@@ -75,6 +82,17 @@ void StageWorker::add_parameters(int layer) {
   }
   weights_.push_back(std::move(weights));
   gradients_.push_back(std::move(gradients));
+}
+
+void StageWorker::put_state(const Parameter& parameter, const ParameterState& state) {
+  put(backend_, parameter.weight, state.values, plan_.dtype);
+  if (parameter.master) put(backend_, parameter.master, state.values, Dtype::fp32);
+  const std::vector<float> zeros(state.values.size(), 0.0F);
+  const auto begin = [&](const Tensor& tensor, const std::vector<float>& values) {
+    if (tensor) put(backend_, tensor, values.empty() ? zeros : values, Dtype::fp32);
+  };
+  begin(parameter.state1, state.state1);
+  begin(parameter.state2, state.state2);
 }
 
 std::int64_t StageWorker::input_bytes(std::size_t layer) const {
@@ -86,7 +104,8 @@ std::int64_t StageWorker::input_bytes(std::size_t layer) const {
 LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   LayerCall call;
   const int index = range_.first + static_cast<int>(layer);
-  call.layer = &model_.layers[static_cast<std::size_t>(index)];
+  call.layer =
+      pass.evaluates ? &evaluated_[layer] : &model_.layers[static_cast<std::size_t>(index)];
   call.batch = plan_.micro_batch_size;
   call.seq_length = plan_.seq_length;
   call.dropout = {plan_.seed, pass.step, static_cast<std::uint32_t>(pass.microbatch),
@@ -111,6 +130,8 @@ Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, La
   call.saved = state.saved;
   call.workspace = arena_.allocate(t.workspace_f_bytes_per_sample * batch);
   backend_.forward(call);
+  const bool head = std::holds_alternative<HeadShape>(call.layer->shape);
+  if (head && pass.logits != nullptr) backend_.logits(call, pass.logits);
   arena_.release(call.workspace);
   return call.output;
 }
@@ -151,6 +172,21 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
 
 Tensor StageWorker::forward(Pass pass, Tensor input, Keep keep) {
   return run_forward(pass, input, in_flight_[pass.microbatch], keep, true);
+}
+
+Tensor StageWorker::discard(Pass pass, Tensor output_gradient) {
+  InFlight flight = std::move(in_flight_.extract(pass.microbatch).mapped());
+  for (LayerState& state : flight.layers) {
+    drop(state);
+    arena_.release(state.input);
+  }
+  arena_.release(flight.stage_input);
+  arena_.release(output_gradient);
+  const std::int64_t bytes = input_bytes(0);
+  Tensor gradient = arena_.allocate(bytes);
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(bytes));
+  if (bytes > 0) backend_.to_device(gradient, zeros.data(), bytes);
+  return gradient;
 }
 
 void StageWorker::rematerialise(Pass pass) {

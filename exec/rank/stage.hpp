@@ -15,6 +15,8 @@
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/rank/rebuild_clock.hpp"
+#include "exec/training/each_weight.hpp"
+#include "exec/training/parameter_state.hpp"
 #include "plan/job/resolve.hpp"
 
 namespace weir {
@@ -26,6 +28,8 @@ struct Pass {
   const std::int32_t* tokens = nullptr;
   double* loss = nullptr;
   RebuildClock* rebuilds = nullptr;  // told of layers that B or I rebuilds; null: nobody asks
+  float* logits = nullptr;           // where the head's F puts them, [b, s, V]; null: nobody asks
+  bool evaluates = false;            // no dropout, and nothing is trained
 };
 
 // A parameter tensor with everything that updates it.
@@ -36,13 +40,15 @@ struct Parameter {
   Tensor weight;          // in the plan's dtype
   Tensor master;          // its fp32 original where the dtype has fewer bits; else empty
   Tensor gradient, state1, state2;
-  [[nodiscard]] const Tensor& fp32() const { return master ? master : weight; }
+  [[nodiscard]] const Tensor& part(ParameterPart which) const;  // the values: in fp32
 };
 
 class StageWorker {
  public:
-  // Allocates weights, gradients and optimizer state and fills them. `loaded` outlives the worker.
-  StageWorker(const ResolvedPlan& loaded, Stage stage, Backend& backend, Arena& arena);
+  // Allocates weights, gradients and optimizer state and fills them from `state`. `loaded` outlives
+  // the worker.
+  StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSource& state, Backend& backend,
+              Arena& arena);
   StageWorker(const StageWorker&) = delete;
   StageWorker& operator=(const StageWorker&) = delete;
 
@@ -61,6 +67,11 @@ class StageWorker {
   [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient, const LayerDone& done = {});
   [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
   void backward_weight(Pass pass, const LayerDone& done = {});
+
+  // In the place of B or I after an F that evaluates: frees what the micro-batch keeps. Messages
+  // keep their course: the output's gradient is taken, and what is returned for the input's is
+  // zeros.
+  [[nodiscard]] Tensor discard(Pass pass, Tensor output_gradient);
 
   void begin_step() { fresh_gradients_ = true; }
   // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
@@ -89,7 +100,8 @@ class StageWorker {
   void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
-  void add_parameters(int layer);
+  void add_parameters(int layer, const StateSource& state);
+  void put_state(const Parameter& parameter, const ParameterState& state);
   [[nodiscard]] std::size_t layers() const {
     return static_cast<std::size_t>(range_.last - range_.first);
   }
@@ -100,6 +112,7 @@ class StageWorker {
 
   const Plan& plan_;
   const Model& model_;
+  std::vector<Layer> evaluated_;  // the stage's layers without dropout
   const ModelPart& part_;
   LayerRange range_;
   Backend& backend_;

@@ -58,7 +58,7 @@ void Trainer::begin_step(std::uint32_t step) {
     for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
       const auto index = static_cast<std::uint32_t>(
           (training_.first_microbatch + m) * plan.micro_batch_size + sample);
-      training_.batches.sample(step, index, tokens(m) + sample * (plan.seq_length + 1));
+      training_.batches->sample(step, index, tokens(m) + sample * (plan.seq_length + 1));
     }
   }
 }
@@ -76,11 +76,17 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   StageWorker& stage = *training_.stages[action.stage.position()];
   Tensor outgoing;
   if (action.kind == ActionKind::OPTIMIZER) {
+    if (training_.evaluates) return outgoing;
     update(action.stage);
     return outgoing;
   }
   const std::size_t m = action.microbatch.position();
   Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
+  if (!training_.logits.empty()) {
+    const std::size_t each = training_.logits.size() / training_.losses.size();
+    pass.logits = training_.logits.data() + m * each;
+  }
+  if (training_.evaluates) return evaluate(action, pass, incoming);
   if (is_backward(action.kind) && training_.loaded.plan.recompute.mode == RecomputeMode::full) {
     rebuilds_.begin_action(id);
     pass.rebuilds = &rebuilds_;
@@ -103,6 +109,22 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
       break;
   }
   return outgoing;
+}
+
+// The step's actions with their messages, of which only F computes.
+Tensor Trainer::evaluate(const Action& action, const Pass& pass, Tensor incoming) {
+  StageWorker& stage = *training_.stages[action.stage.position()];
+  Pass evaluated = pass;
+  evaluated.evaluates = true;
+  switch (action.kind) {
+    case ActionKind::F:
+      return stage.forward(evaluated, incoming, StageWorker::Keep::stage_input);
+    case ActionKind::B:
+    case ActionKind::I:
+      return stage.discard(evaluated, incoming);
+    default:  // R and W: nothing was kept
+      return {};
+  }
 }
 
 StageWorker::Keep Trainer::keep(const Action& forward) const {

@@ -27,15 +27,21 @@ class Waiter : public ActionHandler {
 
 // What the ranks of one training run have in common.
 struct Training {
-  Training(const ResolvedPlan& plan, const Program& lowered, const Batches& data)
+  Training(const ResolvedPlan& plan, const Program& lowered, const Batches& data, StateSource first)
       : loaded(plan),
         program(lowered),
-        batches(data),
+        batches(&data),
+        state(std::move(first)),
         stages(static_cast<std::size_t>(lowered.shape().total_stages())),
         losses(static_cast<std::size_t>(lowered.shape().units())) {}
   const ResolvedPlan& loaded;
   const Program& program;
-  const Batches& batches;
+  // Set between steps, by whoever begins them.
+  const Batches* batches;     // outlive this
+  bool evaluates = false;     // steps compute losses without dropout, and train nothing
+  std::vector<float> logits;  // [micro-batch, b, s, V], where a step is to leave them; else empty
+
+  StateSource state;  // what the stages begin with
   std::int32_t first_microbatch =
       0;          // of this replica among those of all replicas: which samples and masks it draws
   Stages stages;  // by global stage
@@ -54,6 +60,7 @@ class Trainer : public ActionHandler {
  private:
   [[nodiscard]] std::int32_t* tokens(std::int64_t microbatch) const;
   [[nodiscard]] double* losses() const;
+  [[nodiscard]] Tensor evaluate(const Action& action, const Pass& pass, Tensor incoming);
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
   [[nodiscard]] StageWorker::LayerDone layer_done(OperationId id, Stage stage);
   void update(Stage stage);

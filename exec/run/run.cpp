@@ -25,13 +25,15 @@
 #include "exec/threads/gradient_barrier.hpp"
 #include "exec/threads/thread_transport.hpp"
 #include "exec/training/batches.hpp"
-#include "exec/training/parameter_hash.hpp"
+#include "exec/training/each_weight.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
 namespace {
+
+using namespace std::chrono_literals;
 
 // The moment the last thread arrived at a barrier, taken by that thread before any is released:
 // when a step begins and ends, whichever thread the machine lets run first.
@@ -64,6 +66,7 @@ class ThreadRun {
         program_(loaded.program),
         routes_(route_messages(program_)) {
     require_recordable_kernels(options);
+    require_consistent(options);
     const auto ranks = program_.shape().ranks;
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
@@ -95,7 +98,15 @@ class ThreadRun {
       thread_steps();
     }
     result_.step_time = median_step(result_.steps, options_.warmup_steps);
-    if (training_) result_.parameters_sha256 = hash();
+    if (training_) {
+      result_.first_step = from_.step;
+      result_.resumed = from_.resumed;
+      result_.parameters_sha256 = hash_weights(loaded_, fetch());
+      RunEnd end{fetch(), true, !result_.stopped, std::move(dumped_), {}};
+      if (options_.dump)
+        end.tokens = tokens_of_step(loaded_, *batches_, from_.step + all_steps() - 1);
+      write_files(loaded_, options_, end);
+    }
     for (const auto& device : devices_) {
       result_.peak_memory.push_back(device->arena().peak());
       result_.scratch.push_back(Bytes(device->backend().scratch_bytes()));
@@ -125,16 +136,20 @@ class ThreadRun {
     blocks_ = blocks_taken();
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
-    for (int step = 0; step < options_.warmup_steps + options_.steps; ++step) {
+    for (int step = 0; step < all_steps() && !result_.stopped; ++step) {
       if (options_.graphs && step == 1) launcher.repeat();
       if (watch != nullptr && step >= options_.warmup_steps)
         watch->begin_step(step - options_.warmup_steps);
-      launcher.begin_step(static_cast<std::uint32_t>(step));
+      launcher.begin_step(number(step));
       const LaunchedStep done = launcher.run_step(clock_);
       if (step >= options_.warmup_steps)
         launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
+    evaluate_at_end([&](std::uint32_t step) {
+      launcher.begin_step(step);
+      static_cast<void>(launcher.run_step(clock_));
+    });
     if (watch != nullptr) result_.kernels = join_kernels(result_.trace, watch->stop());
     if (!launching.empty())
       result_.host_per_action =
@@ -150,8 +165,12 @@ class ThreadRun {
     }
     barrier_->arrive_and_wait();  // every rank is prepared
     blocks_ = blocks_taken();
-    const int steps = failure_ ? 0 : options_.warmup_steps + options_.steps;
-    for (int step = 0; step < steps && !failure_; ++step) run_step(step);
+    for (int step = 0; step < all_steps() && !failure_ && !result_.stopped; ++step) {
+      begin_dump(step);
+      const StepWindow window = thread_step(number(step));
+      if (!failure_) end_step(step, window.start / 1ns, window.end / 1ns);
+    }
+    evaluate_at_end([this](std::uint32_t step) { static_cast<void>(thread_step(step)); });
     finished_ = true;
     barrier_->arrive_and_wait();
     for (std::thread& worker : workers) worker.join();
@@ -169,12 +188,15 @@ class ThreadRun {
                                                             .kernels = options_.kernels})));
     }
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
-    training_ = std::make_unique<Training>(loaded_, program_, *batches_);
+    if (options_.evaluate)
+      evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
+    from_ = begin_run(loaded_, options_);
+    training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
   }
 
   [[nodiscard]] std::unique_ptr<ActionHandler> prepare(std::int32_t rank) {
     if (!training_) return std::make_unique<Waiter>(options_.synthetic_duration_ns);
-    devices_[rank]->prepare(loaded_, Rank{rank}, training_->stages);
+    devices_[rank]->prepare(loaded_, Rank{rank}, training_->state, training_->stages);
     return std::make_unique<Trainer>(*training_, devices_[rank]->backend(), *gradients_,
                                      Rank{rank});
   }
@@ -186,47 +208,90 @@ class ThreadRun {
     while (true) {
       barrier_->arrive_and_wait();  // a step begins, or the run ends
       if (finished_) break;
-      guarded([&] { own->begin_step(static_cast<std::uint32_t>(step_)); });
+      guarded([&] { own->begin_step(step_); });
       barrier_->arrive_and_wait();  // data is ready: the clock starts
-      guarded([&] { interpret(*context_, Rank{rank}, *own, static_cast<std::uint32_t>(step_)); });
+      guarded([&] { interpret(*context_, Rank{rank}, *own, step_); });
       barrier_->arrive_and_wait();  // the step ends
     }
   }
 
-  [[nodiscard]] std::string hash() {
-    return hash_parameters(loaded_, [&](Stage stage, std::size_t parameter,
-                                        std::vector<float>& values) {
-      const Tensor& weight = training_->stages[stage.position()]->parameters()[parameter].fp32();
+  // All ranks' tensors are this process's to read.
+  [[nodiscard]] FetchParameter fetch() {
+    return [this](Stage stage, std::size_t parameter, ParameterPart part, std::span<float> values) {
+      const Parameter& held = training_->stages[stage.position()]->parameters()[parameter];
       devices_[program_.shape().rank_of(stage).position()]->backend().to_host(
-          values.data(), weight, static_cast<std::int64_t>(values.size()) * 4);
-    });
+          values.data(), held.part(part), static_cast<std::int64_t>(values.size_bytes()));
+    };
   }
 
-  void run_step(int step) {
+  // A step by threads: three barriers. It begins, data is ready (the clock starts), it ends (the
+  // clock stops).
+  [[nodiscard]] StepWindow thread_step(std::uint32_t step) {
     step_ = step;
-    // Three barriers a step: it begins, data is ready (the clock starts), it ends (the clock
-    // stops).
     transport_->begin_step(clock_);
     barrier_->arrive_and_wait();
     barrier_->arrive_and_wait();
-    const std::int64_t start = arrived_ns_;
+    const Nanoseconds start(arrived_ns_);
     barrier_->arrive_and_wait();
-    const std::int64_t end = arrived_ns_;
-    if (!failure_) end_step(step, start, end);
+    return {start, Nanoseconds(arrived_ns_)};
+  }
+
+  // The step from here on leaves its logits.
+  void begin_dump(int step) {
+    if (!options_.dump || step + 1 < all_steps()) return;
+    const auto microbatches = static_cast<std::int64_t>(training_->losses.size());
+    training_->logits.resize(
+        static_cast<std::size_t>(microbatches * logits_of_microbatch(loaded_)));
+  }
+
+  [[nodiscard]] double loss() const {
+    double sum = 0;
+    for (const double loss : training_->losses) sum += loss;
+    return sum;
+  }
+
+  // `run` runs a step, its number given.
+  template <class RunStep>
+  void evaluate_at_end(RunStep run) {
+    if (!evaluated_ || failure_) return;
+    training_->batches = evaluated_.get();
+    training_->evaluates = true;
+    result_.evaluation = evaluate(loaded_, *evaluated_, [&](std::uint32_t step) {
+      if (!failure_) run(step);
+      return loss();
+    });
   }
 
   void end_step(int step, std::int64_t start, std::int64_t end) {
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
     StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
     if (training_) {
-      for (const double loss : training_->losses) result.loss += loss;
+      result.loss = loss();
+      dumped_ = std::exchange(training_->logits, {});
     }
     result_.steps.push_back(result);
     if (step == options_.warmup_steps) origin_ = start;
     if (step >= options_.warmup_steps && options_.trace) {
       append_step(result_.trace, program_, clock_, {Nanoseconds(start), Nanoseconds(end)}, origin_);
     }
-    if (options_.progress) options_.progress(step + 1, options_.warmup_steps + options_.steps);
+    finish_step(step + 1, result);
+  }
+
+  // What a step leaves behind it: word of it, a checkpoint, and the question whether to go on.
+  void finish_step(int done, const StepResult& step) {
+    const std::int64_t trained = from_.step + done;
+    if (options_.on_step) options_.on_step({trained, done, all_steps(), step.loss, step.time});
+    result_.stopped = done < all_steps() && options_.stop && options_.stop();
+    if (training_ && checkpoint_due(options_, trained, result_.stopped || done == all_steps())) {
+      result_.checkpoints.push_back(
+          save_checkpoint(loaded_, options_, from_, trained, RunEnd{.fetch = fetch()}));
+    }
+  }
+
+  [[nodiscard]] int all_steps() const { return options_.warmup_steps + options_.steps; }
+  // Of a step of this run, among all that were ever trained.
+  [[nodiscard]] std::uint32_t number(int step) const {
+    return static_cast<std::uint32_t>(from_.step + step);
   }
 
   [[nodiscard]] std::int64_t blocks_taken() const {
@@ -260,7 +325,8 @@ class ThreadRun {
   bool spin_ = false;
   StepClock clock_;
   std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; none for timed waits
-  std::unique_ptr<Batches> batches_;
+  std::unique_ptr<Batches> batches_, evaluated_;
+  Beginning from_;
   std::unique_ptr<Training> training_;  // null for timed waits
   const Stages none_;
   std::unique_ptr<ThreadTransport> transport_;
@@ -268,13 +334,14 @@ class ThreadRun {
   std::unique_ptr<StepContext> context_;
   std::unique_ptr<std::barrier<Stamp>> barrier_;
   std::int64_t arrived_ns_ = 0;  // at the latest barrier
-  int step_ = 0;
+  std::uint32_t step_ = 0;
   bool finished_ = false;
   std::int64_t origin_ = 0;
   std::int64_t blocks_ = 0;  // taken by all arenas before this step
   std::mutex failure_mutex_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
+  std::vector<float> dumped_;  // logits of the last step
   RunResult result_;
 };
 

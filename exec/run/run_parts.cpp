@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
+#include "exec/checkpoint/checkpoint.hpp"
+#include "exec/weights/model_weights.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
@@ -16,9 +19,133 @@ std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-Batches open_batches(const ResolvedPlan& loaded, const RunOptions& options) {
+namespace {
+
+BatchRequest batches_of(const ResolvedPlan& loaded, std::vector<std::filesystem::path> files) {
   const auto& embedding = std::get<EmbeddingShape>(loaded.model.layers.front().shape);
-  return {options.data, embedding.vocabulary, loaded.plan.seq_length, loaded.plan.seed};
+  return {.files = std::move(files),
+          .vocabulary = embedding.vocabulary,
+          .seq_length = loaded.plan.seq_length,
+          .seed = loaded.plan.seed,
+          .samples = loaded.plan.global_batch_size()};
+}
+
+}  // namespace
+
+Batches open_batches(const ResolvedPlan& loaded, const RunOptions& options) {
+  return Batches(batches_of(loaded, options.data));
+}
+
+Batches open_evaluation(const ResolvedPlan& loaded, const RunOptions& options) {
+  BatchRequest request = batches_of(loaded, {*options.evaluate});
+  request.shuffled = false;
+  Batches batches(std::move(request));
+  if (batches.windows() < loaded.plan.global_batch_size()) {
+    throw InputError(options.evaluate->string(), "",
+                     fmt::format("{} samples, expected at least a mini-batch of {}",
+                                 batches.windows(), loaded.plan.global_batch_size()));
+  }
+  return batches;
+}
+
+Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
+  Beginning from;
+  // Read the data's hash only where it is asked for: the data may be long.
+  if (options.resume || options.output) from.trained = what_is_trained(loaded, options.data);
+  if (options.resume) {
+    const Checkpoint checkpoint = find_checkpoint(*options.resume, from.trained);
+    from.state = checkpoint_state(loaded, checkpoint);
+    from.step = checkpoint.step;
+    from.resumed = checkpoint.folder;
+  } else {
+    from.state = options.init ? weights_of(loaded, *options.init) : seeded_state(loaded);
+  }
+  return from;
+}
+
+bool checkpoint_due(const RunOptions& options, std::int64_t trained, bool ends) {
+  if (!options.output || options.checkpoint_every == 0) return false;
+  return ends || trained % options.checkpoint_every == 0;
+}
+
+CheckpointWritten save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options,
+                                  const Beginning& from, std::int64_t trained, const RunEnd& end) {
+  const std::int64_t began = now_ns();
+  const std::filesystem::path folder =
+      write_checkpoint(loaded, {*options.output, trained, from.trained}, end.fetch, end.leads);
+  return {trained, folder, Seconds(Nanoseconds(now_ns() - began))};
+}
+
+void require_consistent(const RunOptions& options) {
+  if (options.dump && options.steps == 0)
+    throw UsageError("a dump is of the last step: there is none");
+  if (options.graphs && (options.dump || options.evaluate)) {
+    throw UsageError(
+        "graphs repeat one step: there is no dump and no evaluation, which are steps of their own");
+  }
+  if (options.init && options.resume)
+    throw UsageError("init and resume exclude each other: a checkpoint has weights");
+  const bool trains = options.backend != BackendKind::synthetic;
+  if (!trains && (options.init || options.save || options.dump || options.evaluate ||
+                  options.resume || options.checkpoint_every > 0)) {
+    throw UsageError("timed waits have no weights, gradients or loss");
+  }
+  if (options.dump && options.backend != BackendKind::cpu)
+    throw MissingComponent("logits and gradients are dumped on the cpu backend only");
+}
+
+Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
+                    const std::function<double(std::uint32_t step)>& loss_of) {
+  const std::int64_t each = loaded.plan.global_batch_size();
+  const std::int64_t steps = batches.windows() / each;
+  Evaluation evaluation;
+  for (std::int64_t step = 0; step < steps; ++step)
+    evaluation.loss += loss_of(static_cast<std::uint32_t>(step));
+  evaluation.loss /= static_cast<double>(steps);
+  evaluation.samples = steps * each;
+  evaluation.tokens = evaluation.samples * loaded.plan.seq_length;
+  return evaluation;
+}
+
+std::int64_t logits_of_microbatch(const ResolvedPlan& loaded) {
+  const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
+  return loaded.plan.micro_batch_size * loaded.plan.seq_length * head.vocabulary;
+}
+
+std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded, const Batches& batches,
+                                         std::int64_t step) {
+  const std::int64_t samples = loaded.plan.global_batch_size();
+  const std::int64_t each = loaded.plan.seq_length + 1;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(samples * each));
+  for (std::int64_t i = 0; i < samples; ++i) {
+    batches.sample(static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(i),
+                   tokens.data() + i * each);
+  }
+  return tokens;
+}
+
+void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end) {
+  if (options.save) write_weights(loaded, {.file = *options.save, .leads = end.leads}, end.fetch);
+  if (!options.dump || !end.dumps) return;
+  const std::int64_t samples = loaded.plan.global_batch_size(), tokens = loaded.plan.seq_length;
+  const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
+  const std::vector<NamedValues> more{
+      {{"logits", {samples, tokens, head.vocabulary}}, std::as_bytes(std::span(end.logits))},
+      {{"tokens", {samples, tokens + 1}, "I32"}, std::as_bytes(std::span(end.tokens))}};
+  write_weights(loaded,
+                {.file = *options.dump, .part = ParameterPart::gradient, .leads = end.leads},
+                end.fetch, more);
+}
+
+std::vector<Rank> loss_ranks(const Program& program) {
+  const ScheduleShape& shape = program.shape();
+  std::vector<Rank> ranks(static_cast<std::size_t>(shape.units()));
+  for (const Operation& operation : program.operations()) {
+    const Action& action = operation.action;
+    if (action.kind == ActionKind::F && shape.is_last(action.stage))
+      ranks[action.microbatch.position()] = shape.rank_of(action.stage);
+  }
+  return ranks;
 }
 
 void require_durations(const Program& program, const RunOptions& options) {
@@ -38,8 +165,8 @@ std::int64_t compute_actions(const Program& program, std::optional<Rank> of) {
 
 Seconds median_step(const std::vector<StepResult>& steps, int warmup) {
   std::vector<double> measured;
-  for (auto step = steps.begin() + warmup; step < steps.end(); ++step)
-    measured.push_back(step->time.count());
+  for (std::size_t step = static_cast<std::size_t>(warmup); step < steps.size(); ++step)
+    measured.push_back(steps[step].time.count());
   return measured.empty() ? Seconds(0) : Seconds(median(measured));
 }
 

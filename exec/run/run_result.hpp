@@ -16,17 +16,36 @@
 
 namespace weir {
 
+// A step that is done, and how far the run is.
+struct StepReport {
+  std::int64_t step = 0;  // trained so far, in the runs before too
+  int done = 0, of = 0;   // of this run's, warm-up included
+  double loss = 0;
+  Seconds time{0};
+};
+
 struct RunOptions {
   BackendKind backend = BackendKind::cpu;
   int steps = 3;
   int warmup_steps = 1;                       // run and trained, but not in step_time or the trace
-  std::optional<std::filesystem::path> data;  // any file, as bytes; absent: seeded synthetic tokens
+  std::vector<std::filesystem::path> data;    // any files, as bytes; none: synthetic tokens
+  std::optional<std::filesystem::path> init;  // weights to begin with; absent: by the plan's seed
+  std::optional<std::filesystem::path> save;  // the file for the weights at the end
+  // The file for the last step's gradients and logits; cpu.
+  std::optional<std::filesystem::path> dump;
+  std::optional<std::filesystem::path> evaluate;    // data of which the loss is taken at the end
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
   bool fastest = false;  // cuda: algorithms for each K's share; equal bits over K no more
   bool graphs = false;   // launch the step as one CUDA graph, from the second on
   bool kernels = false;  // cuda: record the kernels of every action; launching is slower then
   bool trace = true;     // false: to measure the tracer's own cost
-  std::function<void(int step, int of)> progress;  // called after each step
+  // The run's folder: checkpoints go to checkpoints/step-000003 in it, after every so many steps
+  // (0: never), the last one and the one after which a run is stopped.
+  std::optional<std::filesystem::path> output;
+  int checkpoint_every = 0;
+  std::optional<std::filesystem::path> resume;     // a checkpoint, or a run's folder: its newest
+  std::function<void(const StepReport&)> on_step;  // called after each step
+  std::function<bool()> stop;                      // asked after each step: true ends the run there
 };
 
 struct StepResult {
@@ -36,8 +55,26 @@ struct StepResult {
       0;  // blocks that the ranks took from their backends; none in a steady state
 };
 
+// The mean loss over the whole mini-batches of a file, without dropout.
+struct Evaluation {
+  double loss = 0;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+};
+
+struct CheckpointWritten {
+  std::int64_t step = 0;  // trained until then
+  std::filesystem::path folder;
+  Seconds time{0};  // that the run stood still for it
+};
+
 struct RunResult {
-  std::vector<StepResult> steps;   // warm-up steps first
+  std::vector<StepResult> steps;                 // warm-up steps first
+  std::int64_t first_step = 0;                   // trained by the runs that this one goes on with
+  std::optional<std::filesystem::path> resumed;  // the checkpoint that it began with
+  std::vector<CheckpointWritten> checkpoints;
+  bool stopped = false;  // before all its steps, as it was asked to
+  std::optional<Evaluation> evaluation;
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic
   std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic

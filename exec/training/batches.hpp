@@ -1,33 +1,55 @@
-// The training data: which tokens sample j of step t holds. It depends on (seed, step, sample)
-// alone, never on how the mini-batch is cut into micro-batches or the model into stages.
+// The training data: which tokens sample j of step t holds. It depends on (seed, step, sample) and
+// the size of the mini-batch alone, never on how that is cut into micro-batches or the model into
+// stages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace weir {
 
+struct BatchRequest {
+  std::vector<std::filesystem::path> files;  // any, as bytes; none: seeded synthetic tokens
+  std::int64_t vocabulary = 0;
+  std::int64_t seq_length = 0;
+  std::uint64_t seed = 0;
+  std::int64_t samples = 1;  // of a mini-batch, all replicas together
+  bool shuffled = true;      // false: in the order of the files
+};
+
 class Batches {
  public:
-  // Bytes of `data` as tokens (needs vocabulary >= 256), or, without it, a seeded stream in which
-  // three tokens of four follow from the one before by a fixed rule and the fourth is random:
-  // something to learn, and a floor to it. Throws InputError when the file is unreadable or shorter
-  // than a sample.
-  Batches(const std::optional<std::filesystem::path>& data, std::int64_t vocabulary,
-          std::int64_t seq_length, std::uint64_t seed);
+  // The bytes of files as tokens (needs vocabulary >= 256), cut into windows of seq_length inputs,
+  // and an epoch after the other all of them in an order of its own by the seed. Without a file a
+  // seeded stream in which three tokens of four follow from the one before by a fixed rule and the
+  // fourth is random: something to learn, and a floor to it. Throws InputError when a file is
+  // unreadable or shorter than a sample.
+  explicit Batches(BatchRequest request);
 
   // Writes seq_length + 1 tokens: inputs, and each input's target one further on.
   void sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
 
+  // Windows of the files; 0 without one. What is left at a file's end is no window.
+  [[nodiscard]] std::int64_t windows() const { return windows_; }
+
  private:
-  std::string text_;
-  std::int64_t vocabulary_;
-  std::int64_t seq_length_;
-  std::uint64_t seed_;
+  struct Text {
+    std::string bytes;
+    std::int64_t windows = 0;
+  };
+  void add(const std::filesystem::path& file);
+  void draw(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
+
+  BatchRequest request_;
+  std::vector<Text> texts_;
+  std::int64_t windows_ = 0;
 };
+
+// Where `place` of `count` stands in an order of them that `seed` and `epoch` decide: a bijection.
+[[nodiscard]] std::int64_t shuffled(std::int64_t place, std::int64_t count, std::uint64_t seed,
+                                    std::uint32_t epoch);
 
 }  // namespace weir

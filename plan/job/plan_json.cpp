@@ -31,18 +31,6 @@ Optimizer parse_optimizer(JsonObject object) {
   return optimizer;
 }
 
-Json optimizer_json(const Optimizer& o) {
-  if (o.kind == OptimizerKind::sgd) {
-    return {{"kind", "sgd"},
-            {"learning_rate", o.learning_rate},
-            {"momentum", o.momentum},
-            {"weight_decay", o.weight_decay}};
-  }
-  return {{"kind", "adamw"},      {"learning_rate", o.learning_rate},
-          {"beta1", o.beta1},     {"beta2", o.beta2},
-          {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}};
-}
-
 std::string one_line(const Json& object) {
   std::string text;
   for (const auto& [key, value] : object.items())
@@ -108,6 +96,18 @@ int small(JsonObject& top, std::string_view key, std::int64_t high) {
 }
 
 }  // namespace
+
+Json optimizer_json(const Optimizer& o) {
+  if (o.kind == OptimizerKind::sgd) {
+    return {{"kind", "sgd"},
+            {"learning_rate", o.learning_rate},
+            {"momentum", o.momentum},
+            {"weight_decay", o.weight_decay}};
+  }
+  return {{"kind", "adamw"},      {"learning_rate", o.learning_rate},
+          {"beta1", o.beta1},     {"beta2", o.beta2},
+          {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}};
+}
 
 Json plan_json(const Plan& p) {
   Json json{{"schema", kSchema},

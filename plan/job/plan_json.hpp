@@ -11,5 +11,6 @@
 namespace weir {
 
 [[nodiscard]] nlohmann::ordered_json plan_json(const Plan& plan);
+[[nodiscard]] nlohmann::ordered_json optimizer_json(const Optimizer& optimizer);
 
 }  // namespace weir

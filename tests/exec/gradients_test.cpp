@@ -81,7 +81,7 @@ class StageOnCpu {
     backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
     Tensor scratch = arena_.allocate(backend_->scratch_bytes());
     backend_->use_scratch(scratch);
-    worker_ = std::make_unique<StageWorker>(loaded, stage, *backend_, arena_);
+    worker_ = std::make_unique<StageWorker>(loaded, stage, seeded_state(loaded), *backend_, arena_);
     std::mt19937 random(5);
     std::normal_distribution<float> normal(0, 0.3F);
     for (Parameter& parameter : worker_->parameters()) {
@@ -146,7 +146,7 @@ struct Setting {
   Setting(const TinyConfig& config, std::vector<int> boundaries, AttentionKind attention)
       : model(config), loaded(load(std::move(boundaries), attention)) {
     tokens.resize(2 * 9);
-    const Batches data({}, 12, 8, 9);
+    const Batches data({.vocabulary = 12, .seq_length = 8, .seed = 9});
     for (std::uint32_t sample = 0; sample < 2; ++sample)
       data.sample(0, sample, &tokens[sample * 9]);
     batch = {2, 8, tokens.data()};

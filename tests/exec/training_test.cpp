@@ -175,7 +175,7 @@ TEST(Training, LearnsAShippedText) {
   RunOptions options;
   options.steps = 60;
   options.warmup_steps = 0;
-  options.data = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/data/weirs.txt";
+  options.data = {std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/data/weirs.txt"};
   const RunResult result = run(model.load(plan), options, cpu_only());
   EXPECT_GT(result.steps.front().loss, 5.0);
   double last = 0;
@@ -389,7 +389,7 @@ TEST(Run, SaysWhatItCannotDo) {
   half.dtype = Dtype::bf16;
   EXPECT_THROW(static_cast<void>(run(model.load(half), {}, cpu_only())), UsageError);
   RunOptions no_data;
-  no_data.data = "/nonexistent/text";
+  no_data.data = {"/nonexistent/text"};
   EXPECT_THROW(static_cast<void>(run(model.load(model.plan({}, 1)), no_data, cpu_only())),
                InputError);
 }

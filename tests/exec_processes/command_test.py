@@ -95,6 +95,38 @@ with tempfile.TemporaryDirectory() as name:
         and "needs K * D = 2 * 1 = 2 processes" in ended.err,
     )
 
+    # Stopped and resumed, by processes or by threads: the hash is that of a run that went on.
+    plan = [weir, "plan", "model.json", "-K", "1", "-M", "2", "-o", "one.json"]
+    subprocess.run(plan, cwd=folder, check=True, capture_output=True)
+
+    def by_threads(line):
+        done = subprocess.run([weir, "--json", "-q", "run", *line.split()], cwd=folder,
+                              check=False, capture_output=True, text=True)
+        return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr}
+
+    whole = by_threads("one.json --warmup 0 --steps 5")
+    ended = by_mpi.start(
+        folder, 2, "--json -q run k2.json --warmup 0 --steps 2 --checkpoint-every 1 -o stopped"
+    )
+    expect(f"processes write checkpoints: {ended}", all_exit(ended, 0))
+    rest = by_threads(
+        "one.json --warmup 0 --steps 1 --checkpoint-every 1 --resume stopped -o stopped"
+    )
+    expect(f"one thread goes on: {rest}", rest.get("first_step") == 2)
+    ended = by_mpi.start(folder, 2, "--json -q run k2.json --warmup 0 --steps 2 --resume stopped")
+    expect(f"two processes go on: {ended}", all_exit(ended, 0))
+    rest = json.loads(ended.out)
+    expect("from the third step", rest["first_step"] == 3)
+    expect("bitwise", rest["parameters_sha256"] == whole["parameters_sha256"])
+    expect("with its losses",
+           [s["loss"] for s in rest["steps"]] == [s["loss"] for s in whole["steps"][3:]])
+    line = "--json -q run k2.json --warmup 0 --steps 1 --save by.safetensors --dump d.safetensors"
+    ended = by_mpi.start(folder, 2, line)
+    by_threads("one.json --warmup 0 --steps 1 --save one.safetensors --dump o.safetensors")
+    for ours, threads_file in (("by", "one"), ("d", "o")):
+        ours, theirs = (folder / f"{name}.safetensors" for name in (ours, threads_file))
+        expect(f"{ours.name} is the threads'", ours.read_bytes() == theirs.read_bytes())
+
     ended = by_mpi.start(folder, 2, "-q run k2.json --data nowhere")
     expect(f"what all lack is bad input: {ended}", all_exit(ended, 3) and len(ended.lines) == 1)
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +21,7 @@
 namespace weir::app {
 namespace {
 
-constexpr std::pair<double, double> kSteps{1, 1'000'000}, kWarmup{0, 1'000'000};
+constexpr std::pair<double, double> kSteps{0, 1'000'000};
 
 using Execute = std::function<weir::RunResult(const ResolvedPlan&, const RunOptions&)>;
 
@@ -41,11 +42,38 @@ void save(const RunResult& result, const std::filesystem::path& folder, const Se
   for (const char* name : {"measured.json", "measured.pftrace"})
     static_cast<void>(session.output(folder / name));
   write_file_atomically(session.output(folder / "run.json"), to_json(result).dump(2) + "\n");
+  if (result.run.trace.steps.empty()) return;
   save_traced_plan(result.run.trace, moved_to(result.plan, folder), folder, folder, "measured");
   if (result.run.kernels) {
     write_file_atomically(session.output(folder / "kernels.json"),
                           to_chrome_json(result.run.trace, result.run.kernels->spans));
   }
+}
+
+// "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"
+std::string status_line(const StepReport& report, const Plan& plan) {
+  const auto tokens = static_cast<double>(plan.global_batch_size() * plan.seq_length);
+  const auto left = std::lround(report.time.count() * (report.of - report.done));
+  std::string line = fmt::format("step {} of {}  loss {:.6f}", report.step,
+                                 report.step + report.of - report.done, report.loss);
+  if (plan.seq_length > 0 && report.time.count() > 0)
+    line += fmt::format("  {:.0f} tokens/s", tokens / report.time.count());
+  return line + (left < 60 ? fmt::format("  {} s left", left)
+                           : fmt::format("  {} min {:02} s left", left / 60, left % 60));
+}
+
+std::string stopped_line(const weir::RunResult& run) {
+  const std::int64_t trained = run.first_step + static_cast<std::int64_t>(run.steps.size());
+  std::string line = fmt::format("stopped after step {}", trained);
+  if (!run.checkpoints.empty() && run.checkpoints.back().step == trained)
+    line += fmt::format("; --resume {} goes on", run.checkpoints.back().folder.string());
+  return line;
+}
+
+std::optional<std::filesystem::path> written(const std::optional<std::filesystem::path>& file,
+                                             const Session& session) {
+  if (file) static_cast<void>(session.output(*file));
+  return file;
 }
 
 // Everything but how the ranks are spread over processes, which `execute` knows.
@@ -55,16 +83,35 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
   const ResolvedPlan& loaded = result.plan.loaded;
   RunOptions options{.backend = parse_backend(r.backend),
                      .steps = r.steps,
-                     .warmup_steps = r.warmup,
+                     .warmup_steps = r.steps == 0 ? 0 : r.warmup,
                      .data = r.data,
+                     .init = r.init,
+                     .save = written(r.save, session),
+                     .dump = written(r.dump, session),
+                     .evaluate = r.evaluate,
                      .fastest = r.fastest,
                      .graphs = r.graphs,
-                     .kernels = r.kernels};
+                     .kernels = r.kernels,
+                     .output = r.output,
+                     .checkpoint_every = r.checkpoint_every,
+                     .resume = r.resume};
   if (options.backend == BackendKind::synthetic)
     options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
-  if (leads) options.progress = session.part("run");
+  if (r.checkpoint_every > 0 && !r.output)
+    throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
+  if (r.stopping) static_cast<void>(r.stopping());  // a launcher tells all processes: all listen
+  if (leads) {
+    options.on_step = [&](const StepReport& report) {
+      session.progress(status_line(report, loaded.plan), report.done, report.of);
+    };
+    options.stop = r.stopping;
+  }
   result.run = execute(loaded, options);
   if (!leads) return result;
+  if (result.run.stopped) {
+    session.progress("run", 1, 1);  // wipes the bar
+    session.note(stopped_line(result.run));
+  }
   label(result);
   if (r.output) save(result, *r.output, session);
   return result;
@@ -135,9 +182,33 @@ Fields fields(RunRequest& r) {
   Fields all{
       {"plan", &r.plan, "Plan file", {.required = true}},
       {"--backend", &r.backend, "cpu, cuda or synthetic (timed waits, no training)"},
-      {"--steps", &r.steps, "Measured steps", {.range = kSteps}},
-      {"--warmup", &r.warmup, "Steps before them, trained but not measured", {.range = kWarmup}},
-      {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
+      {"--steps", &r.steps, "Measured steps; 0 trains nothing", {.range = kSteps}},
+      {"--warmup", &r.warmup, "Steps before them, trained but not measured", {.range = kSteps}},
+      {"--data", &r.data,
+       "Any file, as bytes, in an order by the seed; repeatable (default: seeded synthetic "
+       "tokens)"},
+      {"--init", &r.init,
+       "Weights to begin with: safetensors as Hugging Face has them, their index, or a folder of "
+       "them (default: by the seed)"},
+      {"--save",
+       &r.save,
+       "File for the weights at the end, safetensors with Hugging Face's names",
+       {.writes = true}},
+      {"--dump",
+       &r.dump,
+       "File for the last step's gradients and logits, safetensors (backend cpu)",
+       {.writes = true}},
+      {"--checkpoint-every",
+       &r.checkpoint_every,
+       "Write a checkpoint to OUTPUT/checkpoints after every so many steps and the last (0: never)",
+       {.range = kSteps}},
+      {"--resume", &r.resume,
+       "Go on from a checkpoint, or from the newest whole one of a run's folder: losses and "
+       "weights are, bit by bit, those of a run that was never stopped, whatever K, partition, "
+       "schedule and number of processes"},
+      {"--evaluate", &r.evaluate,
+       "Any file, as bytes, of whose whole mini-batches the loss is taken at the end, without "
+       "dropout"},
       {"--fastest", &r.fastest,
        "cuda: matrix products by what is fastest for this K (parameters are then no longer equal "
        "over K)"},
@@ -164,10 +235,23 @@ nlohmann::ordered_json to_json(const RunResult& result) {
   const weir::RunResult& run = result.run;
   nlohmann::ordered_json json{{"schema", "weir.run/1"},
                               {"backend", result.backend},
+                              {"first_step", run.first_step},
                               {"steps", nlohmann::ordered_json::array()}};
   for (const StepResult& step : run.steps)
     json["steps"].push_back(
         {{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
+  if (run.stopped) json["stopped"] = true;
+  if (run.resumed) json["resumed"] = run.resumed->string();
+  for (const CheckpointWritten& written : run.checkpoints) {
+    json["checkpoints"].push_back({{"step", written.step},
+                                   {"folder", written.folder.string()},
+                                   {"time_s", written.time.count()}});
+  }
+  if (run.evaluation) {
+    json["evaluation"] = {{"loss", run.evaluation->loss},
+                          {"samples", run.evaluation->samples},
+                          {"tokens", run.evaluation->tokens}};
+  }
   json["step_time_s"] = run.step_time.count();
   json["parameters_sha256"] = nullptr;
   if (!run.parameters_sha256.empty()) json["parameters_sha256"] = run.parameters_sha256;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exec/run/run.hpp"
 #include "tools/app/field.hpp"
@@ -17,13 +19,19 @@ struct RunRequest {
   PlanSource plan;
   std::string backend = "cpu";
   int steps = 3, warmup = 1;
-  std::optional<std::filesystem::path> data;
+  std::vector<std::filesystem::path> data;
+  std::optional<std::filesystem::path> init, save;      // weights, before and after
+  std::optional<std::filesystem::path> dump, evaluate;  // gradients and logits; data
+  int checkpoint_every = 0;                             // steps; 0: never
+  std::optional<std::filesystem::path> resume;
   bool fastest = false;
   CostsSource costs;  // the synthetic backend's durations
   bool graphs = false;
   bool kernels = false;
   std::optional<std::filesystem::path> output;  // folder for run.json and the trace
   SessionOptions processes;
+  // Asked after each step; true ends the run there. No field: whoever calls has signals, or none.
+  std::function<bool()> stopping;
 };
 [[nodiscard]] Fields fields(RunRequest& request);
 

@@ -8,24 +8,40 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/traced_plan.hpp"
+#include "traces/stats.hpp"
 
 namespace weir::app {
 namespace {
+
+// A duration, or the result of a run that wrote checkpoints: their median time.
+Seconds checkpoint_cost(const std::string& text) {
+  if (!text.ends_with(".json")) return parse_duration(text, "--checkpoint-cost");
+  const Json json = parse_json(read_text_file(text), text);
+  JsonObject run(json, text, "");
+  run.expect_schema("weir.run/1");
+  if (!run.has("checkpoints")) run.fail("checkpoints", "the run wrote none");
+  std::vector<double> times;
+  for (JsonObject& checkpoint : run.objects("checkpoints"))
+    times.push_back(checkpoint.number("time_s"));
+  if (times.empty()) run.fail("checkpoints", "the run wrote none");
+  return Seconds(median(std::move(times)));
+}
 
 std::optional<Reliability> reliability(const SimulateRequest& o) {
   if (o.mtbf.empty() && o.checkpoint_cost.empty() && o.restart_cost.empty()) return std::nullopt;
   if (o.mtbf.empty() || o.checkpoint_cost.empty() || o.restart_cost.empty()) {
     throw UsageError("goodput needs all of --mtbf, --checkpoint-cost and --restart-cost");
   }
-  const Reliability r{
-      parse_duration(o.mtbf, "--mtbf"), parse_duration(o.checkpoint_cost, "--checkpoint-cost"),
-      parse_duration(o.restart_cost, "--restart-cost"), parse_duration(o.downtime, "--downtime")};
+  const Reliability r{parse_duration(o.mtbf, "--mtbf"), checkpoint_cost(o.checkpoint_cost),
+                      parse_duration(o.restart_cost, "--restart-cost"),
+                      parse_duration(o.downtime, "--downtime")};
   if (r.mtbf <= Seconds(0))
     throw UsageError(fmt::format("--mtbf {}: expected more than 0", o.mtbf));
   return r;
@@ -88,7 +104,8 @@ Fields fields(SimulateRequest& r) {
   append(all, fields(r.parallel));
   append(all, {{"--mtbf", &r.mtbf, "Mean time between failures of the whole job, as 3h"},
                {"--checkpoint-cost", &r.checkpoint_cost,
-                "Time that training stands still for a checkpoint"},
+                "Time that training stands still for a checkpoint, or the run.json of a run that "
+                "wrote some"},
                {"--restart-cost", &r.restart_cost, "Time from a restart until training goes on"},
                {"--downtime", &r.downtime, "Time from a failure until the restart begins"},
                {"--straggler", &r.stragglers,

@@ -16,7 +16,7 @@ void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
   options.backend = o.backend;
   options.steps = o.steps;
   options.warmup_steps = warm_up_steps(o.backend);
-  options.data = o.data;
+  if (o.data) options.data = {*o.data};
   RunResult result = run(trial.plan, options, backends);
   const auto first = static_cast<std::size_t>(options.warmup_steps);
   for (std::size_t s = first; s < result.steps.size(); ++s)

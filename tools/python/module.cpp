@@ -1,7 +1,7 @@
 // The Python module `weir`: the commands as functions. Each takes the options of its command under
 // the same names and returns the command's JSON as Python's own objects; plans, schedules, costs
 // and traces are values of their own. Start with commands.cpp; plans.cpp, schedules.cpp and
-// costs.cpp have the values, traces.cpp gives them to NumPy.
+// costs.cpp have the values; traces.cpp and tensors.cpp give theirs to NumPy.
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 #include <exception>
@@ -85,5 +85,6 @@ PYBIND11_MODULE(weir, m) {
   weir::python::bind_plans(m);
   weir::python::bind_costs(m);
   weir::python::bind_traces(m);
+  weir::python::bind_tensors(m);
   weir::python::bind_commands(m);
 }

@@ -66,6 +66,10 @@ class Options {
     } else if constexpr (std::is_same_v<Value, std::optional<Path>>) {
       if (target) option->default_str(target->string());
     }
+    // Given once for each: it must not take an argument by place that stands behind it.
+    if constexpr (std::is_same_v<Value, std::vector<Path>>) {
+      if (f.names.starts_with("-")) option->allow_extra_args(false);
+    }
     if (f.traits.range) {
       option->check(CLI::Range(static_cast<int>(f.traits.range->first),
                                static_cast<int>(f.traits.range->second)));

@@ -18,6 +18,7 @@
 #include "tools/app/simulate.hpp"
 #include "tools/app/sweep.hpp"
 #include "tools/app/tune.hpp"
+#include "tools/weir/stop_signals.hpp"
 
 namespace weir {
 
@@ -30,7 +31,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print);
   line.add(app::kSweep, print);
-  line.add(app::kRun, print);
+  line.add(app::kRun, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kCompare, print);
   line.add(app::kTune, print);
   line.add(app::kEvaluate, print);

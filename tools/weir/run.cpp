@@ -31,15 +31,23 @@ void print(const app::RunRequest& request, const app::RunResult& result) {
   const RunResult& run = result.run;
   fmt::print("{} on {}{}\n", summary(result.plan.loaded.plan), result.backend,
              result.backend == "synthetic" ? " (timed waits, no training)" : "");
+  if (run.resumed) fmt::print("goes on from {}\n", run.resumed->string());
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const char* kind = static_cast<int>(i) < request.warmup ? " (warm-up)" : "";
-    fmt::print("step {:>3}  loss {:.6f}  {}{}\n", i, run.steps[i].loss,
-               format_duration(run.steps[i].time), kind);
+    fmt::print("step {:>3}  loss {:.6f}  {}{}\n", run.first_step + static_cast<std::int64_t>(i),
+               run.steps[i].loss, format_duration(run.steps[i].time), kind);
   }
-  fmt::print("median step {}", format_duration(run.step_time));
+  for (const CheckpointWritten& written : run.checkpoints) {
+    fmt::print("checkpoint {} in {}\n", written.folder.string(), format_duration(written.time));
+  }
+  if (run.evaluation) {
+    fmt::print("evaluation loss {:.6f} over {} tokens\n", run.evaluation->loss,
+               run.evaluation->tokens);
+  }
+  if (!run.steps.empty()) fmt::print("median step {}", format_duration(run.step_time));
   for (std::size_t rank = 0; rank < run.peak_memory.size(); ++rank) {
-    fmt::print("{}rank {} {}", rank == 0 ? ", peak memory " : ", ", rank,
-               format_bytes(run.peak_memory[rank]));
+    const char* first = run.steps.empty() ? "peak memory " : ", peak memory ";
+    fmt::print("{}rank {} {}", rank == 0 ? first : ", ", rank, format_bytes(run.peak_memory[rank]));
   }
   fmt::print("\n");
   if (!run.devices.empty()) print_devices(run.devices);

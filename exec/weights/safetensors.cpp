@@ -1,0 +1,285 @@
+// The format's header, read with every check that its reader names, and written.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/weights/safetensors.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+using Header = nlohmann::json;  // sorted: a look-up in a header of many tensors is not a walk
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // the format's own limit
+constexpr int kDeepest = 3;                            // object, tensor, list
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+constexpr std::string_view kMetadata = "__metadata__";
+
+constexpr std::pair<std::string_view, std::int64_t> kBytesOf[] = {
+    {"F64", 8},  {"F32", 4}, {"F16", 2},     {"BF16", 2},    {"I64", 8},    {"I32", 4},
+    {"I16", 2},  {"I8", 1},  {"U64", 8},     {"U32", 4},     {"U16", 2},    {"U8", 1},
+    {"BOOL", 1}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
+
+std::span<const std::byte> map_file(const std::filesystem::path& file) {
+  const auto cannot = [&](const std::string& why) {
+    return InputError(file.string(), "", "cannot be read: " + why);
+  };
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw cannot(std::strerror(errno));
+  struct stat status {};
+  const bool known = ::fstat(descriptor, &status) == 0;
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  void* mapped = MAP_FAILED;
+  if (known && S_ISREG(status.st_mode) && bytes > kLengthBytes)
+    mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  const int reason = errno;
+  ::close(descriptor);
+  if (!known || !S_ISREG(status.st_mode)) throw cannot("expected a file");
+  if (bytes <= kLengthBytes)
+    throw InputError(file.string(), "",
+                     fmt::format("{} bytes, expected a safetensors file", bytes));
+  if (mapped == MAP_FAILED) throw cannot(std::strerror(reason));
+  return {static_cast<const std::byte*>(mapped), bytes};
+}
+
+// Reads the header of one file; all complaints are about it.
+class HeaderReader {
+ public:
+  HeaderReader(std::string file, std::span<const std::byte> bytes)
+      : file_(std::move(file)), bytes_(bytes) {}
+
+  void read(std::map<std::string, StoredTensor>& tensors,
+            std::map<std::string, std::string>& metadata) {
+    const Header header = parse();
+    if (!header.is_object()) fail("", "the header is no JSON object");
+    for (const auto& [name, value] : header.items()) {
+      if (name == kMetadata) {
+        read_metadata(value, metadata);
+      } else {
+        tensors.emplace(name, tensor(name, value));
+      }
+    }
+    require_no_gap(tensors);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& name, const std::string& what) const {
+    throw InputError(file_, name.substr(0, 80), what);
+  }
+
+  Header parse() {
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes_.data(), kLengthBytes);
+    if (length > kLongestHeader || length > bytes_.size() - kLengthBytes) {
+      fail("", fmt::format("a header of {} bytes in a file of {}: no safetensors file", length,
+                           bytes_.size()));
+    }
+    data_ = bytes_.subspan(kLengthBytes + length);
+    const auto* text = reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes;
+    std::set<std::string> seen;
+    // The parser keeps the last of two equal names, and would nest as deep as it is told to.
+    const auto watch = [&](int depth, Header::parse_event_t event, const Header& value) {
+      if (depth > kDeepest) fail("", "the header nests deeper than the format");
+      if (event != Header::parse_event_t::key || depth != 1) return true;
+      if (!seen.insert(value.get<std::string>()).second)
+        fail(value.get<std::string>(), "the name is there twice");
+      return true;
+    };
+    try {
+      return Header::parse(text, text + length, watch);
+    } catch (const nlohmann::json::exception&) {
+      fail("", "the header is no valid JSON: no safetensors file");
+    }
+  }
+
+  void read_metadata(const Header& value, std::map<std::string, std::string>& metadata) const {
+    if (!value.is_object()) fail(std::string(kMetadata), "expected an object of texts");
+    for (const auto& [key, text] : value.items()) {
+      if (!text.is_string()) fail(std::string(kMetadata), key + ": expected a text");
+      metadata[key] = text.get<std::string>();
+    }
+  }
+
+  [[nodiscard]] std::int64_t whole(const std::string& name, const Header& value) const {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMostElements)
+      fail(name, fmt::format("{}: expected a number up to 2^48", value.dump().substr(0, 40)));
+    return value.get<std::int64_t>();
+  }
+
+  [[nodiscard]] StoredTensor tensor(const std::string& name, const Header& value) const {
+    for (const char* key : {"dtype", "shape", "data_offsets"}) {
+      if (!value.is_object() || value.size() != 3 || !value.contains(key))
+        fail(name, "expected dtype, shape and data_offsets");
+    }
+    StoredTensor made;
+    if (value["dtype"].is_string()) made.dtype = value["dtype"].get<std::string>();
+    const auto* known =
+        std::ranges::find(kBytesOf, made.dtype, &std::pair<std::string_view, std::int64_t>::first);
+    if (known == std::end(kBytesOf)) fail(name, "dtype: no word of the format");
+    if (!value["shape"].is_array()) fail(name, "shape: expected a list");
+    std::int64_t elements = 1;
+    for (const Header& size : value["shape"]) {
+      made.shape.push_back(whole(name, size));
+      if (__builtin_mul_overflow(elements, made.shape.back(), &elements) ||
+          elements > kMostElements) {
+        fail(name, "shape: more than 2^48 numbers");
+      }
+    }
+    const Header& place = value["data_offsets"];
+    if (!place.is_array() || place.size() != 2) fail(name, "data_offsets: expected two numbers");
+    const std::int64_t begin = whole(name, place[0]), end = whole(name, place[1]);
+    if (begin > end || end > static_cast<std::int64_t>(data_.size())) {
+      fail(name, fmt::format("data_offsets: [{}, {}) is not within the file's {} bytes of tensors",
+                             begin, end, data_.size()));
+    }
+    if (end - begin != elements * known->second) {
+      fail(name, fmt::format("data_offsets: {} bytes, its shape has {}", end - begin,
+                             elements * known->second));
+    }
+    made.bytes =
+        data_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    return made;
+  }
+
+  // The tensors fill what is behind the header, each byte once.
+  void require_no_gap(const std::map<std::string, StoredTensor>& tensors) const {
+    std::vector<std::pair<const std::byte*, const std::map<std::string, StoredTensor>::value_type*>>
+        places;
+    for (const auto& named : tensors) {
+      if (!named.second.bytes.empty()) places.emplace_back(named.second.bytes.data(), &named);
+    }
+    std::ranges::sort(places);
+    const std::byte* next = data_.data();
+    for (const auto& [begin, named] : places) {
+      if (begin != next)
+        fail(named->first, begin < next ? "data_offsets: overlaps another tensor"
+                                        : "data_offsets: leaves a gap before it");
+      next = begin + named->second.bytes.size();
+    }
+    if (next != data_.data() + data_.size()) {
+      fail("", fmt::format("{} bytes behind the last tensor: cut off or no safetensors file",
+                           data_.data() + data_.size() - next));
+    }
+  }
+
+  std::string file_;
+  std::span<const std::byte> bytes_;
+  std::span<const std::byte> data_;  // behind the header
+};
+
+// IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
+float from_fp16(std::uint16_t half) {
+  const std::uint32_t sign = (half & 0x8000U) << 16;
+  const std::uint32_t exponent = (half >> 10) & 0x1FU, fraction = half & 0x3FFU;
+  if (exponent == 0) {  // zero, or subnormal: fraction * 2^-24
+    const float value = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -value : value;
+  }
+  const std::uint32_t wide = exponent == 31 ? 255 : exponent + 112;  // biases: 15 and 127
+  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+}
+
+float from_bf16(std::uint16_t upper) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
+}
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+std::int64_t StoredTensor::elements() const { return product(shape); }
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : mapped_(map_file(file)) {
+  try {
+    HeaderReader(file.string(), mapped_).read(tensors_, metadata_);
+  } catch (...) {  // no destructor runs for what was not made
+    ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+    throw;
+  }
+}
+
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : mapped_(std::exchange(other.mapped_, {})),
+      tensors_(std::move(other.tensors_)),
+      metadata_(std::move(other.metadata_)) {}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (!mapped_.empty()) ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+}
+
+std::vector<float> to_floats(const StoredTensor& tensor, const std::string& where) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  if (tensor.dtype == "F32") {
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    return values;
+  }
+  if (tensor.dtype != "F16" && tensor.dtype != "BF16")
+    throw InputError(where, "", tensor.dtype + ", expected F32, F16 or BF16");
+  float (*const widen)(std::uint16_t) = tensor.dtype == "F16" ? from_fp16 : from_bf16;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t stored = 0;
+    std::memcpy(&stored, &tensor.bytes[2 * i], 2);
+    values[i] = widen(stored);
+  }
+  return values;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
+                                     std::vector<TensorShape> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(file), tensors_(std::move(tensors)) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
+  std::int64_t begin = 0;
+  for (const TensorShape& tensor : tensors_) {
+    const std::int64_t end = begin + product(tensor.shape) * 4;
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // tensors begin aligned, as other writers have it
+  const std::uint64_t length = text.size();
+  file_.write({reinterpret_cast<const char*>(&length), kLengthBytes});
+  file_.write(text);
+}
+
+void SafetensorsWriter::add(std::span<const std::byte> values) {
+  assert(added_ < tensors_.size() && "more tensors than the header has");
+  assert(static_cast<std::int64_t>(values.size()) == product(tensors_[added_].shape) * 4 &&
+         "a tensor of another size than the header says");
+  ++added_;
+  file_.write({reinterpret_cast<const char*>(values.data()), values.size()});
+}
+
+void SafetensorsWriter::commit() {
+  assert(added_ == tensors_.size() && "fewer tensors than the header has");
+  file_.commit();
+}
+
+}  // namespace weir

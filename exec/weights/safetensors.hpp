@@ -1,0 +1,77 @@
+// Tensors in files, as Hugging Face keeps them (github.com/huggingface/safetensors, "Format"): the
+// length of a header in eight little-endian bytes, the header, a JSON object from a tensor's name
+// to its dtype, shape and place, then the tensors' bytes, row-major and little-endian.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/text/new_file.hpp"
+
+namespace weir {
+
+struct StoredTensor {
+  std::string dtype;  // the format's word: "F32", "BF16", "F16", "I64", ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  // of the file, for as long as it is open
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+// A file mapped into memory: opening it reads its header alone.
+class SafetensorsFile {
+ public:
+  // Throws InputError, naming the tensor, for a file that is not what the format says: a header
+  // that is longer than the file or than 100 MB, places that overlap, leave a gap or lie outside,
+  // and sizes that are not the shape's.
+  explicit SafetensorsFile(const std::filesystem::path& file);
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  ~SafetensorsFile();
+
+  [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  std::span<const std::byte> mapped_;
+  std::map<std::string, StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// The numbers of a tensor in F32, F16 or BF16, each of which fp32 holds exactly; `where` names it.
+// Throws InputError for another dtype.
+[[nodiscard]] std::vector<float> to_floats(const StoredTensor& tensor, const std::string& where);
+
+// A tensor to be written.
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::string dtype = "F32";  // or "I32"
+};
+
+// Writes a file tensor by tensor; it is there once `commit` returns, and not before.
+class SafetensorsWriter {
+ public:
+  // The header follows from the shapes, so that no tensor but the one in hand need be in memory.
+  // Throws InputError as NewFile does.
+  SafetensorsWriter(const std::filesystem::path& file, std::vector<TensorShape> tensors,
+                    const std::map<std::string, std::string>& metadata);
+  // The next tensor, in the order given. Precondition: it has that shape's numbers.
+  void add(std::span<const float> values) { add(std::as_bytes(values)); }
+  void add(std::span<const std::byte> values);
+  // Precondition: all have been added.
+  void commit();
+
+ private:
+  NewFile file_;
+  std::vector<TensorShape> tensors_;
+  std::size_t added_ = 0;
+};
+
+}  // namespace weir

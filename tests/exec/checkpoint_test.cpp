@@ -1,0 +1,172 @@
+// A run that was stopped and goes on as another pipeline: every loss and every bit of the weights
+// as if it had never stopped.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/checkpoint/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kSteps = 5, kBefore = 2;
+
+class Checkpoints : public testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path output() const {
+    return std::filesystem::temp_directory_path() /
+           ("weir-exec-test-" + std::to_string(::getpid())) / "out";
+  }
+  [[nodiscard]] RunOptions steps(int count) const {
+    RunOptions options;
+    options.steps = count;
+    options.warmup_steps = 0;
+    options.output = output();
+    return options;
+  }
+  [[nodiscard]] RunOptions going_on(int count) const {
+    RunOptions options = steps(count);
+    options.resume = output();
+    return options;
+  }
+  [[nodiscard]] RunResult trained(const Plan& plan, const RunOptions& options) {
+    return run(model_.load(plan), options, cpu_only());
+  }
+  // One checkpoint, after kBefore steps.
+  void stop_early(const Plan& plan) {
+    std::filesystem::remove_all(output());
+    RunOptions options = steps(kBefore);
+    options.checkpoint_every = kBefore;
+    EXPECT_EQ(trained(plan, options).checkpoints.size(), 1U);
+  }
+  [[nodiscard]] std::string complaint(const Plan& plan, const RunOptions& options) {
+    try {
+      static_cast<void>(trained(plan, options));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  TinyModel model_;
+};
+
+// Each pipeline stops once and goes on as each: K in 1..4, four schedules, re-materialised or not,
+// dropout on, the table tied.
+TEST_F(Checkpoints, AnyPipelineGoesOnBitwise) {
+  std::vector<Plan> plans;
+  const auto add = [&](std::vector<int> boundaries, const char* schedule, RecomputeMode mode) {
+    plans.push_back(model_.plan(std::move(boundaries), 4, schedule));
+    plans.back().recompute.mode = mode;
+  };
+  add({}, "gpipe", RecomputeMode::none);
+  add({3}, "1f1b", RecomputeMode::full);
+  add({1, 3}, "zb-h1", RecomputeMode::none);
+  add({1, 2, 4}, "gpipe", RecomputeMode::stage);
+  add({1, 2, 4}, "interleaved-1f1b", RecomputeMode::none);
+  plans.back().pp = plans.back().vpp = 2;
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    for (Plan& plan : plans) {
+      plan.optimizer = {.kind = kind, .learning_rate = 1e-2};
+      if (kind == OptimizerKind::sgd) plan.optimizer.momentum = 0.9;
+    }
+    const RunResult whole = trained(plans.front(), steps(kSteps));
+    for (const Plan& before : plans) {
+      stop_early(before);
+      for (const Plan& after : plans) {
+        SCOPED_TRACE(before.schedule + " then " + after.schedule);
+        const RunResult rest = trained(after, going_on(kSteps - kBefore));
+        EXPECT_EQ(rest.first_step, kBefore);
+        EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256);
+        for (std::size_t i = 0; i < rest.steps.size(); ++i)
+          EXPECT_EQ(rest.steps[i].loss, whole.steps[kBefore + i].loss) << i;
+      }
+    }
+  }
+}
+
+TEST_F(Checkpoints, OfAnotherTrainingAreRefusedNamingBoth) {
+  const Plan plan = model_.plan({2}, 4);
+  stop_early(plan);
+  const auto with = [&](auto change) {
+    Plan other = plan;
+    change(other);
+    return complaint(other, going_on(1));
+  };
+  EXPECT_THAT(with([](Plan& p) { p.microbatches = 8; }),
+              HasSubstr("microbatches: the checkpoint has 4, this run has 8"));
+  EXPECT_THAT(with([](Plan& p) { p.micro_batch_size = 1; }), HasSubstr("has 2, this run has 1"));
+  EXPECT_THAT(with([](Plan& p) { p.optimizer.kind = OptimizerKind::sgd; }),
+              testing::AllOf(HasSubstr("optimizer"), HasSubstr("adamw"), HasSubstr("sgd")));
+  EXPECT_THAT(with([](Plan& p) { p.seed = 7; }), HasSubstr("seed"));
+  const auto kept = output().parent_path().string() + "-kept";
+  std::filesystem::remove_all(kept);
+  std::filesystem::rename(output(), kept);
+  const TinyModel deeper(true, 0.1, 32, 4);
+  RunOptions options = going_on(1);
+  options.resume = kept;
+  EXPECT_THROW(static_cast<void>(run(deeper.load(deeper.plan({2}, 4)), options, cpu_only())),
+               InputError);
+  std::filesystem::remove_all(kept);
+}
+
+TEST_F(Checkpoints, TheNewestWholeOneIsTaken) {
+  const Plan plan = model_.plan({2}, 2);
+  RunOptions options = steps(3);
+  options.checkpoint_every = 1;
+  EXPECT_EQ(trained(plan, options).checkpoints.size(), 3U);
+  EXPECT_EQ(trained(plan, going_on(0)).first_step, 3);
+  const std::filesystem::path folder = output() / "checkpoints";
+  std::filesystem::remove(folder / "step-000003" / "checkpoint.json");
+  EXPECT_EQ(trained(plan, going_on(0)).first_step, 2);
+  std::filesystem::resize_file(folder / "step-000002" / "state.safetensors", 1000);
+  EXPECT_EQ(trained(plan, going_on(0)).first_step, 1);
+  RunOptions named = going_on(0);
+  named.resume = folder / "step-000002";
+  EXPECT_THAT(complaint(plan, named), HasSubstr("state.safetensors"));
+
+  // What a killed run left goes with the next checkpoint; one of the same step is replaced.
+  std::filesystem::create_directories(folder / ".step-000009.1.tmp");
+  RunOptions again = going_on(2);
+  again.checkpoint_every = 1;
+  EXPECT_EQ(trained(plan, again).checkpoints.size(), 2U);
+  EXPECT_EQ(trained(plan, going_on(0)).first_step, 3);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 3);
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(complaint(plan, going_on(0)), HasSubstr("nor a whole checkpoint"));
+}
+
+// Asked to after its third step, a run ends there, and what it did is saved.
+TEST_F(Checkpoints, AStoppedRunEndsClean) {
+  const Plan plan = model_.plan({2}, 4);
+  const RunResult whole = trained(plan, steps(kSteps));
+  RunOptions options = steps(kSteps);
+  options.checkpoint_every = 100;
+  int asked = 0;
+  options.stop = [&] { return ++asked == 3; };
+  const RunResult stopped = trained(plan, options);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.steps.size(), 3U);
+  ASSERT_EQ(stopped.checkpoints.size(), 1U);
+  EXPECT_EQ(stopped.checkpoints.front().step, 3);
+  EXPECT_EQ(trained(plan, going_on(kSteps - 3)).parameters_sha256, whole.parameters_sha256);
+}
+
+TEST_F(Checkpoints, StepsAreReportedAsTheyEnd) {
+  RunOptions options = steps(3);
+  std::vector<StepReport> reports;
+  options.on_step = [&](const StepReport& report) { reports.push_back(report); };
+  const RunResult result = trained(model_.plan({2}, 4), options);
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[1].step, 2);
+  EXPECT_EQ(reports[1].of, 3);
+  EXPECT_EQ(reports[1].loss, result.steps[1].loss);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,97 @@
+// `weir run` that ends in the middle: by Ctrl-C, and by kill -9 at any moment, in the midst of
+// writing a checkpoint too.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "tests/tools/command.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+class Resume : public InFolder {
+ protected:
+  Resume() {
+    // A few MB of state, so that a checkpoint takes some milliseconds.
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":64,"n_head":2,"n_layer":3,)"
+                       R"("vocab_size":2048,"n_positions":8,"resid_pdrop":0.1})");
+    EXPECT_EQ(weir("plan tiny.json -K 2 -M 2 -o k2.json").code, 0);
+    EXPECT_EQ(weir("plan tiny.json -K 1 -M 2 -o k1.json").code, 0);
+  }
+  nlohmann::json result(const std::string& arguments) {
+    const CommandResult done = weir("--json -q run " + arguments);
+    EXPECT_EQ(done.code, 0) << done.out;
+    return nlohmann::json::parse(done.out);
+  }
+  // The command, to which `signal` is sent after so long.
+  CommandResult interrupted(const std::string& arguments, const std::string& signal, int after_ms) {
+    const std::string line = "cd " + folder_.string() + " && timeout --preserve-status -s " +
+                             signal + " " + std::to_string(after_ms / 1000.0) +
+                             " " WEIR_COMMAND " -q run " + arguments + " > said 2>&1";
+    const int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), read("said")};
+  }
+};
+
+TEST_F(Resume, CtrlCSavesAndEndsClean) {
+  const CommandResult stopped =
+      interrupted("k2.json --steps 1000000 --checkpoint-every 1000000 -o out", "INT", 2000);
+  EXPECT_EQ(stopped.code, 0) << stopped.out;
+  EXPECT_THAT(stopped.out, HasSubstr("stopped after step"));
+  EXPECT_THAT(stopped.out, HasSubstr("--resume out/checkpoints/step-"));
+  const auto report = nlohmann::json::parse(read("out/run.json"));
+  EXPECT_TRUE(report.at("stopped"));
+  const int trained = static_cast<int>(report.at("steps").size());
+  const auto more = result("k1.json --warmup 0 --steps 1 --resume out");
+  EXPECT_EQ(more.at("first_step"), trained);
+  const auto whole = result("k1.json --warmup 0 --steps " + std::to_string(trained + 1));
+  EXPECT_EQ(more.at("parameters_sha256"), whole.at("parameters_sha256"));
+}
+
+// Most of the time goes into checkpoints, so most kills fall into one. What is found afterwards is
+// whole and goes on to the bits of a run that was never killed.
+TEST_F(Resume, AKillLeavesNoBrokenCheckpoint) {
+  std::mt19937 random(11);
+  int trained = 0;
+  for (int kill = 0; kill < 12; ++kill) {
+    const std::string from = trained > 0 ? " --resume out" : "";
+    static_cast<void>(
+        interrupted("k2.json --warmup 0 --steps 1000000 --checkpoint-every 1 -o out" + from, "KILL",
+                    300 + static_cast<int>(random() % 400)));
+    if (!std::filesystem::exists(folder_ / "out" / "checkpoints")) continue;  // killed too early
+    const CommandResult found = weir("--json -q run k1.json --steps 0 --resume out");
+    if (trained == 0 && found.code == 3) continue;  // before its first checkpoint was whole
+    ASSERT_EQ(found.code, 0) << found.out;
+    const int first = nlohmann::json::parse(found.out).at("first_step");
+    EXPECT_GE(first, trained);
+    trained = first;
+  }
+  EXPECT_GT(trained, 3);
+  const auto rest = result("k1.json --warmup 0 --steps 1 --resume out");
+  const auto whole = result("k1.json --warmup 0 --steps " + std::to_string(trained + 1));
+  EXPECT_EQ(rest.at("parameters_sha256"), whole.at("parameters_sha256"));
+  EXPECT_EQ(rest.at("steps").back().at("loss"), whole.at("steps").back().at("loss"));
+}
+
+TEST_F(Resume, AnotherTrainingIsBadInput) {
+  ASSERT_EQ(weir("run k2.json --steps 1 --warmup 0 --checkpoint-every 1 -o out -q").code, 0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o m4.json").code, 0);
+  const CommandResult refused = weir("run m4.json --resume out");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.out, HasSubstr("the checkpoint has 2, this run has 4"));
+  EXPECT_EQ(weir("run k2.json --checkpoint-every 1").code, 2);
+  // What it cost is what goodput asks for.
+  const CommandResult goodput =
+      weir("--json simulate k2.json --mtbf 3h --checkpoint-cost out/run.json --restart-cost 5min");
+  ASSERT_EQ(goodput.code, 0) << goodput.out;
+  const double cost = nlohmann::json::parse(goodput.out).at("goodput").at("checkpoint_cost_s");
+  EXPECT_EQ(cost, nlohmann::json::parse(read("out/run.json"))["checkpoints"][0]["time_s"]);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,31 @@
+// A flag that the handler sets; the signal's second coming finds its first disposition.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/stop_signals.hpp"
+
+#include <csignal>
+
+namespace weir {
+namespace {
+
+// A handler has no argument of ours: what it sets can only be global.
+volatile std::sig_atomic_t stop_asked = 0;
+
+extern "C" void remember_stop(int signal) {
+  stop_asked = 1;
+  static_cast<void>(std::signal(signal, SIG_DFL));
+}
+
+}  // namespace
+
+std::function<bool()> stop_on_signals() {
+  return [listens = false]() mutable {
+    if (!listens) {
+      for (const int signal : {SIGINT, SIGTERM})
+        static_cast<void>(std::signal(signal, remember_stop));
+    }
+    listens = true;
+    return stop_asked != 0;
+  };
+}
+
+}  // namespace weir
