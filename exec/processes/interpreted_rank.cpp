@@ -9,14 +9,15 @@ namespace weir {
 InterpretedRank::InterpretedRank(const std::vector<MessageRoute>& routes,
                                  std::unique_ptr<ProcessTransport> transport,
                                  ProcessGradients::Setup setup, Processes& processes,
-                                 const MakeHandler& make_handler)
+                                 Activity& activity, const MakeHandler& make_handler)
     : program_(setup.program),
       routes_(routes),
       rank_(setup.rank),
       now_(setup.now),
       transport_(std::move(transport)),
       gradients_(std::move(setup), processes),
-      handler_(make_handler(gradients_)) {}
+      handler_(make_handler(gradients_)),
+      activity_(activity) {}
 
 void InterpretedRank::begin_step(std::uint32_t step, StepClock& clock) {
   clock_ = &clock;
@@ -25,7 +26,7 @@ void InterpretedRank::begin_step(std::uint32_t step, StepClock& clock) {
 }
 
 ProcessRank::Step InterpretedRank::run_step(std::uint32_t step) {
-  StepContext context{program_, routes_, *transport_, gradients_, now_, *clock_};
+  StepContext context{program_, routes_, *transport_, gradients_, now_, *clock_, activity_};
   interpret(context, rank_, *handler_, step);
   return {now_(), {}};
 }

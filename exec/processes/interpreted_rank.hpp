@@ -20,7 +20,7 @@ class InterpretedRank : public ProcessRank {
   using MakeHandler = std::function<std::unique_ptr<ActionHandler>(GradientExchange&)>;
   InterpretedRank(const std::vector<MessageRoute>& routes,
                   std::unique_ptr<ProcessTransport> transport, ProcessGradients::Setup setup,
-                  Processes& processes, const MakeHandler& make_handler);
+                  Processes& processes, Activity& activity, const MakeHandler& make_handler);
 
   void begin_step(std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] Step run_step(std::uint32_t step) override;
@@ -36,6 +36,7 @@ class InterpretedRank : public ProcessRank {
   ProcessGradients gradients_;
   std::unique_ptr<ActionHandler> handler_;
   StepClock* clock_ = nullptr;
+  Activity& activity_;
 };
 
 }  // namespace weir

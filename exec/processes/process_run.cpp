@@ -40,6 +40,7 @@ class ProcessRun {
         processes_(processes),
         program_(loaded.program),
         routes_(route_messages(program_)),
+        activity_(program_.shape().ranks),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
     require_consistent(options);
     clock_.resize(program_.size());
@@ -52,7 +53,10 @@ class ProcessRun {
     ProcessRecord record(program_, rank_, shape_);
     blocks_ = blocks_taken();
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
-    train(record);
+    {
+      const auto watchdog = watch_actions(program_, activity_, options_);
+      train(record);
+    }
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
@@ -133,7 +137,8 @@ class ProcessRun {
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{}, rank_,
                                 replica_, loaded_.plan.dp, backend, arena, now_ns},
-        processes_, [this](GradientExchange& gradients) { return make_handler(gradients); });
+        processes_, activity_,
+        [this](GradientExchange& gradients) { return make_handler(gradients); });
   }
 
   void connect_streams(const StreamTransportFactory& open_transport) {
@@ -382,6 +387,7 @@ class ProcessRun {
   Processes& processes_;
   const Program& program_;
   std::vector<MessageRoute> routes_;
+  Activity activity_;
   std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
   Rank rank_;

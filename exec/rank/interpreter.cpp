@@ -3,7 +3,11 @@
 #include "exec/rank/interpreter.hpp"
 
 #include <map>
+#include <new>
+#include <string>
 #include <utility>
+
+#include "plan/words/error.hpp"
 
 namespace weir {
 std::vector<MessageRoute> route_messages(const Program& program) {
@@ -32,6 +36,35 @@ std::vector<MessageRoute> route_messages(const Program& program) {
   return routes;
 }
 
+namespace {
+
+struct Place {
+  Rank rank;
+  std::uint32_t step;
+  OperationId id;
+};
+
+// The action from its launch to its end. What goes wrong in it is told with its name: nobody
+// further up knows which one it was.
+Tensor act(StepContext& context, const Place& at, ActionHandler& handler, Tensor incoming) {
+  const auto named = [&](const char* what) {
+    return RunFailed(place_of(context.program, at.rank, at.step, at.id) + ": " + what);
+  };
+  context.activity.begin(at.rank, at.id, at.step, context.clock.start_ns[at.id.position()]);
+  try {
+    const Tensor outgoing = handler.act(at.id, context.program.op(at.id).action, incoming);
+    handler.finish();
+    context.activity.end(at.rank);
+    return outgoing;
+  } catch (const std::bad_alloc&) {
+    throw named("out of memory");
+  } catch (const std::exception& error) {
+    throw named(error.what());
+  }
+}
+
+}  // namespace
+
 void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uint32_t step) {
   const Program& program = context.program;
   std::map<OperationId, Tensor> kept;  // values that stay on this rank
@@ -48,8 +81,7 @@ void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uin
       }
       if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
       context.clock.start_ns[id.position()] = context.now();
-      const Tensor outgoing = handler.act(id, action, incoming);
-      handler.finish();
+      const Tensor outgoing = act(context, {rank, step, id}, handler, incoming);
       context.clock.end_ns[id.position()] = context.now();
       // The gradients first, then the slot, then the message: who waits for any of them may go on.
       context.gradients.ended(id, step);

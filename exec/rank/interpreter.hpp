@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "exec/rank/activity.hpp"
 #include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/transport.hpp"
 #include "plan/program/program.hpp"
@@ -46,9 +47,11 @@ struct StepContext {
   GradientExchange& gradients;
   Transport::Now now;
   StepClock& clock;
+  Activity& activity;
 };
 
-// Runs the compute lane of `rank` for one step and writes its starts and ends to the clock.
+// Runs the compute lane of `rank` for one step and writes its starts and ends to the clock. Throws
+// RunFailed naming rank, step and action where an action throws, and Transport::Stopped.
 void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uint32_t step);
 
 }  // namespace weir

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/stage.hpp"
 
+#include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 #include "exec/training/evaluation.hpp"
@@ -172,6 +174,25 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
 
 Tensor StageWorker::forward(Pass pass, Tensor input, Keep keep) {
   return run_forward(pass, input, in_flight_[pass.microbatch], keep, true);
+}
+
+std::optional<int> StageWorker::first_not_finite(Pass pass, const Tensor& output) const {
+  const auto finite = [&](const Tensor& tensor, int layer) {
+    if (!tensor) return true;
+    const std::int64_t bytes =
+        part_.layer(layer).tensors.output_bytes_per_sample * plan_.micro_batch_size;
+    const std::span<const float> values(tensor.floats(),
+                                        static_cast<std::size_t>(bytes) / sizeof(float));
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+  };
+  const InFlight& flight = in_flight_.at(pass.microbatch);
+  for (std::size_t l = 1; l < flight.layers.size(); ++l) {
+    const int before = range_.first + static_cast<int>(l) - 1;
+    if (!finite(flight.layers[l].input, before)) return before;
+  }
+  if (!finite(output, range_.last - 1)) return range_.last - 1;
+  if (pass.loss != nullptr && !output && !std::isfinite(*pass.loss)) return range_.last - 1;
+  return std::nullopt;
 }
 
 Tensor StageWorker::discard(Pass pass, Tensor output_gradient) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,6 +68,11 @@ class StageWorker {
   [[nodiscard]] Tensor backward(Pass pass, Tensor output_gradient, const LayerDone& done = {});
   [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
   void backward_weight(Pass pass, const LayerDone& done = {});
+
+  // After F: the first layer of the stage, by its index in the model, whose output is not finite
+  // everywhere, `output` being the last one's; of those whose output was not kept, the next one
+  // that was. For tensors in the host's memory.
+  [[nodiscard]] std::optional<int> first_not_finite(Pass pass, const Tensor& output) const;
 
   // In the place of B or I after an F that evaluates: frees what the micro-batch keeps. Messages
   // keep their course: the output's gradient is taken, and what is returned for the input's is

@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "exec/training/gradient_copies.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -64,7 +68,13 @@ void Trainer::begin_step(std::uint32_t step) {
 }
 
 void Trainer::end_step() {
-  for (const std::size_t m : owned_) training_.losses[m] = losses()[m];
+  for (const std::size_t m : owned_) {
+    training_.losses[m] = losses()[m];
+    if (std::isfinite(losses()[m])) continue;
+    throw RunFailed(fmt::format("step {}, micro-batch {}: the loss is {}", step_,
+                                training_.first_microbatch + static_cast<std::int32_t>(m),
+                                losses()[m]));
+  }
 }
 
 StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
@@ -93,7 +103,7 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   }
   switch (action.kind) {
     case ActionKind::F:
-      outgoing = stage.forward(pass, incoming, keep(action));
+      outgoing = forward(action, pass, incoming, keep(action));
       break;
     case ActionKind::R:
       stage.rematerialise(pass);
@@ -111,6 +121,24 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   return outgoing;
 }
 
+Tensor Trainer::forward(const Action& action, const Pass& pass, Tensor incoming,
+                        StageWorker::Keep keep) {
+  StageWorker& stage = *training_.stages[action.stage.position()];
+  Tensor outgoing = stage.forward(pass, incoming, keep);
+  // A device's memory is read when the step has ended, and then only the losses.
+  if (!backend_.in_host_memory()) return outgoing;
+  const bool last = training_.program.shape().is_last(action.stage);
+  if (last && std::isfinite(*pass.loss)) return outgoing;
+  if (const auto layer = stage.first_not_finite(pass, outgoing)) {
+    const Model& model = training_.loaded.model;
+    throw RunFailed(fmt::format("micro-batch {}: {} has made a number that is not finite{}",
+                                pass.microbatch,
+                                model.layers[static_cast<std::size_t>(*layer)].name,
+                                last ? fmt::format(", and the loss is {}", *pass.loss) : ""));
+  }
+  return outgoing;
+}
+
 // The step's actions with their messages, of which only F computes.
 Tensor Trainer::evaluate(const Action& action, const Pass& pass, Tensor incoming) {
   StageWorker& stage = *training_.stages[action.stage.position()];
@@ -118,7 +146,7 @@ Tensor Trainer::evaluate(const Action& action, const Pass& pass, Tensor incoming
   evaluated.evaluates = true;
   switch (action.kind) {
     case ActionKind::F:
-      return stage.forward(evaluated, incoming, StageWorker::Keep::stage_input);
+      return forward(action, evaluated, incoming, StageWorker::Keep::stage_input);
     case ActionKind::B:
     case ActionKind::I:
       return stage.discard(evaluated, incoming);

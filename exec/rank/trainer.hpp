@@ -60,6 +60,10 @@ class Trainer : public ActionHandler {
  private:
   [[nodiscard]] std::int32_t* tokens(std::int64_t microbatch) const;
   [[nodiscard]] double* losses() const;
+  // F, and a look at what it made: throws RunFailed where a number is not finite, which every loss
+  // and weight after it would be too.
+  [[nodiscard]] Tensor forward(const Action& action, const Pass& pass, Tensor incoming,
+                               StageWorker::Keep keep);
   [[nodiscard]] Tensor evaluate(const Action& action, const Pass& pass, Tensor incoming);
   [[nodiscard]] StageWorker::Keep keep(const Action& forward) const;
   [[nodiscard]] StageWorker::LayerDone layer_done(OperationId id, Stage stage);

@@ -64,7 +64,8 @@ class ThreadRun {
       : loaded_(loaded),
         options_(options),
         program_(loaded.program),
-        routes_(route_messages(program_)) {
+        routes_(route_messages(program_)),
+        activity_(program_.shape().ranks) {
     require_recordable_kernels(options);
     require_consistent(options);
     const auto ranks = program_.shape().ranks;
@@ -88,7 +89,7 @@ class ThreadRun {
         program_, training_ ? training_->stages : none_,
         training_ ? gradient_copies(loaded) : GradientCopies{}, spin_);
     context_ = std::make_unique<StepContext>(
-        StepContext{program_, routes_, *transport_, *gradients_, now_ns, clock_});
+        StepContext{program_, routes_, *transport_, *gradients_, now_ns, clock_, activity_});
   }
 
   RunResult execute() {
@@ -163,6 +164,7 @@ class ThreadRun {
     for (std::int32_t rank = 0; rank < program_.shape().ranks; ++rank) {
       workers.emplace_back([this, rank] { work(rank); });
     }
+    const auto watchdog = watch_actions(program_, activity_, options_);
     barrier_->arrive_and_wait();  // every rank is prepared
     blocks_ = blocks_taken();
     for (int step = 0; step < all_steps() && !failure_ && !result_.stopped; ++step) {
@@ -322,6 +324,7 @@ class ThreadRun {
   const RunOptions& options_;
   const Program& program_;
   std::vector<MessageRoute> routes_;
+  Activity activity_;
   bool spin_ = false;
   StepClock clock_;
   std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; none for timed waits

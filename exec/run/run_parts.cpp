@@ -63,6 +63,13 @@ Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   return from;
 }
 
+std::unique_ptr<Watchdog> watch_actions(const Program& program, const Activity& activity,
+                                        const RunOptions& options) {
+  if (!options.hangs) return nullptr;
+  return std::make_unique<Watchdog>(
+      Watchdog::Options{program, activity, options.longest_action, now_ns, options.hangs});
+}
+
 bool checkpoint_due(const RunOptions& options, std::int64_t trained, bool ends) {
   if (!options.output || options.checkpoint_every == 0) return false;
   return ends || trained % options.checkpoint_every == 0;

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "exec/device/backend.hpp"
+#include "exec/rank/activity.hpp"
 #include "exec/run/run_result.hpp"
 #include "exec/training/batches.hpp"
 #include "exec/training/each_weight.hpp"
@@ -61,6 +63,11 @@ struct RunEnd {
   std::vector<std::int32_t> tokens;
 };
 void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end);
+
+// Watches for actions that stand still; null where nobody is to be told.
+[[nodiscard]] std::unique_ptr<Watchdog> watch_actions(const Program& program,
+                                                      const Activity& activity,
+                                                      const RunOptions& options);
 
 // Whether a checkpoint is written after this many steps of the run.
 [[nodiscard]] bool checkpoint_due(const RunOptions& options, std::int64_t trained, bool ends);

@@ -45,7 +45,11 @@ struct RunOptions {
   int checkpoint_every = 0;
   std::optional<std::filesystem::path> resume;     // a checkpoint, or a run's folder: its newest
   std::function<void(const StepReport&)> on_step;  // called after each step
-  std::function<bool()> stop;                      // asked after each step: true ends the run there
+  // Told of an action that takes longer than `longest_action`, by a thread of its own; ends the
+  // process, for what stands still cannot be ended otherwise. Empty: nobody watches.
+  std::function<void(const std::string& line)> hangs;
+  Seconds longest_action{600};
+  std::function<bool()> stop;  // asked after each step: true ends the run there
 };
 
 struct StepResult {

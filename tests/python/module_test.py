@@ -306,10 +306,29 @@ class Engines(Case):
         )
         self.refuses(weir.UsageError, "of one step", weir.compare, measured, predicted)
 
+    # Plain gradient descent: what was saved is what was begun with, less the rate times what was
+    # dumped; and arrays that Python writes are weights to begin with.
+    def test_weights_are_arrays(self):
+        plan = weir.plan("tiny.json", pp=2, microbatches=2, optimizer="sgd", learning_rate=0.5)
+        weir.run(plan, steps=0, save="before.safetensors")
+        weir.run(plan, steps=1, warmup=0, save="after.safetensors", dump="dump.safetensors")
+        before, after, dump = (
+            weir.load_tensors(f"{name}.safetensors") for name in ("before", "after", "dump")
+        )
+        self.assertEqual(set(dump) - set(before), {"logits", "tokens"})
+        for name, values in before.items():
+            self.assertEqual(values.dtype, numpy.float32)
+            numpy.testing.assert_allclose(after[name], values - 0.5 * dump[name], atol=1e-6)
+        self.assertEqual(dump["tokens"].dtype, numpy.int32)
+        weir.save_tensors("again.safetensors", before)
+        again, _ = weir.run(plan, steps=0, init="again.safetensors")
+        first, _ = weir.run(plan, steps=0)
+        self.assertEqual(again["parameters_sha256"], first["parameters_sha256"])
+
     def test_runs_refuse_what_the_command_refuses(self):
         plan = weir.plan("tiny.json")
         self.refuses(weir.UsageError, "backend abacus", weir.run, plan, backend="abacus")
-        self.refuses(weir.UsageError, "steps 0: expected 1 to 1000000", weir.run, plan, steps=0)
+        self.refuses(weir.UsageError, "steps -1: expected 0 to 1000000", weir.run, plan, steps=-1)
         self.refuses(weir.InputError, "none.txt", weir.run, plan, data="none.txt")
 
     # Timed waits need no core: five ranks on any machine.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -91,6 +92,27 @@ TEST_F(Resume, AnotherTrainingIsBadInput) {
   ASSERT_EQ(goodput.code, 0) << goodput.out;
   const double cost = nlohmann::json::parse(goodput.out).at("goodput").at("checkpoint_cost_s");
   EXPECT_EQ(cost, nlohmann::json::parse(read("out/run.json"))["checkpoints"][0]["time_s"]);
+}
+
+TEST_F(Resume, ADivergedRunFailsAndItsCheckpointIsThere) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 2 --optimizer sgd --learning-rate 1e38 -o far.json").code,
+            0);
+  const CommandResult ended =
+      weir("run far.json -q --warmup 0 --steps 9 --checkpoint-every 1 -o out");
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_THAT(ended.out, HasSubstr("rank 0, step 1, 0F0: micro-batch 0: "));
+  EXPECT_EQ(std::count(ended.out.begin(), ended.out.end(), '\n'), 1) << ended.out;
+  EXPECT_EQ(weir("run far.json -q --steps 0 --resume out").code, 0);
+}
+
+// GPT-2's actions take far longer than the tenth of a second that is allowed.
+TEST_F(Resume, AnActionThatHangsEndsTheRun) {
+  const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/gpt2.json";
+  ASSERT_EQ(weir("plan " + model + " -K 2 -M 4 -b 8 -o long.json").code, 0);
+  const CommandResult ended =
+      weir("run long.json -q --backend synthetic --longest-action 0.1 --steps 1");
+  EXPECT_EQ(ended.code, 6) << ended.out;
+  EXPECT_THAT(ended.out, HasSubstr("weir: rank 0, step 0, 0F0: has not ended for"));
 }
 
 }  // namespace

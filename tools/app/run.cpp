@@ -99,6 +99,8 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
     options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
   if (r.checkpoint_every > 0 && !r.output)
     throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
+  options.hangs = r.hangs;
+  options.longest_action = Seconds(r.longest_action_s);
   if (r.stopping) static_cast<void>(r.stopping());  // a launcher tells all processes: all listen
   if (leads) {
     options.on_step = [&](const StepReport& report) {
@@ -220,6 +222,10 @@ Fields fields(RunRequest& r) {
        "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, "
        "kernels.json; launching is slower then"},
       {"-o,--output", &r.output, "Folder for run.json and the measured trace", {.writes = true}}};
+  all.push_back({"--longest-action",
+                 &r.longest_action_s,
+                 "Seconds after which an action that has not ended hangs, and the run ends",
+                 {.range = {{0.01, 1e6}}}});
   append(all, fields(r.processes));
   return all;
 }

@@ -30,6 +30,9 @@ struct RunRequest {
   bool kernels = false;
   std::optional<std::filesystem::path> output;  // folder for run.json and the trace
   SessionOptions processes;
+  double longest_action_s = 600;  // one that takes longer hangs
+  // Told of an action that hangs, in one line; ends the process. No field, as the next.
+  std::function<void(const std::string& line)> hangs;
   // Asked after each step; true ends the run there. No field: whoever calls has signals, or none.
   std::function<bool()> stopping;
 };

@@ -3,6 +3,10 @@
 #include "tools/weir/stop_signals.hpp"
 
 #include <csignal>
+#include <cstdlib>
+
+#include "tools/app/exit_code.hpp"
+#include "tools/weir/command_line.hpp"
 
 namespace weir {
 namespace {
@@ -16,6 +20,11 @@ extern "C" void remember_stop(int signal) {
 }
 
 }  // namespace
+
+void end_at_once(const std::string& line) {
+  note(line);
+  std::_Exit(exit_code(EndKind::failed));
+}
 
 std::function<bool()> stop_on_signals() {
   return [listens = false]() mutable {

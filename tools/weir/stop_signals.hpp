@@ -3,11 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace weir {
 
 // True once one of these signals came. Asked for the first time it begins to listen; until then
 // they end the process as ever, and so does the second one of a kind.
 [[nodiscard]] std::function<bool()> stop_on_signals();
+
+// Says the line and ends the process as a failed run, whatever its threads are at.
+[[noreturn]] void end_at_once(const std::string& line);
 
 }  // namespace weir

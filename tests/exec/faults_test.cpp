@@ -1,0 +1,114 @@
+// Runs that go wrong: where and why they ended, in one line.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "plan/words/error.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// As the cpu backend, but the given forward of the given rank throws.
+class Throwing : public Backend {
+ public:
+  Throwing(const BackendRequest& request, int rank, int passes)
+      : real_(make_cpu_backend(request)), left_(request.rank == rank ? passes : -1) {}
+  void* allocate(std::int64_t bytes) override { return real_->allocate(bytes); }
+  void release(void* block, std::int64_t bytes) noexcept override { real_->release(block, bytes); }
+  void prepare(std::span<const Layer> layers, std::int64_t batch, std::int64_t tokens) override {
+    real_->prepare(layers, batch, tokens);
+  }
+  std::int64_t scratch_bytes() const override { return real_->scratch_bytes(); }
+  void use_scratch(const Tensor& scratch) override { real_->use_scratch(scratch); }
+  void forward(const LayerCall& call) override {
+    if (left_ >= 0 && left_-- == 0) throw std::runtime_error("the device fell off the bus");
+    real_->forward(call);
+  }
+  void backward_input(const LayerCall& call) override { real_->backward_input(call); }
+  void backward_weight(const LayerCall& call) override { real_->backward_weight(call); }
+  void update(const UpdateCall& call) override { real_->update(call); }
+  void finish() override { real_->finish(); }
+  bool in_host_memory() const override { return true; }
+  void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
+    real_->to_device(to, from, bytes);
+  }
+  void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
+    real_->to_host(to, from, bytes);
+  }
+
+ private:
+  std::unique_ptr<Backend> real_;
+  int left_;
+};
+
+std::string end_of(const ResolvedPlan& loaded, const RunOptions& options,
+                   const Backends& backends) {
+  try {
+    static_cast<void>(run(loaded, options, backends));
+  } catch (const RunFailed& failed) {
+    return failed.what();
+  }
+  return "";
+}
+
+// Stage 1 has two blocks, the norm and the head: its seventh forward is the third of micro-batch 1.
+TEST(Faults, AThrowIsToldWithRankStepAndAction) {
+  const TinyModel model;
+  const Backends backends{{BackendKind::cpu, [](const BackendRequest& request) {
+                             return std::make_unique<Throwing>(request, 1, 4 * 4 + 6);
+                           }}};
+  EXPECT_EQ(end_of(model.load(model.plan({2}, 4)), {}, backends),
+            "rank 1, step 1, 1F1: the device fell off the bus");
+}
+
+// A learning rate that throws the weights far out: the next step's first forward finds them.
+TEST(Faults, ANumberThatIsNotFiniteEndsTheRun) {
+  const TinyModel model;
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::stage}) {
+      Plan plan = model.plan({2}, 4, schedule);
+      plan.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 1e38};
+      plan.recompute.mode = mode;
+      EXPECT_THAT(end_of(model.load(plan), {}, cpu_only()),
+                  AllOf(StartsWith("rank 0, step 1, 0F0: micro-batch 0: "),
+                        HasSubstr("has made a number that is not finite")))
+          << schedule;
+    }
+  }
+}
+
+// Timed waits: the first action of rank 1 takes half a second, and a tenth is allowed.
+TEST(Faults, AnActionThatDoesNotEndIsToldOf) {
+  const TinyModel model;
+  const ResolvedPlan loaded = model.load(model.plan({2}, 2));
+  RunOptions options;
+  options.backend = BackendKind::synthetic;
+  options.steps = 1;
+  options.warmup_steps = 0;
+  options.synthetic_duration_ns.assign(loaded.program.size(), 0);
+  for (const OperationId id : loaded.program.ids()) {
+    const Action& action = loaded.program.op(id).action;
+    if (action.kind == ActionKind::F && action.stage.value == 1 && action.microbatch.value == 0)
+      options.synthetic_duration_ns[id.position()] = 500'000'000;
+  }
+  options.longest_action = Seconds(0.1);
+  std::mutex mutex;
+  std::vector<std::string> said;
+  options.hangs = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);  // told by the watchdog's thread
+    said.push_back(line);
+  };
+  static_cast<void>(run(loaded, options, {}));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said.front(), StartsWith("rank 1, step 0, 1F0: has not ended for 0."));
+}
+
+}  // namespace
+}  // namespace weir
