@@ -31,6 +31,16 @@ SIZES = {
              "num_attention_heads": 4, "max_position_embeddings": TOKENS, "dropout": 0.0,
              "attention_dropout": 0.0}),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, LLAMA),
+    "llama, slow pairs slowed": (
+        transformers.LlamaConfig, transformers.LlamaForCausalLM,
+        LLAMA | {"head_dim": 12, "rope_parameters": {
+            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 256}}),
+    "llama, all slowed, with biases": (
+        transformers.LlamaConfig, transformers.LlamaForCausalLM,
+        LLAMA | {"attention_bias": True, "mlp_bias": True, "rope_parameters": {
+            "rope_type": "linear", "rope_theta": 500000.0, "factor": 4.0}}),
+    "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM, LLAMA),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, LLAMA),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, LLAMA | {"head_dim": 16}),
 }
@@ -95,7 +105,10 @@ for family, tied, shards, dtype in (
     ("gpt2", True, False, torch.float32), ("gpt2", False, True, torch.bfloat16),
     ("opt", True, True, torch.float16), ("opt", False, False, torch.float32),
     ("llama", False, False, torch.float32), ("llama", True, True, torch.bfloat16),
-    ("qwen2", False, False, torch.float32), ("qwen3", True, False, torch.float32),
+    ("llama, slow pairs slowed", False, False, torch.float32),
+    ("llama, all slowed, with biases", False, False, torch.float32),
+    ("mistral", False, False, torch.float32), ("qwen2", False, False, torch.float32),
+    ("qwen3", True, False, torch.float32),
 ):
     check(family, tied, shards, dtype)
     print(f"{family}: tied {tied}, shards {shards}, {dtype}: equal")
