@@ -53,9 +53,10 @@ def weir(folder, *arguments):
     return done.stdout
 
 
-def relative(ours, theirs):
-    """The largest difference over the largest number."""
-    return ((ours.double() - theirs.double()).abs().max() / theirs.abs().max()).item()
+def relative(ours, theirs, scale=None):
+    """The largest difference over the largest number, of `scale` where that is given."""
+    largest = (theirs if scale is None else scale).abs().max()
+    return ((ours.double() - theirs.double()).abs().max() / largest).item()
 
 
 def loss_of(model, tokens, samples):
@@ -88,9 +89,14 @@ def check(family, tied, shards, dtype):
         loss.backward()
         assert relative(dump["logits"], logits) < 2e-6, relative(dump["logits"], logits)
         assert abs(run["steps"][0]["loss"] - loss.item()) < 1e-6 * loss.item()
-        for name, weight in model.named_parameters():
-            assert relative(dump[name], weight.grad) < 1e-5, (name, relative(dump[name],
-                                                                            weight.grad))
+        gradients = {name: weight.grad for name, weight in model.named_parameters()}
+        for name, gradient in gradients.items():
+            # A bias of keys moves all scores of a query alike where positions are not turned: its
+            # gradient is 0 but for rounding, which is the size of its matrix' gradient's.
+            zero = family == "opt" and name.endswith("k_proj.bias")
+            scale = gradients[name.removesuffix("bias") + "weight"] if zero else None
+            difference = relative(dump[name], gradient, scale)
+            assert difference < 1e-5, (name, difference)
         # What we saved is a model of theirs: the step that both took leaves the same weights.
         (folder / "ours" / "config.json").write_text((theirs / "config.json").read_text())
         with torch.no_grad():
