@@ -2,32 +2,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/model_part.hpp"
 
+#include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
 #include <string>
 #include <variant>
 
 namespace weir {
 namespace {
 
-// The first block of a T5 stack makes the bias of all its blocks' scores, and each hands it on with
-// its output, the mask added: for each sample heads x queries x keys (Hugging Face's T5Attention
-// and T5Stack).
-std::int64_t position_bias(const Model& model, int layer, std::int64_t seq_length, Dtype dtype,
-                           const Split& split) {
-  const auto block = [&](int l) {
-    return l < static_cast<int>(model.layers.size())
-               ? std::get_if<TransformerShape>(&model.layers[static_cast<std::size_t>(l)].shape)
-               : nullptr;
-  };
-  const TransformerShape* reader = block(layer + 1);
-  if (reader == nullptr || reader->relative_buckets > 0) return 0;
-  for (int l = layer; l >= 0 && block(l) != nullptr; --l) {
-    if (block(l)->relative_buckets == 0) continue;
-    return reader->heads / split.tp * split.tokens(seq_length) * seq_length *
-           bytes_per_element(dtype);
+const TransformerShape* block_at(const Model& model, std::size_t layer) {
+  return layer < model.layers.size() ? std::get_if<TransformerShape>(&model.layers[layer].shape)
+                                     : nullptr;
+}
+
+// By layer. The first block of a T5 stack makes the bias of all its blocks' scores, and each hands
+// it on with its output, the mask added: for each sample heads x queries x keys (Hugging Face's
+// T5Attention and T5Stack).
+std::vector<std::int64_t> position_biases(const Model& model, std::int64_t seq_length, Dtype dtype,
+                                          const Split& split) {
+  std::vector<std::int64_t> bytes(model.layers.size(), 0);
+  bool made = false;  // by a block of the stack that layer l belongs to
+  for (std::size_t l = 0; l < bytes.size(); ++l) {
+    const TransformerShape *block = block_at(model, l), *reader = block_at(model, l + 1);
+    made = block != nullptr && (made || block->relative_buckets > 0);
+    if (!made || reader == nullptr || reader->relative_buckets > 0) continue;
+    bytes[l] =
+        reader->heads / split.tp * split.tokens(seq_length) * seq_length * bytes_per_element(dtype);
   }
-  return 0;
+  return bytes;
 }
 
 bool is_block(const Layer& layer) {
@@ -36,17 +39,27 @@ bool is_block(const Layer& layer) {
          !std::holds_alternative<HeadShape>(layer.shape);
 }
 
-std::int64_t skipped_past(const Model& model, int layer, const ModelPart& part) {
-  std::int64_t bytes = 0;
-  std::set<std::int32_t> whole;  // outputs that cross whole, once each
+// By layer, what skips carry past it: from before it to behind it.
+std::vector<std::int64_t> skipped_past(const Model& model, const ModelPart& part) {
+  // What comes to be carried at a layer, less what ends there; their running sum is carried.
+  std::vector<std::int64_t> bytes(part.layers.size() + 1, 0);
+  const auto carry = [&bytes](std::int32_t from, std::int32_t to, std::int64_t tensor) {
+    if (to <= from + 1) return;
+    bytes[static_cast<std::size_t>(from) + 1] += tensor;
+    bytes[static_cast<std::size_t>(to)] -= tensor;
+  };
+  std::map<std::int32_t, std::int32_t> whole;  // outputs that cross whole, once each: last reader
   for (const Skip& skip : model.skips) {
-    if (skip.from >= layer || skip.to <= layer) continue;
     if (skip.bytes) {
-      bytes += skip.bytes->count();
-    } else if (whole.insert(skip.from).second) {
-      bytes += part.layer(skip.from).tensors.output_bytes_per_sample;
+      carry(skip.from, skip.to, skip.bytes->count());
+    } else {
+      auto& last = whole.try_emplace(skip.from, skip.to).first->second;
+      last = std::max(last, skip.to);
     }
   }
+  for (const auto& [from, last] : whole)
+    carry(from, last, part.layer(from).tensors.output_bytes_per_sample);
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   return bytes;
 }
 
@@ -77,10 +90,11 @@ ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype, c
   ModelPart part;
   for (const Layer& layer : model.layers)
     part.layers.push_back({layer_tensors(layer, seq_length, dtype, split), {}, 0, is_block(layer)});
-  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
-    part.layers[static_cast<std::size_t>(l)].crossing_bytes =
-        part.layer(l).tensors.output_bytes_per_sample +
-        position_bias(model, l, seq_length, dtype, split) + skipped_past(model, l, part);
+  const auto biases = position_biases(model, seq_length, dtype, split);
+  const auto skipped = skipped_past(model, part);
+  for (std::size_t l = 0; l < part.layers.size(); ++l) {
+    LayerPart& layer = part.layers[l];
+    layer.crossing_bytes = layer.tensors.output_bytes_per_sample + biases[l] + skipped[l];
   }
   tie_weights(part);
   return part;

@@ -4,7 +4,7 @@
 
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/table/stage_costs.hpp"
-#include "sim/partition.hpp"
+#include "sim/partition/balanced.hpp"
 
 namespace weir {
 
@@ -22,22 +22,35 @@ std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
   return times;
 }
 
-std::vector<int> Balance::boundaries(const Plan& plan) {
-  auto& times = times_[plan.micro_batch_size];
-  if (times.empty()) times = layer_times(plan, known_, cluster_);
+CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
+                        const ScheduleShape& shape) {
   CutTimes cuts;
-  for (int s = 1; s < plan.stages(); ++s) {
-    const Rank from{(s - 1) % plan.pp}, to{s % plan.pp};
-    const Link link = stage_link(known_.costs(), plan, cluster_, from, to);
+  for (std::int32_t s = 1; s < shape.stages; ++s) {
+    const Rank from = shape.rank_of(Stage{s - 1}), to = shape.rank_of(Stage{s});
+    const Link link = stage_link(known.costs(), plan, cluster, from, to);
     std::vector<std::int64_t> before{0};  // each layer; before the first nothing crosses
-    for (std::size_t l = 0; l + 1 < times.size(); ++l) {
-      const Bytes bytes(known_.part()->layers[l].crossing_bytes * plan.micro_batch_size);
-      before.push_back(from == to ? 0
-                                  : stage_message(bytes, plan, link, cluster_).occupancy.count());
+    std::int64_t bytes_before = -1;
+    for (std::size_t l = 0; l + 1 < known.part()->layers.size(); ++l) {
+      const std::int64_t bytes = known.part()->layers[l].crossing_bytes * plan.micro_batch_size;
+      // Layers of a model are of few kinds: most send what the one before sent.
+      if (bytes == bytes_before) {
+        before.push_back(before.back());
+        continue;
+      }
+      bytes_before = bytes;
+      const auto message = [&] { return stage_message(Bytes(bytes), plan, link, cluster); };
+      before.push_back(from == to ? 0 : message().occupancy.count());
     }
     cuts.push_back(std::move(before));
   }
-  return best_boundaries(times, plan.stages(), cuts);
+  return cuts;
+}
+
+std::vector<int> Balance::boundaries(const Plan& plan) {
+  auto& times = times_[plan.micro_batch_size];
+  if (times.empty()) times = layer_times(plan, known_, cluster_);
+  const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
+  return best_boundaries(times, plan.stages(), crossing_times(plan, known_, cluster_, shape));
 }
 
 std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,

@@ -10,6 +10,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
+#include "sim/partition/problem.hpp"
 
 namespace weir {
 
@@ -17,15 +18,19 @@ namespace weir {
 [[nodiscard]] std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
                                                     const Cluster& cluster);
 
+// cut_ns of sim/partition/problem, with stages on ranks as the shape places them: what crosses a
+// boundary is all of it, the layer's output, every skip past it, T5's position bias.
+[[nodiscard]] CutTimes crossing_times(const Plan& plan, const LayerCosts& known,
+                                      const Cluster& cluster, const ScheduleShape& shape);
+
 // For plans of one model that agree in all but stages, micro-batches and schedule; what depends on
-// fewer of them is found once. What crosses a boundary is all of it: the layer's output, every skip
-// past it, T5's position bias.
+// fewer of them is found once.
 class Balance {
  public:
   // The references must outlive it.
   Balance(const LayerCosts& known, const Cluster& cluster) : known_(known), cluster_(cluster) {}
-  // best_boundaries (sim/partition) for the plan's stages and micro-batch size; stage s is on rank
-  // s mod K, as all schedules but those in a V place it.
+  // best_boundaries (sim/partition/balanced) for the plan's stages and micro-batch size; stage s is
+  // on rank s mod K, as all schedules but those in a V place it.
   [[nodiscard]] std::vector<int> boundaries(const Plan& plan);
 
  private:

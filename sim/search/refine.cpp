@@ -54,9 +54,8 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
 }  // namespace
 
 Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
-                          const Cluster& cluster) {
-  Refined refined{resolved.plan.boundaries, 0};
-  if (refined.boundaries.empty()) return refined;
+                          const Cluster& cluster, const RefineLimits& limits) {
+  Refined refined{.boundaries = resolved.plan.boundaries};
   // One program: where the boundaries are changes durations only.
   const auto compiled = compile(resolved.program);
   const auto* program = std::get_if<CompiledProgram>(&compiled);
@@ -69,8 +68,12 @@ Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
     return costs.table(shape, stages, ties_of(*resolved.part, stages, shape));
   };
   Nanoseconds best = engine.makespan(table(refined.boundaries));
+  refined.makespan = best;
+  if (refined.boundaries.empty()) return refined;
+  const auto operations = static_cast<std::int64_t>(resolved.program.size());
   // Moves to the best of `others` where that is better; says whether it was.
-  const auto improve = [&](const std::vector<std::vector<int>>& others) {
+  const auto improve = [&](std::vector<std::vector<int>> others) {
+    if (limits.allowed) std::erase_if(others, [&](const auto& o) { return !limits.allowed(o); });
     std::vector<CostTable> tables;
     for (const auto& boundaries : others) tables.push_back(table(boundaries));
     std::vector<Nanoseconds> makespans(others.size());
@@ -80,7 +83,7 @@ Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
     for (std::size_t i = 0; i < others.size(); ++i) {
       // Ties keep what was found first.
       if (makespans[i] >= best) continue;
-      best = makespans[i];
+      refined.makespan = best = makespans[i];
       refined.boundaries = others[i];
       shorter = true;
     }
@@ -89,11 +92,13 @@ Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
   constexpr int kFew = 128;
   const auto layers = static_cast<int>(resolved.model.layers.size());
   if (resolved.plan.stages() > layers) return refined;  // a layer a stage: nothing to move
+  improve(limits.starts);
   refined.optimal = binomial(layers - 1, static_cast<int>(refined.boundaries.size()), kFew) <= kFew;
   if (refined.optimal) {
     improve(all_partitions(refined.boundaries.size(), layers));
   } else {
-    while (improve(neighbours(refined.boundaries, layers))) {
+    while (refined.evaluated * operations < limits.operations &&
+           improve(neighbours(refined.boundaries, layers))) {
     }
   }
   return refined;

@@ -3,6 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "costmodel/table/layer_costs.hpp"
@@ -13,8 +17,16 @@ namespace weir {
 
 struct Refined {
   std::vector<int> boundaries;
-  int evaluated = 0;     // partitions whose step time was computed
-  bool optimal = false;  // they were all there are
+  int evaluated = 0;                    // partitions whose step time was computed
+  bool optimal = false;                 // they were all there are
+  std::optional<Nanoseconds> makespan;  // the shortest of them; none where there is none to compute
+};
+
+struct RefineLimits {
+  std::vector<std::vector<int>> starts{};  // to begin with the best of, beside the plan's own
+  std::function<bool(const std::vector<int>&)> allowed{};  // none: all partitions are
+  // The descent ends after so many operations of the program, over all partitions evaluated.
+  std::int64_t operations = std::numeric_limits<std::int64_t>::max();
 };
 
 // Where there are at most 128 partitions, the one with the shortest step. Otherwise a descent from
@@ -23,6 +35,6 @@ struct Refined {
 // began. Step times are the compiled engine's, exact for private links; ties keep the earlier
 // partition, and equal neighbours go to the lowest boundary moved down first.
 [[nodiscard]] Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
-                                        const Cluster& cluster);
+                                        const Cluster& cluster, const RefineLimits& limits = {});
 
 }  // namespace weir

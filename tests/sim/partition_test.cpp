@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/partition.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include "costmodel/table/builtin.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "sim/partition/balanced.hpp"
 #include "sim/search/balance.hpp"
 
 namespace weir {

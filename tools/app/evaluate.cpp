@@ -15,7 +15,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/partition.hpp"
+#include "sim/partition/balanced.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/host.hpp"

@@ -16,7 +16,10 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "sim/partition/balanced.hpp"
+#include "sim/partition/shipped.hpp"
 #include "sim/search/balance.hpp"
+#include "sim/search/partitioning.hpp"
 #include "tools/app/export.hpp"
 #include "tools/app/schedule_source.hpp"
 
@@ -63,14 +66,42 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
   return file + ".csv";
 }
 
-// The exact best; with more stages than layers, where the stack leaves stages empty, its own
+struct Stages {
+  std::vector<int> boundaries;
+  std::string remark;
+};
+
+// Whose stages hold numbers of parameters as equal as can be.
+std::vector<int> by_parameters(const LayerCosts& known, int stages) {
+  std::vector<std::int64_t> parameters;
+  for (const LayerPart& layer : known.part()->layers) parameters.push_back(layer.parameters);
+  return best_boundaries(parameters, stages);
+}
+
+// As --partition says; with more stages than layers, where the stack leaves stages empty, its own
 // rule's.
-std::vector<int> boundaries_for(const PlanRequest& r, const Model& model, const Plan& plan,
-                                const Cluster& cluster) {
-  const bool enough = plan.stages() <= static_cast<int>(model.layers.size());
-  if (!enough && cluster.stack.empty_stages)
-    return stage_boundaries(cluster.stack, model, plan.stages()).value();
-  return balanced_boundaries(model, plan, load(r.costs, model, plan, cluster), cluster);
+Stages stages_for(const PlanRequest& r, const Model& model, const Plan& plan,
+                  const Cluster& cluster, const Schedule& schedule) {
+  const int stages = plan.stages();
+  const auto layers = static_cast<int>(model.layers.size());
+  if (stages > layers && cluster.stack.empty_stages)
+    return {stage_boundaries(cluster.stack, model, stages).value(), ""};
+  const Costs costs = load(r.costs, model, plan, cluster);
+  const LayerCosts known(plan, model, costs, cluster.stack);
+  if (stages > layers) return {Balance(known, cluster).boundaries(plan), ""};
+  if (r.partition == "uniform") return {uniform_boundaries(layers, stages), ""};
+  if (r.partition == "parameters") return {by_parameters(known, stages), ""};
+  if (r.partition == "block")
+    return {block_boundaries(layer_times(plan, known, cluster), stages), ""};
+  if (r.partition == "minimax") {
+    const auto problem = partition_problem(plan, known, cluster, schedule);
+    MinimaxPartition found = minimax_partition(problem);
+    if (found.boundaries.empty())
+      throw NoFeasiblePlan("--partition minimax: no partition keeps to the devices' memory");
+    return {std::move(found.boundaries), describe(found)};
+  }
+  ChosenPartition chosen = shortest_step_partition(plan, known, cluster, schedule);
+  return {chosen.boundaries, stages == 1 ? "" : describe(chosen)};
 }
 
 PlanResult by_hand(const PlanRequest& r, const Session& session) {
@@ -84,7 +115,9 @@ PlanResult by_hand(const PlanRequest& r, const Session& session) {
   plan.boundaries = r.boundaries;
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   if (r.boundaries.empty()) {
-    plan.boundaries = boundaries_for(r, model, plan, cluster);
+    Stages stages = stages_for(r, model, plan, cluster, schedule);
+    plan.boundaries = std::move(stages.boundaries);
+    result.partition = std::move(stages.remark);
     result.stack = cluster.stack.name;
   }
   const auto folder = std::filesystem::current_path();
@@ -125,7 +158,7 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
   Imported imported = import_job(
       r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
   PlacedPlan plan = load(imported.plan, session);
-  return {std::move(plan), true, stack_of_job(r.import.from), std::move(imported)};
+  return {std::move(plan), true, stack_of_job(r.import.from), "", std::move(imported)};
 }
 
 }  // namespace
@@ -148,7 +181,13 @@ Fields fields(PlanRequest& r) {
            "the layers that full rebuilds, as 0-11,40"},
           {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
           {"--boundaries", &r.boundaries,
-           "First layers of stages 1..., as 3,6 (default: the exact best)"},
+           "First layers of stages 1..., as 3,6 (default: by --partition)"},
+          {"--partition",
+           &r.partition,
+           "Without --boundaries: optimal (the shortest simulated step), minimax (the fastest "
+           "slowest device), uniform (equal numbers of layers), parameters (equal numbers of "
+           "them), block (torchgpipe's)",
+           {.choices = {"optimal", "minimax", "uniform", "parameters", "block"}}},
           {"--cluster", &r.cluster,
            "Cluster whose devices the stages are balanced for (default: this machine)"},
           stack_field(r.stack),

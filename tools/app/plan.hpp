@@ -24,7 +24,8 @@ struct PlanRequest {
   std::optional<int> global_batch_size;
   ScheduleChoice schedule = "1f1b";
   std::string recompute = "none", recompute_microbatches;
-  std::vector<int> boundaries;  // none: the exact best, for this cluster by these costs
+  std::vector<int> boundaries;  // none: by `partition`
+  std::string partition = "optimal";
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
   CostsSource costs;
@@ -37,7 +38,8 @@ struct PlanRequest {
 struct PlanResult {
   PlacedPlan plan;
   bool written = false;
-  std::string stack;  // the stages were balanced for, or whose job it was; empty: neither
+  std::string stack;      // the stages were balanced for, or whose job it was; empty: neither
+  std::string partition;  // how good its stages are, for people; empty: nobody asked for the best
   std::optional<Imported> imported;
 };
 

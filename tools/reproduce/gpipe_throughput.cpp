@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/partition.hpp"
+#include "sim/partition/balanced.hpp"
 #include "tools/reproduce/gpipe.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"

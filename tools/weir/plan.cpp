@@ -14,6 +14,7 @@ void print(const app::PlanRequest& request, const app::PlanResult& result) {
   if (result.plan.schedule_in_memory)
     throw UsageError("--schedule exec: needs -o: what it prints is kept beside the plan");
   if (const auto remark = app::remark_on(request.stack, result.stack)) note(*remark);
+  if (!result.partition.empty()) note(result.partition);
   if (!result.written) {
     fmt::print("{}", to_json(plan));
     return;

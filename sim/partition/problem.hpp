@@ -1,0 +1,55 @@
+// A chain of layers to be cut into stages, and what its stages load: the devices that hold them and
+// the links that their messages take. Several stages may share a device (interleaved, V), and a
+// stage may stand on several (bidirectional), so that what is to be evened out are devices and
+// links, not stages.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/schedule/schedule.hpp"
+
+namespace weir {
+
+// cut_ns[s - 1][l]: how long the messages of one micro-batch keep the link between stages s - 1 and
+// s, in the busier direction, where stage s begins with layer l. Empty: boundaries cost nothing.
+using CutTimes = std::vector<std::vector<std::int64_t>>;
+
+// Bytes, in the terms that grow with a stage's layers.
+struct PartitionMemory {
+  std::vector<std::int64_t> held;       // by layer: from step to step
+  std::vector<std::int64_t> kept;       // by layer: of each micro-batch in flight
+  std::vector<std::int64_t> in_flight;  // by stage: micro-batches at its peak
+  std::vector<std::int64_t> capacity;   // by device: what its layers may take
+};
+
+struct PartitionProblem {
+  int stages = 1;
+  // By kind of device, then layer: the time of one micro-batch's F and B, ns.
+  std::vector<std::vector<std::int64_t>> layer_ns;
+  std::vector<std::vector<int>> devices;  // by stage: who holds it
+  std::vector<int> kinds;                 // by device: its row of layer_ns
+  CutTimes cut_ns;
+  std::vector<std::vector<int>> links;  // by boundary: the links that its messages take
+  std::optional<PartitionMemory> memory;
+
+  [[nodiscard]] int layers() const { return static_cast<int>(layer_ns.front().size()); }
+};
+
+// Every stage on a device of its own, all devices equal.
+[[nodiscard]] PartitionProblem chain_problem(std::span<const std::int64_t> layer_ns, int stages,
+                                             CutTimes cut_ns = {});
+// Stages on ranks as the shape places them; a boundary within a rank takes no link. `layer_ns` has
+// one row, for all ranks, or one for each.
+[[nodiscard]] PartitionProblem placed_problem(std::vector<std::vector<std::int64_t>> layer_ns,
+                                              const ScheduleShape& shape, CutTimes cut_ns = {});
+
+// The time of the busiest device or link for one micro-batch (of each replica); nullopt: a device
+// holds more than its capacity. Precondition: boundaries ascend within the layers.
+[[nodiscard]] std::optional<std::int64_t> slowest_ns(const PartitionProblem& problem,
+                                                     std::span<const int> boundaries);
+
+}  // namespace weir

@@ -1,0 +1,139 @@
+// The partition with the shortest step, held to every partition simulated, and what software ships.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/partitioning.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "costmodel/table/builtin.hpp"
+#include "costmodel/table/stage_costs.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/engine/compiled_engine.hpp"
+#include "sim/partition/shipped.hpp"
+
+namespace weir {
+namespace {
+
+Model timed_model(std::mt19937_64& random, int layers) {
+  std::uniform_int_distribution<int> pick(1, 40);
+  Model model;
+  for (int l = 0; l < layers; ++l) {
+    TimedShape shape{.forward = Seconds(pick(random) * 1e-6), .boundary = Bytes(640)};
+    shape.backward_input = shape.backward_weight = shape.forward;
+    model.layers.push_back({"layer", shape, "timed"});
+  }
+  return model;
+}
+
+Cluster four_devices() {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.intra = {Seconds(1e-6), BytesPerSecond(1e9)};
+  return cluster;
+}
+
+Nanoseconds step_of(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
+                    const Schedule& schedule) {
+  const ResolvedPlan resolved = derive(plan, known.model(), schedule, known.part());
+  const auto program = std::get<CompiledProgram>(compile(resolved.program));
+  return CompiledEngine(program).makespan(cost_table(resolved, known, cluster).table);
+}
+
+// Ten layers in three stages: 36 partitions, all simulated, for few and for many micro-batches.
+TEST(Partitioning, OptimalIsTheShortestStepOfAll) {
+  std::mt19937_64 random(21);
+  const Cluster cluster = four_devices();
+  for (int trial = 0; trial < 30; ++trial) {
+    const Model model = timed_model(random, 10);
+    const Costs costs = builtin_costs(model, 0, Dtype::fp32, cluster);
+    Plan plan;
+    plan.pp = 3;
+    plan.microbatches = trial % 2 == 0 ? 3 : 12;
+    plan.slots = 0;
+    const auto schedule = std::get<Schedule>(
+        make_schedule(trial % 3 == 0 ? "zb-h1" : "1f1b", {plan.pp, 1, plan.microbatches}));
+    const LayerCosts known(plan, model, costs);
+    const ChosenPartition chosen = shortest_step_partition(plan, known, cluster, schedule);
+    Nanoseconds best{std::numeric_limits<std::int64_t>::max()};
+    for (int a = 1; a < 9; ++a) {
+      for (int b = a + 1; b < 10; ++b) {
+        plan.boundaries = {a, b};
+        best = std::min(best, step_of(plan, known, cluster, schedule));
+      }
+    }
+    EXPECT_EQ(chosen.step, best) << "seed 21, trial " << trial;
+    EXPECT_TRUE(chosen.optimal);
+    EXPECT_LE(static_cast<double>(best.count()) / (1 + chosen.gap), best.count() * (1 + 1e-9));
+    plan.boundaries = chosen.boundaries;
+    EXPECT_EQ(step_of(plan, known, cluster, schedule), best);
+  }
+}
+
+// Too many partitions to simulate all: never worse than what is shipped, and within its own gap.
+TEST(Partitioning, IsNoWorseThanWhatSoftwareShips) {
+  std::mt19937_64 random(22);
+  const Cluster cluster = four_devices();
+  for (int trial = 0; trial < 10; ++trial) {
+    const Model model = timed_model(random, 30);
+    const Costs costs = builtin_costs(model, 0, Dtype::fp32, cluster);
+    Plan plan;
+    plan.pp = 4;
+    plan.microbatches = 4 + trial;
+    plan.slots = 0;
+    const auto schedule =
+        std::get<Schedule>(make_schedule("1f1b", {plan.pp, 1, plan.microbatches}));
+    const LayerCosts known(plan, model, costs);
+    const ChosenPartition chosen = shortest_step_partition(plan, known, cluster, schedule);
+    std::vector<std::int64_t> times;
+    for (const Layer& layer : model.layers)
+      times.push_back(std::llround(std::get<TimedShape>(layer.shape).forward.count() * 3e9));
+    for (const auto& shipped : {uniform_boundaries(30, 4), block_boundaries(times, 4)}) {
+      plan.boundaries = shipped;
+      EXPECT_LE(chosen.step, step_of(plan, known, cluster, schedule)) << "seed 22, trial " << trial;
+    }
+    EXPECT_GE(chosen.gap, 0);
+    EXPECT_EQ(chosen.minimax.proof, PartitionProof::optimal);
+  }
+}
+
+// Two layers of activations fit a device of 1F1B's first rank with two micro-batches in flight, the
+// last one has room for more: of four equal layers the even split does not fit where the first
+// device has room for one layer's two micro-batches.
+TEST(Partitioning, KeepsToMemoryByStage) {
+  Model model;
+  for (int l = 0; l < 4; ++l) {
+    TimedShape shape{.forward = Seconds(1e-3), .boundary = Bytes(1000)};
+    shape.backward_input = shape.backward_weight = shape.forward;
+    shape.activation = Bytes(1'000'000);
+    model.layers.push_back({"layer", shape, "timed"});
+  }
+  Cluster cluster = four_devices();
+  const Costs costs = builtin_costs(model, 0, Dtype::fp32, cluster);
+  Plan plan;
+  plan.pp = 2;
+  plan.microbatches = 8;
+  const auto schedule = std::get<Schedule>(make_schedule("1f1b", {2, 1, 8}));
+  const LayerCosts known(plan, model, costs);
+  EXPECT_EQ(shortest_step_partition(plan, known, cluster, schedule).boundaries,
+            std::vector<int>{2});
+  cluster.device.memory = Bytes(3'300'000);
+  const auto tight = shortest_step_partition(plan, known, cluster, schedule);
+  EXPECT_EQ(tight.boundaries, std::vector<int>{1});
+  EXPECT_TRUE(tight.fits);
+  cluster.device.memory = Bytes(1'000'000);
+  EXPECT_FALSE(shortest_step_partition(plan, known, cluster, schedule).fits);
+}
+
+// Three equal layers of 1 and one of 4 in two stages. Normalised 0 0 0 1: blocks 0 and 1 differ by
+// no more than 1, so torchgpipe's stays at equal counts, 2 | 5, where 3 | 4 is the best.
+TEST(Partitioning, BlockPartitionTakesShortLayersForFree) {
+  EXPECT_EQ(block_boundaries(std::vector<std::int64_t>{1, 1, 1, 4}, 2), std::vector<int>{2});
+  EXPECT_EQ(block_boundaries(std::vector<std::int64_t>{9, 9, 9, 1, 1, 1}, 3),
+            (std::vector<int>{1, 2}));
+  EXPECT_EQ(uniform_boundaries(7, 3), (std::vector<int>{3, 5}));
+}
+
+}  // namespace
+}  // namespace weir
