@@ -16,10 +16,11 @@
 namespace weir {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kSchedules{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSchedules{
     {{"1F1B", "1f1b"},
      {"GPipe", "gpipe"},
      {"Interleaved1F1B", "interleaved-1f1b"},
+     {"InterleavedZeroBubble", "interleaved-zb"},
      {"LoopedBFS", "looped-bfs"},
      {"ZBVZeroBubble", "zb-v"},
      {"DualPipeV", "dualpipev"}}};
@@ -149,7 +150,7 @@ void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single,
   }
 }
 
-void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks, std::vector<Remark>& remarks) {
+void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks) {
   const std::string name = t.text_or("parallelism.pipeline_parallel_schedule", "1F1B");
   const std::string csv = t.text_or("parallelism.pipeline_parallel_schedule_csv", "");
   const std::string_view known = schedule_from_torch(name);
@@ -158,11 +159,6 @@ void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks, std::vector<Rem
     plan.schedule = csv;
   } else if (!known.empty()) {
     plan.schedule = known;
-  } else if (lower(name) == "interleavedzerobubble") {
-    plan.schedule = "interleaved-1f1b";
-    remarks.push_back(
-        {"parallelism.pipeline_parallel_schedule",
-         "InterleavedZeroBubble has no generator here: interleaved-1f1b in the plan"});
   } else {
     t.fail("parallelism.pipeline_parallel_schedule",
            fmt::format("{}: unknown schedule", name.substr(0, 40)));
@@ -414,7 +410,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
     t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
   set_batch(t, plan, job.remarks);
-  set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3, job.remarks);
+  set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_optimizer(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(

@@ -43,6 +43,19 @@ TEST(OneForwardOneBackward, AcceptsFewerMicrobatchesThanRanks) {
   EXPECT_EQ(to_csv(make("1f1b", 3, 1, 1)), "0F0,0B0\n1F0,1B0\n2F0,2B0\n");
 }
 
+// As PyTorch 2.x prints them (ScheduleZBVZeroBubble, ScheduleInterleavedZeroBubble).
+TEST(ZbV, IsPyTorchsOrder) {
+  EXPECT_EQ(to_csv(make("zb-v", 2, 2, 3)),
+            "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0I0,0W0,3F2,3I2,3W2,0I1,0W1,0I2,0W2\n"
+            "1F0,2F0,1F1,2F1,2I0,2W0,1F2,1I0,1W0,2F2,2I1,2W1,1I1,2I2,1I2,1W1,2W2,1W2\n");
+}
+
+TEST(InterleavedZb, IsPyTorchsOrder) {
+  EXPECT_EQ(to_csv(make("interleaved-zb", 2, 2, 2)),
+            "0F0,0F1,2F0,2F1,2I0,2W0,2I1,2W1,0I0,0W0,0I1,0W1\n"
+            "1F0,1F1,3F0,3I0,3F1,3I1,3W0,1I0,3W1,1I1,1W0,1W1\n");
+}
+
 // Every schedule, every shape it accepts: judged right, lowered without a cycle at the fewest slots
 // (and not at fewer), and the same again after a trip through either kind of CSV.
 TEST(EveryGenerator, IsValidCannotDeadlockAndSurvivesCsv) {

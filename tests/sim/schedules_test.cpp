@@ -218,6 +218,33 @@ TEST(VShape, TradesMemoryForTime) {
   EXPECT_LT(half.makespan, 2 * 3 * (32 + 7));  // 1F1B
 }
 
+// ZB-V as PyTorch has it: from M = 2K - 1 on no rank is ever idle between its first and its last
+// action where F = I = W, within 2K chunks; so the span is 2 x 3 M, and the step K - 1 longer.
+TEST(ZbV, HasTheZeroBubbleBySpanThatIsPublished) {
+  for (int k = 1; k <= 8; ++k) {
+    for (int m = 2 * k - 1; m <= 2 * k + 9; m += 2) {
+      const Outcome out = simulate("zb-v", k, 2, m, {1, 1, 1});
+      EXPECT_EQ(out.metrics.span.count(), 6 * m) << "K " << k << ", M " << m;
+      EXPECT_EQ(out.makespan, 6 * m + k - 1) << "K " << k << ", M " << m;
+      for (int rank = 0; rank < k; ++rank) EXPECT_EQ(peak(out, rank), 2 * k);
+    }
+  }
+}
+
+// The interleaved zero bubble with one chunk is ZB-H1, word for word; with more it keeps no more
+// than v stage-micro-batches of K, and is no longer than interleaved 1F1B.
+TEST(InterleavedZb, IsZbH1WithOneChunkAndShorterThan1F1BWithMore) {
+  for (int k = 2; k <= 6; ++k) {
+    EXPECT_EQ(simulate("interleaved-zb", k, 1, 2 * k, {1, 1, 1}).schedule.order,
+              simulate("zb-h1", k, 1, 2 * k, {1, 1, 1}).schedule.order);
+    for (const int v : {2, 3}) {
+      const Outcome split = simulate("interleaved-zb", k, v, 3 * k, {1, 1, 1});
+      EXPECT_LT(split.makespan, simulate("interleaved-1f1b", k, v, 3 * k, {1, 1, 1}).makespan);
+      for (int rank = 0; rank < k; ++rank) EXPECT_LE(peak(split, rank), k * v);
+    }
+  }
+}
+
 // What is legitimately not monotone under greedy dispatch (docs/theory.md 3.4: Graham's anomalies);
 // the goldens show it, and nothing here asserts otherwise. K = 2, no communication; a rank holds at
 // most `cap` micro-batches.

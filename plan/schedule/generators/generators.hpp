@@ -43,6 +43,7 @@ struct Generator {
 [[nodiscard]] ScheduleOrReason make_1f1b(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_1f1b_eager(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_interleaved_1f1b(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_interleaved_zb(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_looped_bfs(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_zb_h1(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_zb_h2(const ScheduleRequest& request);
