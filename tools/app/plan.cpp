@@ -16,15 +16,14 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/partition/balanced.hpp"
-#include "sim/partition/shipped.hpp"
-#include "sim/search/balance.hpp"
-#include "sim/search/partitioning.hpp"
 #include "tools/app/export.hpp"
+#include "tools/app/plan_choices.hpp"
 #include "tools/app/schedule_source.hpp"
 
 namespace weir::app {
 namespace {
+
+constexpr const char* kAuto = "auto";
 
 // b: as given, or what G = b M D leaves.
 int samples_of(const PlanRequest& r, const Session& session) {
@@ -47,7 +46,7 @@ Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   plan.vpp = r.vpp;
   plan.microbatches = r.microbatches;
   plan.micro_batch_size = samples_of(r, session);
-  plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
+  if (r.recompute != kAuto) plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
   apply(r.parallel, plan);
   if (const auto misfit = cannot_split(model, plan.seq_length, plan.split()))
     throw InputError("plan", misfit->key, misfit->reason);
@@ -66,60 +65,43 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
   return file + ".csv";
 }
 
-struct Stages {
-  std::vector<int> boundaries;
-  std::string remark;
-};
-
-// Whose stages hold numbers of parameters as equal as can be.
-std::vector<int> by_parameters(const LayerCosts& known, int stages) {
-  std::vector<std::int64_t> parameters;
-  for (const LayerPart& layer : known.part()->layers) parameters.push_back(layer.parameters);
-  return best_boundaries(parameters, stages);
-}
-
-// As --partition says; with more stages than layers, where the stack leaves stages empty, its own
-// rule's.
-Stages stages_for(const PlanRequest& r, const Model& model, const Plan& plan,
-                  const Cluster& cluster, const Schedule& schedule) {
-  const int stages = plan.stages();
-  const auto layers = static_cast<int>(model.layers.size());
-  if (stages > layers && cluster.stack.empty_stages)
-    return {stage_boundaries(cluster.stack, model, stages).value(), ""};
+// The schedule that was asked for, and what the request leaves to the planner.
+Schedule complete(const PlanRequest& r, const Model& model, const Cluster& cluster, Plan& plan,
+                  PlanResult& result) {
+  const bool rebuild = r.recompute == kAuto, order = name_of(r.schedule) == kAuto;
+  if (rebuild && !r.recompute_microbatches.empty())
+    throw UsageError("--recompute auto is for all micro-batches: no --recompute-microbatches");
+  if (!r.memory_limit.empty() && !rebuild && !order)
+    throw UsageError("--memory-limit needs --recompute auto or --schedule auto");
+  plan.boundaries = r.boundaries;
+  Schedule schedule;
+  const auto take = [&](Schedule taken) {
+    schedule = std::move(taken);
+    if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
+    plan.schedule = word_for(schedule, plan);
+  };
+  if (!order) take(obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, false}));
+  if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
-  const LayerCosts known(plan, model, costs, cluster.stack);
-  if (stages > layers) return {Balance(known, cluster).boundaries(plan), ""};
-  if (r.partition == "uniform") return {uniform_boundaries(layers, stages), ""};
-  if (r.partition == "parameters") return {by_parameters(known, stages), ""};
-  if (r.partition == "block")
-    return {block_boundaries(layer_times(plan, known, cluster), stages), ""};
-  if (r.partition == "minimax") {
-    const auto problem = partition_problem(plan, known, cluster, schedule);
-    MinimaxPartition found = minimax_partition(problem);
-    if (found.boundaries.empty())
-      throw NoFeasiblePlan("--partition minimax: no partition keeps to the devices' memory");
-    return {std::move(found.boundaries), describe(found)};
+  PlanChooser chooser{model, costs, cluster, std::nullopt, result.choices};
+  if (!r.memory_limit.empty())
+    chooser.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
+  result.stack = cluster.stack.name;
+  if (order) {
+    take(chooser.schedule(r.partition, rebuild, plan));
+  } else if (r.boundaries.empty()) {
+    plan.boundaries = chooser.boundaries(r.partition, plan, schedule, !rebuild);
   }
-  ChosenPartition chosen = shortest_step_partition(plan, known, cluster, schedule);
-  return {chosen.boundaries, stages == 1 ? "" : describe(chosen)};
+  if (rebuild) plan.recompute = chooser.recompute(plan, schedule);
+  return schedule;
 }
 
 PlanResult by_hand(const PlanRequest& r, const Session& session) {
   PlanResult result;
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
-  const Schedule schedule =
-      obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, false});
-  if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
-  plan.schedule = word_for(schedule, plan);
-  plan.boundaries = r.boundaries;
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
-  if (r.boundaries.empty()) {
-    Stages stages = stages_for(r, model, plan, cluster, schedule);
-    plan.boundaries = std::move(stages.boundaries);
-    result.partition = std::move(stages.remark);
-    result.stack = cluster.stack.name;
-  }
+  const Schedule schedule = complete(r, model, cluster, plan, result);
   const auto folder = std::filesystem::current_path();
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
@@ -158,7 +140,7 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
   Imported imported = import_job(
       r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
   PlacedPlan plan = load(imported.plan, session);
-  return {std::move(plan), true, stack_of_job(r.import.from), "", std::move(imported)};
+  return {std::move(plan), true, stack_of_job(r.import.from), {}, std::move(imported)};
 }
 
 }  // namespace
@@ -173,37 +155,42 @@ Fields fields(PlanRequest& r) {
           {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
           {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});
   append(all, weir::fields(r.parallel));
-  append(all,
-         {{"--schedule", &r.schedule,
-           "A schedule's name, a CSV file, or exec:COMMAND, run as COMMAND K M v"},
-          {"--recompute", &r.recompute,
-           "none (never), selective, full (a layer at a time), stage (always), except-last, or "
-           "the layers that full rebuilds, as 0-11,40"},
-          {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
-          {"--boundaries", &r.boundaries,
-           "First layers of stages 1..., as 3,6 (default: by --partition)"},
-          {"--partition",
-           &r.partition,
-           "Without --boundaries: optimal (the shortest simulated step), minimax (the fastest "
-           "slowest device), uniform (equal numbers of layers), parameters (equal numbers of "
-           "them), block (torchgpipe's)",
-           {.choices = {"optimal", "minimax", "uniform", "parameters", "block"}}},
-          {"--cluster", &r.cluster,
-           "Cluster whose devices the stages are balanced for (default: this machine)"},
-          stack_field(r.stack),
-          {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
-          {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
-          {"--from",
-           &r.import.from,
-           "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
-           {.choices = {"megatron", "torchtitan"}}},
-          {"--job-model,--model", &r.import.model,
-           "With --from: the model, where the job only names it"},
-          {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
-           positive},
-          {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
-           positive},
-          seed_field(r.seed)});
+  append(
+      all,
+      {{"--schedule", &r.schedule,
+        "A schedule's name, a CSV file, exec:COMMAND, run as COMMAND K M v, or auto: the shortest "
+        "that is found within the memory, for one or two stages a rank"},
+       {"--recompute", &r.recompute,
+        "none (never), selective, full (a layer at a time), stage (always), except-last, or "
+        "the layers that full rebuilds, as 0-11,40; auto: the fewest with which each rank fits"},
+       {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
+       {"--memory-limit", &r.memory_limit,
+        "With --recompute or --schedule auto: memory of a device, as \"80 GiB\" (default: the "
+        "cluster's)"},
+       {"--boundaries", &r.boundaries,
+        "First layers of stages 1..., as 3,6 (default: by --partition)"},
+       {"--partition",
+        &r.partition,
+        "Without --boundaries: optimal (the shortest simulated step), minimax (the fastest "
+        "slowest device), uniform (equal numbers of layers), parameters (equal numbers of "
+        "them), block (torchgpipe's)",
+        {.choices = partition_words()}},
+       {"--cluster", &r.cluster,
+        "Cluster whose devices the stages are balanced for (default: this machine)"},
+       stack_field(r.stack),
+       {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
+       {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
+       {"--from",
+        &r.import.from,
+        "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
+        {.choices = {"megatron", "torchtitan"}}},
+       {"--job-model,--model", &r.import.model,
+        "With --from: the model, where the job only names it"},
+       {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
+        positive},
+       {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
+        positive},
+       seed_field(r.seed)});
   return all;
 }
 

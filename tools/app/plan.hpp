@@ -23,7 +23,7 @@ struct PlanRequest {
   int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
   std::optional<int> global_batch_size;
   ScheduleChoice schedule = "1f1b";
-  std::string recompute = "none", recompute_microbatches;
+  std::string recompute = "none", recompute_microbatches, memory_limit;
   std::vector<int> boundaries;  // none: by `partition`
   std::string partition = "optimal";
   std::optional<std::filesystem::path> cluster;
@@ -39,7 +39,7 @@ struct PlanResult {
   PlacedPlan plan;
   bool written = false;
   std::string stack;      // the stages were balanced for, or whose job it was; empty: neither
-  std::string partition;  // how good its stages are, for people; empty: nobody asked for the best
+  std::vector<std::string> choices;  // how good what was left to us is, a line each, for people
   std::optional<Imported> imported;
 };
 

@@ -12,9 +12,9 @@ namespace weir {
 void print(const app::PlanRequest& request, const app::PlanResult& result) {
   const Plan& plan = result.plan.loaded.plan;
   if (result.plan.schedule_in_memory)
-    throw UsageError("--schedule exec: needs -o: what it prints is kept beside the plan");
+    throw UsageError("--schedule exec: and auto need -o: the schedule is kept beside the plan");
   if (const auto remark = app::remark_on(request.stack, result.stack)) note(*remark);
-  if (!result.partition.empty()) note(result.partition);
+  for (const std::string& choice : result.choices) note(choice);
   if (!result.written) {
     fmt::print("{}", to_json(plan));
     return;
