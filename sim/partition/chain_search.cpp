@@ -13,12 +13,6 @@ namespace {
 // Exact where the squares of nanoseconds leave 64 bits.
 __extension__ using Squares = unsigned __int128;
 
-std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& values) {
-  std::vector<std::int64_t> sums(values.size() + 1, 0);
-  std::partial_sum(values.begin(), values.end(), sums.begin() + 1);
-  return sums;
-}
-
 // best(row) = min over columns of value(row, column), the first column that attains it. Every
 // finite row's first best column is at or after that of every row before it, so the middle row's
 // halves the columns of the others. A row that no column reaches halves nothing.

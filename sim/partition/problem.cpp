@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace weir {
@@ -43,6 +44,12 @@ PartitionProblem placed_problem(std::vector<std::vector<std::int64_t>> layer_ns,
     problem.links[at(index - 1)].push_back(found->second);
   }
   return problem;
+}
+
+std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& values) {
+  std::vector<std::int64_t> sums(values.size() + 1, 0);
+  std::partial_sum(values.begin(), values.end(), sums.begin() + 1);
+  return sums;
 }
 
 std::optional<std::int64_t> slowest_ns(const PartitionProblem& problem,

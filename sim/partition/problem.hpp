@@ -47,6 +47,9 @@ struct PartitionProblem {
 [[nodiscard]] PartitionProblem placed_problem(std::vector<std::vector<std::int64_t>> layer_ns,
                                               const ScheduleShape& shape, CutTimes cut_ns = {});
 
+// sums[n]: of the first n values.
+[[nodiscard]] std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& values);
+
 // The time of the busiest device or link for one micro-batch (of each replica); nullopt: a device
 // holds more than its capacity. Precondition: boundaries ascend within the layers.
 [[nodiscard]] std::optional<std::int64_t> slowest_ns(const PartitionProblem& problem,

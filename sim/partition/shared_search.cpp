@@ -10,12 +10,6 @@
 namespace weir {
 namespace {
 
-std::vector<std::int64_t> running_sum(const std::vector<std::int64_t>& values) {
-  std::vector<std::int64_t> sums(values.size() + 1, 0);
-  std::partial_sum(values.begin(), values.end(), sums.begin() + 1);
-  return sums;
-}
-
 // Stage s and stage S-1-s on the same devices: the outermost pair leaves a chain of the same kind.
 bool folds(const PartitionProblem& problem) {
   for (int s = 0; s < problem.stages; ++s) {

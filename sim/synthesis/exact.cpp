@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
 class Search {
  public:
@@ -20,8 +20,8 @@ class Search {
         most_nodes_(most_nodes),
         ranks_(at(problem.shape.ranks)),
         done_(at(problem.shape.stages)),
-        forward_(problem.shape, kNever),
-        gradient_(problem.shape, kNever),
+        forward_(problem.shape, kUnknown),
+        gradient_(problem.shape, kUnknown),
         free_(ranks_, 0),
         kept_(ranks_, 0),
         postponed_(at(problem.shape.stages), false),
@@ -52,7 +52,7 @@ class Search {
   };
   struct Candidate {
     Action action;
-    std::int64_t start = kNever, end = kNever;
+    std::int64_t start = kUnknown, end = kUnknown;
   };
 
   [[nodiscard]] Candidate next_of(Stage stage, ActionKind kind) const {
@@ -71,7 +71,7 @@ class Search {
       if (!problem_.shape.is_first(stage)) {
         const Stage before{stage.value - 1};
         inputs = forward_(before, action.microbatch);
-        if (inputs == kNever) return {};
+        if (inputs == kUnknown) return {};
         inputs += problem_.forward_ns[before.position()];
       }
     } else {
@@ -79,7 +79,7 @@ class Search {
       if (!problem_.shape.is_last(stage)) {
         const Stage behind{stage.value + 1};
         inputs = gradient_(behind, action.microbatch);
-        if (inputs == kNever) return {};
+        if (inputs == kUnknown) return {};
         inputs += problem_.backward_ns[behind.position()];
       }
     }
@@ -91,7 +91,7 @@ class Search {
     std::int64_t bound = 0;
     const std::int32_t m = problem_.shape.microbatches;
     for (std::size_t r = 0; r < ranks_; ++r) {
-      std::int64_t all = 0, chain = 0, after = kNever;
+      std::int64_t all = 0, chain = 0, after = kUnknown;
       for (const Stage stage : stages_[r]) {
         const Done& done = done_[stage.position()];
         const SynthesisTimes& t = problem_.stages[stage.position()];
@@ -100,7 +100,7 @@ class Search {
         if (done.i < m) after = std::min(after, tail_[stage.position()]);
       }
       bound = std::max(bound, free_[r] + all);
-      if (after != kNever) bound = std::max(bound, free_[r] + chain + after);
+      if (after != kUnknown) bound = std::max(bound, free_[r] + chain + after);
     }
     return bound;
   }
@@ -172,14 +172,14 @@ class Search {
       const Stage stage{static_cast<std::int32_t>(s)};
       for (const ActionKind kind : {ActionKind::I, ActionKind::F, ActionKind::W}) {
         const Candidate one = next_of(stage, kind);
-        if (one.start == kNever) continue;
+        if (one.start == kUnknown) continue;
         if (kind == ActionKind::F && postponed_[s]) continue;
         if (path_after(one) >= below_ && kind != ActionKind::W) return;  // it only gets later
         all.push_back(one);
         if (one.end < first.end) first = one;
       }
     }
-    if (first.end == kNever) return;  // every F waits for room that nothing will give back
+    if (first.end == kUnknown) return;  // every F waits for room that nothing will give back
     const Rank rank = problem_.shape.rank_of(first.action.stage);
     std::erase_if(all, [&](const Candidate& one) {
       return problem_.shape.rank_of(one.action.stage) != rank || one.start >= first.end;
@@ -229,8 +229,8 @@ class Search {
     words_[rank].push_back(action);
     descend(left - 1);
     words_[rank].pop_back();
-    if (action.kind == ActionKind::F) forward_[action] = kNever;
-    if (action.kind == ActionKind::I) gradient_[action] = kNever;
+    if (action.kind == ActionKind::F) forward_[action] = kUnknown;
+    if (action.kind == ActionKind::I) gradient_[action] = kUnknown;
     done_[s] = done_before;
     kept_[r] = kept_before;
     postponed_ = std::move(postponed_before);
