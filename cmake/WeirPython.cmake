@@ -28,3 +28,9 @@ target_link_libraries(weir_python PRIVATE weir_app)
 weir_optimise_little(weir_python)
 set_target_properties(weir_python PROPERTIES
   OUTPUT_NAME weir LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+
+# Its stubs, from the module itself.
+set(stubs ${CMAKE_BINARY_DIR}/python/weir-stubs)
+add_custom_command(TARGET weir_python POST_BUILD VERBATIM
+  COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${Python3_EXECUTABLE}
+    ${CMAKE_SOURCE_DIR}/tools/python/stubs.py ${CMAKE_BINARY_DIR}/python ${stubs})

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/cost_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
 
 namespace weir {
@@ -27,6 +30,19 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
     default:
       return is_compute(action.kind) ? cost[action.kind].count() : 0;
   }
+}
+
+// Times are added in 63 bits of nanoseconds, 292 years: what one after the other would take must
+// stay below, for then every sum of some of them does.
+void require_time(const OperationCosts& costs) {
+  constexpr double kMostNanoseconds = 9e18;
+  double together = 0;
+  for (const std::int64_t duration : costs.duration_ns) together += static_cast<double>(duration);
+  for (const std::int64_t gap : costs.gap_ns) together += static_cast<double>(gap);
+  if (together <= kMostNanoseconds) return;
+  throw InputError("times", "",
+                   fmt::format("all operations of a step together take {:.3g} s, at most {:.3g}",
+                               together * 1e-9, kMostNanoseconds * 1e-9));
 }
 
 constexpr Names<Basis, 5> kBases{{{Basis::measured, "measured"},
@@ -74,6 +90,7 @@ OperationCosts expand(const Program& program, const CostTable& costs) {
         expanded.gap_ns[id] = costs.host_overhead.count();
     }
   }
+  require_time(expanded);
   return expanded;
 }
 

@@ -21,6 +21,7 @@
 #include "plan/job/plan_json.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/bytes_file.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -207,7 +208,7 @@ void put_in_place(const std::filesystem::path& made, const std::filesystem::path
 Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesystem::path>& data) {
   const Plan& plan = loaded.plan;
   Json texts = Json::array();
-  for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_text_file(file)));
+  for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_bytes(file)));
   return {{"model", loaded.model.name},
           {"model_sha256", plan.model_sha256},
           {"seq_length", plan.seq_length},

@@ -17,11 +17,11 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "exec/device/stream.hpp"
 #include "exec/rank/stage.hpp"
+#include "exec/threads/team.hpp"
 #include "exec/threads/thread_transport.hpp"
 #include "exec/training/stored.hpp"
 #include "exec/training/trainable.hpp"
@@ -180,11 +180,7 @@ class Measuring {
         times_(static_cast<std::size_t>(working_)) {}
 
   void run(const std::vector<Job>& jobs, Measurements& result) {
-    std::vector<std::thread> workers;
-    for (int device = 0; device < working_; ++device) {
-      workers.emplace_back([this, device, &jobs, &result] { work(device, jobs, result); });
-    }
-    for (std::thread& worker : workers) worker.join();
+    Team(working_, [&](int device) { work(device, jobs, result); }).join();
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -291,7 +287,7 @@ Seconds measure_handover(bool spin) {
                   std::vector<std::int64_t>(program.size())};
   transport.begin_step(clock);
   std::vector<double> trips;
-  std::thread answer([&] {
+  Team answer(1, [&](int) {
     for (std::int32_t i = 0; i < kRounds; ++i) {
       static_cast<void>(transport.receive(0, i));
       transport.consumed(0, i);

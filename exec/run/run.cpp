@@ -12,7 +12,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "exec/device/cores.hpp"
@@ -23,6 +22,7 @@
 #include "exec/run/run_parts.hpp"
 #include "exec/streams/step_launcher.hpp"
 #include "exec/threads/gradient_barrier.hpp"
+#include "exec/threads/team.hpp"
 #include "exec/threads/thread_transport.hpp"
 #include "exec/training/batches.hpp"
 #include "exec/training/each_weight.hpp"
@@ -160,22 +160,22 @@ class ThreadRun {
   void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape().ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
-    std::vector<std::thread> workers;
-    for (std::int32_t rank = 0; rank < program_.shape().ranks; ++rank) {
-      workers.emplace_back([this, rank] { work(rank); });
-    }
+    Team workers(program_.shape().ranks, [this](int rank) { work(rank); });
     const auto watchdog = watch_actions(program_, activity_, options_);
     barrier_->arrive_and_wait();  // every rank is prepared
-    blocks_ = blocks_taken();
-    for (int step = 0; step < all_steps() && !failure_ && !result_.stopped; ++step) {
-      begin_dump(step);
-      const StepWindow window = thread_step(number(step));
-      if (!failure_) end_step(step, window.start / 1ns, window.end / 1ns);
-    }
-    evaluate_at_end([this](std::uint32_t step) { static_cast<void>(thread_step(step)); });
+    // Whatever fails here, the ranks are told that the run ends: they wait at the barrier.
+    guarded([&] {
+      blocks_ = blocks_taken();
+      for (int step = 0; step < all_steps() && !failure_ && !result_.stopped; ++step) {
+        begin_dump(step);
+        const StepWindow window = thread_step(number(step));
+        if (!failure_) end_step(step, window.start / 1ns, window.end / 1ns);
+      }
+      evaluate_at_end([this](std::uint32_t step) { static_cast<void>(thread_step(step)); });
+    });
     finished_ = true;
     barrier_->arrive_and_wait();
-    for (std::thread& worker : workers) worker.join();
+    workers.join();
     if (failure_) std::rethrow_exception(failure_);
   }
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "exec/training/philox.hpp"
-#include "plan/text/text_file.hpp"
+#include "plan/text/bytes_file.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -52,7 +52,7 @@ void Batches::add(const std::filesystem::path& file) {
         file.string(), "",
         fmt::format("bytes need a vocabulary of 256, the model's is {}", request_.vocabulary));
   }
-  Text text{read_text_file(file)};
+  Text text{read_bytes(file)};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes < request_.seq_length + 1) {
     throw InputError(file.string(), "",

@@ -148,11 +148,22 @@ bool halves_share_nothing(const Schedule& schedule, std::int32_t half) {
 void place_stages(Schedule& schedule, const std::string& file) {
   ScheduleShape& shape = schedule.shape;
   shape.ranks = static_cast<std::int32_t>(schedule.order.size());
+  std::int64_t actions = 0;
   for (const auto& order : schedule.order) {
+    actions += static_cast<std::int64_t>(order.size());
     for (const Action& action : order) {
       shape.stages = std::max(shape.stages, action.stage.value + 1);
       shape.microbatches = std::max(shape.microbatches, action.microbatch.value + 1);
     }
+  }
+  // Every stage passes every micro-batch of its replica forward and back: a file that names larger
+  // ones than it has actions for is refused before anything is made of their size.
+  const auto cells = static_cast<std::int64_t>(shape.stages) * shape.microbatches;
+  if (cells > actions) {
+    throw InputError(
+        file, "",
+        fmt::format("{} stages and {} micro-batches need at least {} actions, found {}",
+                    shape.stages, shape.microbatches, cells, actions));
   }
   shape.rank_of_stage.assign(shape.stages, Rank{-1});
   for (const Rank rank : schedule.order.ids()) {

@@ -3,6 +3,7 @@
 #include "plan/text/ending.hpp"
 
 #include <new>
+#include <system_error>
 
 #include "plan/words/error.hpp"
 
@@ -21,12 +22,16 @@ Ending ending_of(const std::exception_ptr& thrown) {
     return {EndKind::missing, error.what()};
   } catch (const RunFailed& error) {
     return {EndKind::failed, error.what()};
+  } catch (const std::range_error& error) {  // a time that is none: of what was read
+    return {EndKind::bad_input, error.what()};
   } catch (const std::bad_alloc&) {
     return {EndKind::failed, "out of memory"};
+  } catch (const std::system_error& error) {  // no thread, no descriptor, no room
+    return {EndKind::failed, error.what()};
   } catch (const std::exception& error) {
-    return {EndKind::bug, error.what()};
+    return {EndKind::bug, std::string("a fault of weir's own: ") + error.what()};
   } catch (...) {
-    return {EndKind::bug, "an exception of unknown type"};
+    return {EndKind::bug, "a fault of weir's own: an exception of unknown type"};
   }
 }
 

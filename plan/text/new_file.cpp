@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <system_error>
 
 #include "plan/words/error.hpp"
@@ -27,13 +28,16 @@ NewFile::NewFile(std::filesystem::path file) : file_(std::move(file)) {
   const auto status = std::filesystem::status(file_, error);
   const bool stream =
       std::filesystem::is_character_file(status) || std::filesystem::is_fifo(status);
-  if (!stream) {
+  if (stream) {
+    descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    // A name that nobody can foresee, made for this writer and through no link.
+    std::random_device random;
     beside_ = file_;
-    // The process's number keeps two writers apart.
-    beside_ += fmt::format(".{}.tmp", ::getpid());
+    beside_ += fmt::format(".{:08x}{:08x}.tmp", random(), random());
+    constexpr int kNew = O_CREAT | O_EXCL | O_NOFOLLOW;
+    descriptor_ = ::open(beside_.c_str(), O_WRONLY | O_CLOEXEC | kNew, 0666);
   }
-  const std::filesystem::path& opened = stream ? file_ : beside_;
-  descriptor_ = ::open(opened.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail(errno);
 }
 

@@ -2,15 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/text_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <span>
 #include <system_error>
 
+#include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
+#include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -18,25 +23,66 @@ namespace {
 
 constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 30;
 
+// A descriptor to read from, closed on every way out.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& file)
+      : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  // The next bytes, fewer than there is room for; 0 at the end, -1 with errno set.
+  [[nodiscard]] ssize_t read(std::span<char> room) const {
+    for (;;) {
+      const ssize_t count = ::read(descriptor_, room.data(), room.size());
+      if (count >= 0 || errno != EINTR) return count;
+    }
+  }
+
+ private:
+  int descriptor_;
+};
+
 }  // namespace
 
-std::string read_text_file(const std::filesystem::path& file) {
+std::string read_bytes(const std::filesystem::path& file) {
   std::error_code error;
   const auto status = std::filesystem::status(file, error);
   if (error || !std::filesystem::exists(status))
     throw InputError(file.string(), "", "cannot be read: no such file");
   if (std::filesystem::is_directory(status))
     throw InputError(file.string(), "", "is a folder, expected a file");
-  if (std::filesystem::is_regular_file(status) &&
-      std::filesystem::file_size(file, error) > kLargestFile) {
-    throw InputError(file.string(), "", "is larger than 1 GiB");
+  const auto too_large = [&file] { return InputError(file.string(), "", "is larger than 1 GiB"); };
+  // A file's size is known beforehand, a pipe's or a device's when it ends, if it does.
+  std::string text;
+  if (std::filesystem::is_regular_file(status)) {
+    const std::uintmax_t size = std::filesystem::file_size(file, error);
+    if (!error && size > kLargestFile) throw too_large();
+    if (!error) text.reserve(size);
   }
-  std::ifstream in(file, std::ios::binary);
-  if (!in)
-    throw InputError(file.string(), "", fmt::format("cannot be read: {}", std::strerror(errno)));
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) throw InputError(file.string(), "", "cannot be read to its end");
-  return text;
+  const InputFile in(file);
+  std::array<char, 1 << 16> part;
+  for (;;) {
+    const ssize_t count = in.read(part);
+    if (count < 0)
+      throw InputError(file.string(), "", fmt::format("cannot be read: {}", std::strerror(errno)));
+    if (count == 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(count));
+    if (text.size() > kLargestFile) throw too_large();
+  }
+}
+
+std::string read_text_file(const std::filesystem::path& file) {
+  std::string text = read_bytes(file);
+  const std::size_t valid = utf8_prefix(text);
+  if (valid == text.size()) return text;
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(valid), '\n');
+  throw InputError(
+      file.string(), fmt::format("line {}", line),
+      fmt::format("is not UTF-8: byte 0x{:02x}", static_cast<unsigned char>(text[valid])));
 }
 
 void write_file_atomically(const std::filesystem::path& file, std::string_view bytes) {

@@ -180,6 +180,9 @@ def outputs(folder):
         return json.loads(weir(folder, *arguments, "--json", "-q"))
 
     yield printed("doctor")
+    refused = subprocess.run([WEIR, "model", "none.json", "--json"], cwd=folder,
+                             capture_output=True, text=True)
+    yield json.loads(refused.stderr)
     yield printed("model", "tiny.json")
     yield printed("model", "--layout", layout, "--run", "--workers", 2, "--rounds", 1)
     yield printed("schedule", "--list")

@@ -156,12 +156,12 @@ Fields fields(CompareRequest& r) {
           {"--svg,--pdf",
            &r.picture,
            "Both timelines as a picture (.svg or .pdf), its data beside it as NAME.data.csv",
-           {.writes = true}},
-          {"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = true}},
+           {.writes = Writes::file}},
+          {"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},
           {"-o,--output",
            &r.output,
            "Folder for comparison.json, both timelines and both traces",
-           {.writes = true}}};
+           {.writes = Writes::folder}}};
 }
 
 CompareResult compare(const CompareRequest& r, const Session& session) {

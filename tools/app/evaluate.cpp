@@ -236,18 +236,19 @@ class Evaluator {
 }  // namespace
 
 Fields fields(EvaluateRequest& r) {
-  constexpr std::pair<double, double> kCount{1, 1 << 16};
   Fields all = weir::fields(r.plan);
   append(all,
          {{"--backend", &r.backend, "cpu or cuda"},
-          {"-K,--pp", &r.stages,
-           "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)"},
-          {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kCount}},
-          {"--fit", &r.fit, "Plans that fit the model", {.range = kCount}},
-          {"--interval", &r.interval, "Plans that set the interval (9 or more)", {.range = kCount}},
-          {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kCount}},
-          {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kCount}},
-          {"-o,--output", &r.output, "Folder", {.writes = true}},
+          {"-K,--pp",
+           &r.stages,
+           "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)",
+           {.range = kDevicesHere}},
+          {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPlans}},
+          {"--fit", &r.fit, "Plans that fit the model", {.range = kPlans}},
+          {"--interval", &r.interval, "Plans that set the interval (9 or more)", {.range = kPlans}},
+          {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kPlans}},
+          {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kPlans}},
+          {"-o,--output", &r.output, "Folder", {.writes = Writes::folder}},
           seed_field(r.seed)});
   return all;
 }

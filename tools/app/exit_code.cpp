@@ -21,7 +21,7 @@ int exit_code(EndKind kind) {
     case EndKind::bug:
       break;
   }
-  return 1;
+  return 6;
 }
 
 }  // namespace weir

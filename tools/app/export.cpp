@@ -25,11 +25,11 @@ Fields fields(ExportRequest& r) {
            &r.to,
            "torchtitan, torch, megatron or deepspeed",
            {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}, .required = true}},
-          {"-o,--output", &r.output, "Folder of the files", {.writes = true}},
+          {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
           {"--gpus-per-node",
            &r.gpus_per_node,
            "At most so many devices a node in the launch line",
-           {.range = {{1, 4096}}}}};
+           {.range = kGpusPerNode}}};
 }
 
 ExportResult export_plan(const ExportRequest& r, const Session& session) {

@@ -2,9 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/field.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 #include <type_traits>
+
+#include "plan/words/error.hpp"
 
 namespace weir::app {
 namespace {
@@ -44,6 +52,26 @@ std::vector<Path> files_of(const Target& target) {
   return files;
 }
 
+// A folder that may be written into, or one that can be made: what is missing is made and taken
+// away again, for the work may yet be refused.
+void require_writable_folder(const Path& folder) {
+  const Path absolute = std::filesystem::absolute(folder);
+  Path there = absolute;
+  std::error_code none;  // what cannot be looked at is not there
+  while (there.has_relative_path() && !std::filesystem::exists(there, none))
+    there = there.parent_path();
+  const auto cannot = [&](const std::string& why) {
+    return InputError(folder.string(), "", "cannot be written: " + why);
+  };
+  if (!std::filesystem::is_directory(there, none)) throw cannot(there.string() + " is no folder");
+  if (::access(there.c_str(), W_OK | X_OK) != 0) throw cannot(std::strerror(errno));
+  std::error_code error;
+  std::filesystem::create_directories(absolute, error);
+  for (Path made = absolute; made != there; made = made.parent_path())
+    std::filesystem::remove(made, none);  // one that another has filled meanwhile stays
+  if (error) throw cannot(error.message());
+}
+
 }  // namespace
 
 std::vector<std::string> long_names(const Field& field) {
@@ -61,9 +89,38 @@ void append(Fields& fields, Fields more) { std::ranges::move(more, std::back_ins
 std::vector<Path> files_read(const Fields& fields) {
   std::vector<Path> files;
   for (const Field& field : fields) {
-    if (!field.traits.writes) std::ranges::move(files_of(field.target), std::back_inserter(files));
+    if (field.traits.writes == Writes::nothing)
+      std::ranges::move(files_of(field.target), std::back_inserter(files));
   }
   return files;
+}
+
+void require_choices(const Field& field, const std::vector<std::string>& texts) {
+  const auto& choices = field.traits.choices;
+  if (choices.empty()) return;
+  for (const std::string& text : texts) {
+    if (std::ranges::find(choices, text) != choices.end()) continue;
+    throw UsageError(fmt::format("--{} {}: expected {}", long_names(field).front(), text,
+                                 fmt::join(choices, ", ")));
+  }
+}
+
+void try_outputs(const Fields& fields, const Session& session) {
+  for (const Field& field : fields) {
+    const Writes writes = field.traits.writes;
+    if (writes == Writes::nothing) continue;
+    for (const Path& path : files_of(field.target)) {
+      if (path.empty() || path == "-") continue;
+      if (writes == Writes::folder) {
+        require_writable_folder(path);
+      } else {
+        require_writable_folder(std::filesystem::absolute(path).parent_path());
+        if (std::filesystem::is_directory(path))
+          throw InputError(path.string(), "", "cannot be written: it is a folder");
+        static_cast<void>(session.output(path));
+      }
+    }
+  }
 }
 
 }  // namespace weir::app

@@ -26,6 +26,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/app/ranges.hpp"
 #include "tools/app/session.hpp"
 #include "tools/app/source.hpp"
 
@@ -41,11 +42,13 @@ using Target =
                  std::vector<std::string>*, std::vector<std::filesystem::path>*, PlanSource*,
                  CostsSource*, ScheduleChoice*, TraceSource*, std::vector<TraceSource>*>;
 
+enum class Writes : std::uint8_t { nothing, file, folder };
+
 struct FieldTraits {
-  std::optional<std::pair<double, double>> range;  // inclusive; of numbers, and of each in a list
-  std::vector<std::string> choices;                // of a text
+  std::optional<Range> range;        // of a number, which must have one, and of each in a list
+  std::vector<std::string> choices;  // of a text, and of each word
   bool required = false;
-  bool writes = false;  // a file or folder that the use case writes
+  Writes writes = Writes::nothing;  // what the use case writes there
 };
 
 struct Field {
@@ -62,9 +65,14 @@ using Fields = std::vector<Field>;
 // The files that the filled-in fields name to be read: those of sources too, where they are files.
 [[nodiscard]] std::vector<std::filesystem::path> files_read(const Fields& fields);
 
-void append(Fields& fields, Fields more);
+// Throws UsageError for a text that is none of the field's choices, where it has them.
+void require_choices(const Field& field, const std::vector<std::string>& texts);
 
-inline constexpr std::pair<double, double> kPositive{1, 1 << 20};
+// What must hold before hours of work: each file and folder that the fields name to be written can
+// be, and is none of those that are read. Throws UsageError or InputError.
+void try_outputs(const Fields& fields, const Session& session);
+
+void append(Fields& fields, Fields more);
 
 template <class Request, class Result>
 struct UseCase {

@@ -42,7 +42,7 @@ PlannedTrace load_kineto_run(const KinetoOptions& options,
   if (options.save_trace) {
     const auto file = std::filesystem::absolute(session.output(*options.save_trace));
     save_traced_plan(found.trace, moved_to(plan, file.parent_path()), file.parent_path(),
-                     file.parent_path(), file.stem().string());
+                     {file.parent_path(), file.stem().string()}, session);
   }
   return {std::move(found.trace), std::move(plan)};
 }

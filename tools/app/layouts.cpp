@@ -10,34 +10,29 @@
 namespace weir::app {
 namespace {
 
-constexpr int kMostWorkers = 256;
-constexpr int kMostRounds = 10'000;
-
-LayoutRunRequest checked(const LayoutsRequest& r, std::uint64_t seed) {
-  LayoutRunRequest request{.file = r.file->string(),
-                           .workers = r.workers == 0 ? available_cores() : r.workers,
-                           .rounds = r.rounds,
-                           .seed = seed};
-  if (request.workers < 1 || request.workers > kMostWorkers)
-    throw UsageError(fmt::format("--workers {}: expected 1 to {}", r.workers, kMostWorkers));
-  if (request.rounds < 1 || request.rounds > kMostRounds)
-    throw UsageError(fmt::format("--rounds {}: expected 1 to {}", r.rounds, kMostRounds));
-  return request;
+LayoutRunRequest run_request(const LayoutsRequest& r, std::uint64_t seed) {
+  return {.file = r.file->string(),
+          .workers = r.workers == 0 ? available_cores() : r.workers,
+          .rounds = r.rounds,
+          .seed = seed};
 }
 
 }  // namespace
 
 Fields fields(LayoutsRequest& r) {
-  return {{"--layout", &r.file, "A program of einsums and its layouts, instead of a model"},
-          {"--run", &r.run,
-           "With --layout: run the layouts on this machine's cores, beside the prediction"},
-          {"--workers", &r.workers,
-           "With --run: processors of the mesh to run on (default: all cores)"},
-          {"--rounds", &r.rounds, "With --run: interleaved steps of each layout"}};
+  return {
+      {"--layout", &r.file, "A program of einsums and its layouts, instead of a model"},
+      {"--run", &r.run,
+       "With --layout: run the layouts on this machine's cores, beside the prediction"},
+      {"--workers",
+       &r.workers,
+       "With --run: processors of the mesh to run on (default: all cores)",
+       {.range = kWorkers}},
+      {"--rounds", &r.rounds, "With --run: interleaved steps of each layout", {.range = kRounds}}};
 }
 
 LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session& session) {
-  LayoutsResult result{.request = checked(r, seed)};
+  LayoutsResult result{.request = run_request(r, seed)};
   result.file = layout::load_layouts(*r.file);
   if (!r.run) return result;
   LayoutRunRequest& request = result.request;

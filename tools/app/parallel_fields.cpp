@@ -16,7 +16,6 @@ constexpr const char* kCp = "Context-parallel devices a stage: each has a part o
 constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
 constexpr const char* kZero =
     "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
-constexpr std::pair<double, double> kZeroStages{0, 3};
 
 template <class Options>
 void append_flags(app::Fields& fields, Options& o) {
@@ -37,11 +36,11 @@ void refuse_experts(int ep) {
 }  // namespace
 
 app::Fields fields(ParallelOptions& o) {
-  const app::FieldTraits degree{.range = {{1, 1 << 16}}};
+  const app::FieldTraits degree{.range = app::kDegree};
   app::Fields all{{"--tp", &o.tp, kTp, degree},
                   {"--cp", &o.cp, kCp, degree},
                   {"--dp", &o.dp, kDp, degree},
-                  {"--zero", &o.zero, kZero, {.range = kZeroStages}}};
+                  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
 }
@@ -64,7 +63,7 @@ app::Fields fields(ParallelLists& o) {
   app::Fields all{{"--tp", &o.tp, std::string(kTp) + ": 8, 1,2,4 or 1..8", degree},
                   {"--cp", &o.cp, kCp, degree},
                   {"--dp", &o.dp, kDp, degree},
-                  {"--zero", &o.zero, kZero, {.range = kZeroStages}}};
+                  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
 }

@@ -167,8 +167,10 @@ Fields fields(PlanRequest& r) {
        {"--memory-limit", &r.memory_limit,
         "With --recompute or --schedule auto: memory of a device, as \"80 GiB\" (default: the "
         "cluster's)"},
-       {"--boundaries", &r.boundaries,
-        "First layers of stages 1..., as 3,6 (default: by --partition)"},
+       {"--boundaries",
+        &r.boundaries,
+        "First layers of stages 1..., as 3,6 (default: by --partition)",
+        {.range = kBoundary}},
        {"--partition",
         &r.partition,
         "Without --boundaries: optimal (the shortest simulated step), minimax (the fastest "
@@ -179,7 +181,7 @@ Fields fields(PlanRequest& r) {
         "Cluster whose devices the stages are balanced for (default: this machine)"},
        stack_field(r.stack),
        {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
-       {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = true}},
+       {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from",
         &r.import.from,
         "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",

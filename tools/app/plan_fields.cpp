@@ -106,14 +106,16 @@ app::Fields fields(PlanOptions& o) {
       {"--seq-length",
        &o.seq_length,
        "Tokens a sample (default: the model's positions)",
-       {.range = {{0, 1 << 24}}}},
+       {.range = app::kTokens}},
       {"--dtype", &o.dtype, "fp32, tf32, bf16 or fp16"},
       {"--attention,--attention-backend", &o.attention,
        "unfused (probabilities are kept) or fused (flash: their statistics are)"},
       {"--optimizer", &o.optimizer, "adamw or sgd"},
-      {"--learning-rate", &o.learning_rate, "Learning rate"},
-      {"--slots", &o.slots,
-       "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)"},
+      {"--learning-rate", &o.learning_rate, "Learning rate", {.range = app::kLearningRate}},
+      {"--slots",
+       &o.slots,
+       "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)",
+       {.range = app::kSlots}},
       {"--note", &o.note, "A free note kept in the plan"}};
 }
 
@@ -146,7 +148,6 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   }
   plan.optimizer.kind = options.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
   plan.optimizer.learning_rate = options.learning_rate;
-  if (options.slots && *options.slots < 0) throw UsageError("--slots: expected at least 0");
   plan.slots = options.slots.value_or(2);
   plan.seed = seed;
   plan.note = options.note;
@@ -169,7 +170,7 @@ Seconds parse_duration(const std::string& text, const std::string& option) {
 }
 
 app::Field seed_field(std::uint64_t& seed) {
-  return {"--seed", &seed, "Seed of everything random"};
+  return {"--seed", &seed, "Seed of everything random", {.range = app::kSeed}};
 }
 
 }  // namespace weir

@@ -27,7 +27,7 @@ Fields fields(SessionOptions& o) {
           {"--patience",
            &o.patience_s,
            "Seconds without a sign of life after which a process counts as gone",
-           {.range = {{1, 1e6}}}}};
+           {.range = kPatience}}};
 }
 
 TransportKind choose_transport(const SessionOptions& options) {

@@ -11,28 +11,28 @@ namespace weir::app {
 
 Fields fields(ProfileRequest& r) {
   Fields all = weir::fields(r.plan);
-  append(all, {{"--backend", &r.backend, "cpu or cuda"},
-               {"-K,--pp",
-                &r.devices,
-                "Devices at work at once: cores, or equal shares of the GPUs (default: all cores, "
-                "2 shares)",
-                {.range = {{1, 1 << 10}}}},
-               {"-b,--micro-batch-size", &r.micro_batch_sizes, "Sizes to measure"},
-               {"-o,--output", &r.output, "Costs file", {.writes = true}},
-               seed_field(r.seed)});
+  append(all,
+         {{"--backend", &r.backend, "cpu or cuda"},
+          {"-K,--pp",
+           &r.devices,
+           "Devices at work at once: cores, or equal shares of the GPUs (default: all cores, "
+           "2 shares)",
+           {.range = kDevicesHere}},
+          {"-b,--micro-batch-size", &r.micro_batch_sizes, "Sizes to measure", {.range = kPositive}},
+          {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
+          seed_field(r.seed)});
   return all;
 }
 
 ProfileResult profile(const ProfileRequest& r, const Session& session) {
   const Model model = load_model(r.plan);
   const Plan plan = base_plan(r.plan, r.seed, model, session);
-  if (r.output) static_cast<void>(session.output(*r.output));  // before minutes of measuring
   ProfileResult result{profile_machine(model, plan,
                                        {.backend = parse_measuring_backend(r.backend),
                                         .micro_batch_sizes = r.micro_batch_sizes,
                                         .devices = r.devices.value_or(0),
                                         .progress = session.part("profile")})};
-  if (r.output) save_costs(result.costs, *r.output);
+  if (r.output) save_costs(result.costs, session.output(*r.output));
   return result;
 }
 

@@ -58,7 +58,7 @@ Fields fields(ReproduceRequest& r) {
           {"--published", &r.published,
            "Folder with the published tables (default: those compiled in from "
            "tools/examples/published)"},
-          {"--csv", &r.csv, "The lines as CSV", {.writes = true}},
+          {"--csv", &r.csv, "The lines as CSV", {.writes = Writes::file}},
           {"--list", &r.list, "What cases there are"},
           {"--cross-validate", &r.cross_validate,
            "Forecast measured runs with their cluster and stack left out of what was learnt, and "
@@ -66,7 +66,7 @@ Fields fields(ReproduceRequest& r) {
           {"--errors",
            &r.errors,
            "With --cross-validate: the table that intervals of built-in forecasts are made from",
-           {.writes = true}}};
+           {.writes = Writes::file}}};
 }
 
 ReproduceResult reproduce(const ReproduceRequest& r, const Session& session) {

@@ -21,7 +21,7 @@
 namespace weir::app {
 namespace {
 
-constexpr std::pair<double, double> kSteps{0, 1'000'000};
+constexpr std::pair<double, double> kStepsOrNone{0, 1'000'000};
 
 using Execute = std::function<weir::RunResult(const ResolvedPlan&, const RunOptions&)>;
 
@@ -39,15 +39,17 @@ void label(RunResult& result) {
 }
 
 void save(const RunResult& result, const std::filesystem::path& folder, const Session& session) {
-  for (const char* name : {"measured.json", "measured.pftrace"})
-    static_cast<void>(session.output(folder / name));
-  write_file_atomically(session.output(folder / "run.json"), to_json(result).dump(2) + "\n");
-  if (result.run.trace.steps.empty()) return;
-  save_traced_plan(result.run.trace, moved_to(result.plan, folder), folder, folder, "measured");
+  const std::filesystem::path told = session.output(folder / "run.json");
+  if (!result.run.trace.steps.empty()) {
+    save_traced_plan(result.run.trace, moved_to(result.plan, folder), folder, {folder, "measured"},
+                     session);
+  }
   if (result.run.kernels) {
     write_file_atomically(session.output(folder / "kernels.json"),
                           to_chrome_json(result.run.trace, result.run.kernels->spans));
   }
+  // Last: where it is there, all else is, and of the same run.
+  write_file_atomically(told, to_json(result).dump(2) + "\n");
 }
 
 // "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"
@@ -184,8 +186,11 @@ Fields fields(RunRequest& r) {
   Fields all{
       {"plan", &r.plan, "Plan file", {.required = true}},
       {"--backend", &r.backend, "cpu, cuda or synthetic (timed waits, no training)"},
-      {"--steps", &r.steps, "Measured steps; 0 trains nothing", {.range = kSteps}},
-      {"--warmup", &r.warmup, "Steps before them, trained but not measured", {.range = kSteps}},
+      {"--steps", &r.steps, "Measured steps; 0 trains nothing", {.range = kStepsOrNone}},
+      {"--warmup",
+       &r.warmup,
+       "Steps before them, trained but not measured",
+       {.range = kStepsOrNone}},
       {"--data", &r.data,
        "Any file, as bytes, in an order by the seed; repeatable (default: seeded synthetic "
        "tokens)"},
@@ -195,15 +200,15 @@ Fields fields(RunRequest& r) {
       {"--save",
        &r.save,
        "File for the weights at the end, safetensors with Hugging Face's names",
-       {.writes = true}},
+       {.writes = Writes::file}},
       {"--dump",
        &r.dump,
        "File for the last step's gradients and logits, safetensors (backend cpu)",
-       {.writes = true}},
+       {.writes = Writes::file}},
       {"--checkpoint-every",
        &r.checkpoint_every,
        "Write a checkpoint to OUTPUT/checkpoints after every so many steps and the last (0: never)",
-       {.range = kSteps}},
+       {.range = kStepsOrNone}},
       {"--resume", &r.resume,
        "Go on from a checkpoint, or from the newest whole one of a run's folder: losses and "
        "weights are, bit by bit, those of a run that was never stopped, whatever K, partition, "
@@ -221,7 +226,10 @@ Fields fields(RunRequest& r) {
       {"--kernels", &r.kernels,
        "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, "
        "kernels.json; launching is slower then"},
-      {"-o,--output", &r.output, "Folder for run.json and the measured trace", {.writes = true}}};
+      {"-o,--output",
+       &r.output,
+       "Folder for run.json and the measured trace",
+       {.writes = Writes::folder}}};
   all.push_back({"--longest-action",
                  &r.longest_action_s,
                  "Seconds after which an action that has not ended hangs, and the run ends",

@@ -104,6 +104,20 @@ void draw(const ScheduleRequest& r, const ScheduleResult& result, const Session&
   save_picture(draw_timeline(rows, drawing), timeline_csv(rows), *r.picture, session);
 }
 
+// A file brings its own K, M and v: those that were asked for are the same, or it is not that
+// file's schedule.
+void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Session& session) {
+  const ScheduleShape& has = schedule.shape;
+  const auto require = [&](const char* option, int asked, int found) {
+    if (session.given(option) && asked != found)
+      throw UsageError(fmt::format("--{} {} contradicts {}, which has {}", option, asked,
+                                   name_of(r.name), found));
+  };
+  require("pp", r.pp, has.ranks);
+  require("microbatches", r.microbatches, has.microbatches);
+  require("vpp", r.vpp.value_or(0), has.stages / has.ranks);
+}
+
 void refuse_contradictions(const ScheduleRequest& r) {
   const auto* name = std::get_if<std::string>(&r.name);
   if (name != nullptr && name->empty())
@@ -116,35 +130,34 @@ void refuse_contradictions(const ScheduleRequest& r) {
 }  // namespace
 
 Fields fields(ScheduleRequest& r) {
-  return {
-      {"name", &r.name,
-       "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
-       "M v"},
-      {"-K,--pp", &r.pp, "Ranks", {.range = {{1, 1 << 12}}}},
-      {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = {{1, 1024}}}},
-      {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
-      {"--slots",
-       &r.slots,
-       "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
-       {.range = {{0, 1 << 20}}}},
-      {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
-      {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
-      {"--times", &r.times,
-       "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
-      {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = true}},
-      {"--csv-format", &r.csv_format, "compute_only or compute_comms"},
-      {"--svg,--pdf",
-       &r.picture,
-       "Write the picture (.svg or .pdf), its data beside it as NAME.data.csv",
-       {.writes = true}},
-      {"--width", &r.width, "Width of the picture, as 3.3in"},
-      {"--palette", &r.palette, "standard, colour-blind or grey"},
-      {"--no-title", &r.no_title, "No title in the picture"},
-      {"--allow-reordered", &r.allow_reordered, "Accept gradients out of micro-batch order"},
-      {"--grid", &r.grid, "With --prove: K=2..16,M=1..64"},
-      {"--prove", &r.prove,
-       "For each (K, M) of --grid and each transport: free of deadlock, or why not"},
-      {"--list", &r.list, "All schedules with their formulas"}};
+  return {{"name", &r.name,
+           "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
+           "M v"},
+          {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
+          {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
+          {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
+          {"--slots",
+           &r.slots,
+           "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
+           {.range = kSlots}},
+          {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
+          {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
+          {"--times", &r.times,
+           "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
+          {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = Writes::file}},
+          {"--csv-format", &r.csv_format, "compute_only or compute_comms"},
+          {"--svg,--pdf",
+           &r.picture,
+           "Write the picture (.svg or .pdf), its data beside it as NAME.data.csv",
+           {.writes = Writes::file}},
+          {"--width", &r.width, "Width of the picture, as 3.3in"},
+          {"--palette", &r.palette, "standard, colour-blind or grey"},
+          {"--no-title", &r.no_title, "No title in the picture"},
+          {"--allow-reordered", &r.allow_reordered, "Accept gradients out of micro-batch order"},
+          {"--grid", &r.grid, "With --prove: K=2..16,M=1..64"},
+          {"--prove", &r.prove,
+           "For each (K, M) of --grid and each transport: free of deadlock, or why not"},
+          {"--list", &r.list, "All schedules with their formulas"}};
 }
 
 ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
@@ -157,6 +170,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
     return result;
   }
   const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
+  require_asked(r, schedule, session);
   const CostTable table =
       r.times ? parse_times(read_text_file(*r.times), r.times->string(), schedule.shape)
               : uniform_table(schedule.shape,

@@ -3,10 +3,7 @@
 #include "tools/app/schedule_source.hpp"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <utility>
 #include <variant>
 
@@ -15,25 +12,10 @@
 #include "plan/schedule/validate.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/program_output.hpp"
 
 namespace weir {
 namespace {
-
-// The standard output of a shell command. Its standard error goes where ours goes.
-std::string output_of(const std::string& command) {
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) throw InputError(command, "", "could not be started");
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (std::size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    text.append(buffer.data(), got);
-  const int status = ::pclose(pipe);
-  if (status != 0)
-    throw InputError(
-        command, "",
-        fmt::format("ended with status {}", WIFEXITED(status) ? WEXITSTATUS(status) : status));
-  return text;
-}
 
 Schedule judged(Schedule schedule, const ScheduleSource& source) {
   ValidationOptions options;
@@ -73,7 +55,7 @@ Schedule obtain_schedule(const ScheduleSource& source) {
   if (is_program(source.name)) {
     const std::string command = fmt::format("{} {} {} {}", source.name.substr(5), source.ranks,
                                             source.microbatches, source.chunks.value_or(1));
-    return schedule_made_for(source, output_of(command), command);
+    return schedule_made_for(source, app::output_of(command), command);
   }
   if (source.name.ends_with(".csv"))
     return judged(parse_schedule_csv(read_text_file(source.name), source.name), source);
@@ -91,6 +73,12 @@ Schedule obtain_schedule(const app::ScheduleChoice& choice, ScheduleSource shape
   if (function == nullptr) return obtain_schedule(shape);
   return schedule_made_for(
       shape, function->csv(shape.ranks, shape.microbatches, shape.chunks.value_or(1)), shape.name);
+}
+
+std::vector<std::string> generator_names() {
+  std::vector<std::string> names;
+  for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  return names;
 }
 
 std::string name_of(const app::ScheduleChoice& choice) {

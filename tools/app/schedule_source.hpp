@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/schedule/schedule.hpp"
 #include "tools/app/source.hpp"
@@ -33,6 +34,9 @@ struct ScheduleSource {
 // The same for what a request chose; `shape`'s own name is not looked at.
 [[nodiscard]] Schedule obtain_schedule(const app::ScheduleChoice& choice, ScheduleSource shape);
 [[nodiscard]] std::string name_of(const app::ScheduleChoice& choice);
+
+// The published ones.
+[[nodiscard]] std::vector<std::string> generator_names();
 
 [[nodiscard]] inline bool is_program(const std::string& name) { return name.starts_with("exec:"); }
 

@@ -80,10 +80,10 @@ ForecastOptions forecast_options(const SimulateRequest& o) {
 
 void save(const SimulateResult& result, const std::filesystem::path& folder,
           const Session& session) {
-  write_file_atomically(session.output(folder / "forecast.json"), to_json(result).dump(2) + "\n");
-  for (const char* name : {"predicted.json", "predicted.pftrace"})
-    static_cast<void>(session.output(folder / name));
-  save_traced_plan(result.trace, moved_to(result.plan, folder), folder, folder, "predicted");
+  const std::filesystem::path told = session.output(folder / "forecast.json");
+  save_traced_plan(result.trace, moved_to(result.plan, folder), folder, {folder, "predicted"},
+                   session);
+  write_file_atomically(told, to_json(result).dump(2) + "\n");  // last: with it the folder is whole
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Fields fields(SimulateRequest& r) {
       {"--samples",
        &r.samples,
        "Steps drawn from measured jitter (with --seed): a distribution",
-       {.range = {{1, 1'000'000}}}},
+       {.range = kSamples}},
       {"--no-barrier", &r.no_barrier, "Also the time of a step that the next one may overlap"}};
   append(all, fields(r.parallel));
   append(all, {{"--mtbf", &r.mtbf, "Mean time between failures of the whole job, as 3h"},
@@ -113,7 +113,7 @@ Fields fields(SimulateRequest& r) {
                {"-o,--output",
                 &r.output,
                 "Folder for forecast.json and the predicted trace",
-                {.writes = true}},
+                {.writes = Writes::folder}},
                seed_field(r.seed)});
   return all;
 }

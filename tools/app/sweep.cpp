@@ -17,6 +17,7 @@
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/picture.hpp"
+#include "tools/app/schedule_source.hpp"
 #include "tools/app/synthetic.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
@@ -187,16 +188,20 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const Session&
 
 Fields fields(SweepRequest& r) {
   Fields all = weir::fields(r.common);
-  append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8"},
-               {"-v,--vpp", &r.vpp, "Stages a rank"},
-               {"-M,--microbatches", &r.microbatches,
-                "Micro-batches (default: all divisors of the mini-batch)"},
-               {"-b,--micro-batch-size", &r.micro_batch_size,
-                "Samples a micro-batch, without --global-batch-size"}});
+  append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
+               {"-v,--vpp", &r.vpp, "Stages a rank", {.range = kChunks}},
+               {"-M,--microbatches",
+                &r.microbatches,
+                "Micro-batches (default: all divisors of the mini-batch)",
+                {.range = kPositive}},
+               {"-b,--micro-batch-size",
+                &r.micro_batch_size,
+                "Samples a micro-batch, without --global-batch-size",
+                {.range = kPositive}}});
   append(all, weir::fields(r.parallel));
   append(all,
          {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
-          {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b"},
+          {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
           {"--recompute", &r.recompute, "none, selective, full, stage, except-last, or several"},
           {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
           {"--costs", &r.costs, "Costs file (default: built in)"},
@@ -205,21 +210,21 @@ Fields fields(SweepRequest& r) {
           {"--baseline", &r.baseline,
            "The plan in use today, ranked among the results; sequence length, number format, "
            "attention, optimizer and mini-batch are its own where no option says them"},
-          {"--top", &r.top, "Rows to print"},
-          {"--threads", &r.threads, "Threads of the search (0: all cores)"},
+          {"--top", &r.top, "Rows to print", {.range = kPositive}},
+          {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
           {"--run", &r.run, "Execute each row"},
           {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
-          {"--steps", &r.steps, "Measured steps of --run", {.range = {{1, 100'000}}}},
+          {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
           {"--svg,--pdf",
            &r.picture,
            "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
            "weir-out/sweep.svg)",
-           {.writes = true}},
-          {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = true}},
+           {.writes = Writes::file}},
+          {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = Writes::file}},
           {"--report",
            &r.report,
            "Write an HTML page: the best plans, the baseline, how far to trust them",
-           {.writes = true}},
+           {.writes = Writes::file}},
           seed_field(r.seed)});
   return all;
 }

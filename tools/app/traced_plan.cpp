@@ -55,11 +55,13 @@ void require_comparable(const Trace& trace, const std::filesystem::path& file) {
 }
 
 void save_traced_plan(Trace trace, const ResolvedPlan& loaded, const std::filesystem::path& base,
-                      const std::filesystem::path& folder, const std::string& name) {
-  trace.info["plan"] = to_json(rebased(loaded.plan, base, folder));
-  save_trace(trace, folder / (name + ".json"));
+                      const TraceFiles& files, const app::Session& session) {
+  const std::filesystem::path chrome = session.output(files.folder / (files.name + ".json"));
+  const std::filesystem::path perfetto = session.output(files.folder / (files.name + ".pftrace"));
+  trace.info["plan"] = to_json(rebased(loaded.plan, base, files.folder));
+  save_trace(trace, chrome);
   const std::array<const Trace*, 1> only{&trace};
-  write_file_atomically(folder / (name + ".pftrace"), to_perfetto(only));
+  write_file_atomically(perfetto, to_perfetto(only));
 }
 
 }  // namespace weir

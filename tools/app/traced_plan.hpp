@@ -3,8 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "plan/job/resolve.hpp"
+#include "tools/app/session.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -22,8 +24,13 @@ struct TracedPlan {
 // with every kernel recorded. `file`: where the trace is from.
 void require_comparable(const Trace& trace, const std::filesystem::path& file);
 
-// Writes NAME.json and NAME.pftrace, with the plan (its paths relative to `folder`) in the info.
+// NAME.json and NAME.pftrace in `folder`.
+struct TraceFiles {
+  std::filesystem::path folder;
+  std::string name;
+};
+// Writes them, with the plan in the info; its paths start from `base` here, from the folder there.
 void save_traced_plan(Trace trace, const ResolvedPlan& plan, const std::filesystem::path& base,
-                      const std::filesystem::path& folder, const std::string& name);
+                      const TraceFiles& files, const app::Session& session);
 
 }  // namespace weir

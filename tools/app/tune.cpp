@@ -181,8 +181,9 @@ void save_contender(const Trial& c, std::size_t number, const std::filesystem::p
                                                std::filesystem::absolute(folder))
                         .string();
   save_plan(plan, session.output(folder / fmt::format("plan-{}.json", number)));
-  save_traced_plan(c.first.trace, c.plan, ".", folder, fmt::format("predicted-{}", number));
-  save_traced_plan(c.run.trace, c.plan, ".", folder, fmt::format("measured-{}", number));
+  save_traced_plan(c.first.trace, c.plan, ".", {folder, fmt::format("predicted-{}", number)},
+                   session);
+  save_traced_plan(c.run.trace, c.plan, ".", {folder, fmt::format("measured-{}", number)}, session);
   const std::array<const Trace*, 2> both{&c.first.trace, &c.run.trace};
   write_file_atomically(session.output(folder / fmt::format("both-{}.pftrace", number)),
                         to_perfetto(both));
@@ -198,7 +199,7 @@ Fields fields(TuneRequest& r) {
        {"-K,--pp",
         &r.devices,
         "Most ranks: cores, or equal shares of the GPUs (default: all cores, 2 shares)",
-        {.range = {{1, 1 << 10}}}},
+        {.range = kDevicesHere}},
        {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
        {"--plans", &r.plans, "Plans to run besides the plain K = 1", {.range = kPositive}},
        {"--rounds", &r.rounds, "Times each plan is run, interleaved", {.range = kPositive}},
@@ -209,7 +210,7 @@ Fields fields(TuneRequest& r) {
        {"-o,--output",
         &r.output,
         "Folder for plans, costs, traces and report.html",
-        {.writes = true}},
+        {.writes = Writes::folder}},
        seed_field(r.seed)});
   return all;
 }

@@ -47,26 +47,29 @@ void bind_commands(py::module_& m) {
   m.def_submodule("commands",
                   "Every command of `weir` as a function of the same name and options, which "
                   "returns what the command prints with --json.");
-  define(m, app::kCalibrate, {"costs", "traces", "cluster"}, &fitted);
+  define(m, app::kCalibrate, {"costs", "traces", "cluster"},
+         "tuple[Costs, list[dict[str, Any]]] | dict[str, Any]", &fitted);
   define(m, app::kCompare, {"predicted=first", "measured=second"});
   define(m, app::kDoctor, {});
   define(m, app::kExport, {"plan", "to", "output"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
-  define(m, app::kPlan, {"model"}, [](const app::PlanRequest&, app::PlanResult&& result) {
+  define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {
     return py::cast(std::move(result.plan));
   });
   define(m, app::kSchedule, {"source=name", "pp", "microbatches", "vpp", "allow_reordered"},
+         "Schedule | dict[str, Any]",
          [](const app::ScheduleRequest&, app::ScheduleResult&& result) -> py::object {
            if (result.schedule) return py::cast(std::move(*result.schedule));
            return to_python(to_json(result));  // a list or a proof
          });
   define(m, app::kProfile,
          {"model", "micro_batch_sizes=micro_batch_size", "seq_length", "dtype", "attention"},
-         [](const app::ProfileRequest&, app::ProfileResult&& result) {
+         "Costs", [](const app::ProfileRequest&, app::ProfileResult&& result) {
            return py::cast(std::move(result.costs));
          });
   define(m, app::kSimulate, {"plan", "costs", "cluster", "memory_limit"},
+         "tuple[dict[str, Any], Trace]",
          [](const app::SimulateRequest&, app::SimulateResult&& result) {
            const py::object forecast = to_python(to_json(result));
            return py::make_tuple(forecast,
@@ -74,6 +77,7 @@ void bind_commands(py::module_& m) {
          });
   define(m, app::kSweep, {"model"});
   define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
+         "tuple[dict[str, Any], Trace | None]",
          [](const app::RunRequest&, app::RunResult&& result) {
            const py::object json = to_python(to_json(result));
            // As one of several processes that does not lead it has no trace either.

@@ -133,7 +133,8 @@ const char* origin(const PlannedTrace& t) {
 void save_with_plan(const PlannedTrace& t, const std::filesystem::path& folder,
                     const std::optional<std::string>& name) {
   if (!t.plan) throw UsageError("save: this trace has no plan to go with it");
-  save_traced_plan(t.trace, moved_to(*t.plan, folder), folder, folder, name.value_or(origin(t)));
+  save_traced_plan(t.trace, moved_to(*t.plan, folder), folder, {folder, name.value_or(origin(t))},
+                   app::Session());
 }
 
 PlannedTrace read_trace(const std::filesystem::path& file) {

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -79,14 +80,17 @@ class Argument {
           "{}: expected a name, a CSV file, a Schedule, or a function (K, M, v)", name()));
     }
   }
-  void operator()(app::Words* target) const { target->words = list_of<std::string>(value_); }
+  void operator()(app::Words* target) const {
+    target->words = list_of<std::string>(value_);
+    app::require_choices(field_, target->words);
+  }
   template <class Value>
   void operator()(std::vector<Value>* target) const {
     *target = list_of<Value>(value_);
     if constexpr (std::is_same_v<Value, int>) {
       if (target->empty())
         throw UsageError(fmt::format("{}: expected at least one number", name()));
-      for (const int number : *target) check(number, app::kPositive);
+      for (const int number : *target) check(number);
     }
   }
   template <class Value>
@@ -99,20 +103,17 @@ class Argument {
   void operator()(Value* target) const {
     *target = value_.cast<Value>();
     if constexpr (std::is_arithmetic_v<Value>) {
-      if (field_.traits.range) check(static_cast<double>(*target), *field_.traits.range);
+      if constexpr (!std::is_same_v<Value, bool>) check(static_cast<double>(*target));
     } else if constexpr (std::is_same_v<Value, std::string>) {
-      const auto& choices = field_.traits.choices;
-      if (!choices.empty() && std::ranges::find(choices, *target) == choices.end())
-        throw UsageError(
-            fmt::format("{} {}: expected {}", name(), *target, fmt::join(choices, ", ")));
+      app::require_choices(field_, {*target});
     }
   }
 
  private:
   [[nodiscard]] std::string name() const { return python_name(app::long_names(field_).front()); }
-  void check(double number, std::pair<double, double> otherwise) const {
-    const auto [low, high] = field_.traits.range.value_or(otherwise);
-    if (number < low || number > high)
+  void check(double number) const {
+    const auto [low, high] = field_.traits.range.value();
+    if (!(number >= low && number <= high))  // also what is no number
       throw UsageError(fmt::format("{} {}: expected {} to {}", name(), number, low, high));
   }
 
@@ -195,8 +196,86 @@ std::set<std::string> fill(const char* function, const app::Fields& fields, cons
   return given;
 }
 
-std::string documentation(const char* summary, const app::Fields& fields, const Places& places) {
-  std::string text = fmt::format("{}.\n\nBy place: {}.\n", summary, fmt::join(places, ", "));
+namespace {
+
+// The type of a value that a field takes; None is as good as leaving it out.
+std::string type_of(const app::Field& field) {
+  const std::string file = "str | os.PathLike[str]";
+  return std::visit(
+      [&]<class Value>(const Value*) -> std::string {
+        if constexpr (std::is_same_v<Value, bool>) return "bool";
+        if constexpr (std::is_same_v<Value, int> || std::is_same_v<Value, std::uint64_t> ||
+                      std::is_same_v<Value, std::optional<int>> ||
+                      std::is_same_v<Value, std::optional<std::int64_t>>)
+          return "int";
+        if constexpr (std::is_same_v<Value, double>) return "float";
+        if constexpr (std::is_same_v<Value, std::string>) return "str";
+        if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, std::optional<Path>>)
+          return file;
+        if constexpr (std::is_same_v<Value, std::vector<int>>) return "int | Sequence[int]";
+        if constexpr (std::is_same_v<Value, app::Words> ||
+                      std::is_same_v<Value, std::vector<std::string>>)
+          return "str | Sequence[str]";
+        if constexpr (std::is_same_v<Value, std::vector<Path>>)
+          return file + " | Sequence[" + file + "]";
+        if constexpr (std::is_same_v<Value, app::PlanSource>) return "Plan | " + file;
+        if constexpr (std::is_same_v<Value, app::CostsSource>) return "Costs | " + file;
+        if constexpr (std::is_same_v<Value, app::TraceSource>) return "Trace | " + file;
+        if constexpr (std::is_same_v<Value, std::vector<app::TraceSource>>)
+          return "Trace | " + file + " | Sequence[Trace | " + file + "]";
+        if constexpr (std::is_same_v<Value, app::ScheduleChoice>)
+          return file + " | Schedule | Callable[[int, int, int], Sequence[Sequence[str]]]";
+      },
+      field.target);
+}
+
+std::string argument(const std::string& name, const app::Field& field) {
+  const std::string type = type_of(field);
+  return field.traits.required ? fmt::format("{}: {}", name, type)
+                               : fmt::format("{}: {} | None = ...", name, type);
+}
+
+// "plan(model: str, *, pp: int | None = ...) -> Plan": those by place first, then the others by
+// name. What Python takes for a word of its own (`from`) goes as **{"from": ...}.
+std::string signature(const Documented& function, const app::Fields& fields, const Places& places) {
+  std::vector<std::string> by_place, by_name;
+  std::set<std::string> placed;
+  for (const std::string& place : places) {
+    const auto equals = place.find('=');
+    const std::string name = place.substr(0, equals);
+    const std::string wanted = equals == std::string::npos ? name : place.substr(equals + 1);
+    const auto field = std::ranges::find_if(fields, [&](const app::Field& f) {
+      return python_name(app::long_names(f).front()) == wanted;
+    });
+    by_place.push_back(argument(name, *field));
+    placed.insert(name);
+    placed.insert(wanted);
+  }
+  bool others = false;
+  for (const app::Field& field : fields) {
+    for (const std::string& name : app::long_names(field)) {
+      if (!placed.insert(python_name(name)).second) continue;
+      if (name == "from") {
+        others = true;
+      } else {
+        by_name.push_back(argument(python_name(name), field));
+      }
+    }
+  }
+  std::vector<std::string> all = std::move(by_place);
+  if (!by_name.empty()) all.emplace_back("*");
+  std::ranges::move(by_name, std::back_inserter(all));
+  if (others) all.emplace_back("**others: Any");
+  return fmt::format("{}({}) -> {}", function.name, fmt::join(all, ", "), function.returns);
+}
+
+}  // namespace
+
+std::string documentation(const Documented& function, const app::Fields& fields,
+                          const Places& places) {
+  std::string text =
+      fmt::format("{}\n\n{}.\n\nBy place: {}.\n", signature(function, fields, places),
+                  function.summary, fmt::join(places, ", "));
   for (const app::Field& field : fields) {
     std::vector<std::string> names = app::long_names(field);
     std::ranges::transform(names, names.begin(), python_name);

@@ -28,8 +28,13 @@ using Places = std::vector<std::string>;
 std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
                            const pybind11::args& args, const pybind11::kwargs& kwargs);
 
-// A function's documentation: what it does, and what each argument says.
-[[nodiscard]] std::string documentation(const char* summary, const app::Fields& fields,
+// A function as Python writes it, and its documentation: what it does, and what each argument says.
+struct Documented {
+  const char* name;
+  const char* summary;
+  const char* returns;  // its type
+};
+[[nodiscard]] std::string documentation(const Documented& function, const app::Fields& fields,
                                         const Places& places);
 
 // Notes become Python's warnings, once the work is done.
@@ -43,14 +48,21 @@ class Listener {
   std::vector<std::string> notes_;
 };
 
+inline constexpr const char* kJson = "dict[str, Any]";
+
 // `use_case` as the function of that name, which returns what `convert` makes of the request and
-// the result, and in the module `commands` as one that returns the command's JSON.
+// the result, of the type `returns`, and in the module `commands` as one that returns the command's
+// JSON.
 template <class Request, class Result, class Convert>
 void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case, Places places,
-            Convert convert) {
-  const auto add = [&](pybind11::module_ module, auto make) {
+            const char* returns, Convert convert) {
+  // The signature is written here: pybind11's would say *args and **kwargs.
+  pybind11::options written;
+  written.disable_function_signatures();
+  const auto add = [&](pybind11::module_ module, const char* type, auto make) {
     Request defaults;
-    const std::string text = documentation(use_case.summary, fields(defaults), places);
+    const std::string text =
+        documentation({use_case.name, use_case.summary, type}, fields(defaults), places);
     module.def(
         use_case.name,
         [use_case, places, make](const pybind11::args& args, const pybind11::kwargs& kwargs) {
@@ -59,6 +71,7 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
           auto given = fill(use_case.name, all, places, args, kwargs);
           app::Session session(app::files_read(all), std::move(given));
           const Listener listener(session);
+          app::try_outputs(all, session);
           std::optional<Result> result;
           {
             const pybind11::gil_scoped_release others_may_run;
@@ -71,13 +84,13 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
         text.c_str());
   };
   const auto json = [](const Request&, Result&& result) { return to_python(to_json(result)); };
-  add(m.attr("commands").template cast<pybind11::module_>(), json);
-  add(m, convert);
+  add(m.attr("commands").template cast<pybind11::module_>(), kJson, json);
+  add(m, returns, convert);
 }
 // The same where the function returns the command's JSON.
 template <class Request, class Result>
 void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case, Places places) {
-  define(m, use_case, std::move(places),
+  define(m, use_case, std::move(places), kJson,
          [](const Request&, Result&& result) { return to_python(to_json(result)); });
 }
 

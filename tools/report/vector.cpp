@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/text/quote.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
@@ -68,7 +69,7 @@ struct Pdf {
   }
   std::string operator()(const Text& t) const {
     std::string escaped;
-    for (const char c : t.text) {
+    for (const char c : printable(t.text)) {
       if (c == '(' || c == ')' || c == '\\') escaped += '\\';
       escaped += c;
     }
@@ -85,7 +86,8 @@ struct Pdf {
 
 std::string escape(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  // Control characters are no characters of XML, escaped or not.
+  for (const char c : printable(text)) {
     switch (c) {
       case '&':
         out += "&amp;";

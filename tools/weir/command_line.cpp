@@ -7,18 +7,26 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "plan/text/cells.hpp"
 #include "plan/text/ending.hpp"
+#include "plan/text/quote.hpp"
+#include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/exit_code.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/process_session.hpp"
+#include "tools/app/version.hpp"
+#include "tools/weir/examples.hpp"
+#include "tools/weir/nearest.hpp"
 #include "tools/weir/progress.hpp"
 
 namespace weir {
@@ -34,6 +42,23 @@ std::string to_text(const std::vector<int>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
+// A number within a field's range. CLI11's own check lets nan pass, and reads -1 as a large
+// unsigned number.
+template <class Number>
+CLI::Validator within(const app::Range& range) {
+  const auto refused = [range](const std::string& text) -> std::string {
+    const auto number = whole_number<Number>(text);
+    // Compared as what it is: a double would round 2^53 + 1 to 2^53.
+    if (number && *number >= static_cast<Number>(range.first) &&
+        *number <= static_cast<Number>(range.second))
+      return {};
+    return fmt::format("{}: expected a {} from {} to {}", text,
+                       std::is_integral_v<Number> ? "whole number" : "number", range.first,
+                       range.second);
+  };
+  return {refused, fmt::format("{} to {}", range.first, range.second)};
+}
+
 class Options {
  public:
   explicit Options(CLI::App& command) : command_(command) {}
@@ -42,7 +67,8 @@ class Options {
     CLI::Option* option =
         std::visit([&](auto* target) { return added(field, *target); }, field.target);
     if (field.traits.required) option->required();
-    if (!field.traits.choices.empty()) option->check(CLI::IsMember(field.traits.choices));
+    if (std::holds_alternative<std::string*>(field.target) && !field.traits.choices.empty())
+      option->check(CLI::IsMember(field.traits.choices));
   }
 
  private:
@@ -51,8 +77,7 @@ class Options {
   }
   CLI::Option* added(const app::Field& f, double& target) {
     CLI::Option* option = command_.add_option(f.names, target, f.help)->capture_default_str();
-    if (f.traits.range) option->check(CLI::Range(f.traits.range->first, f.traits.range->second));
-    return option;
+    return option->check(within<double>(f.traits.range.value()));
   }
   // Whole numbers, texts and files, and lists of texts and files.
   template <class Value>
@@ -70,14 +95,14 @@ class Options {
     if constexpr (std::is_same_v<Value, std::vector<Path>>) {
       if (f.names.starts_with("-")) option->allow_extra_args(false);
     }
-    if (f.traits.range) {
-      option->check(CLI::Range(static_cast<int>(f.traits.range->first),
-                               static_cast<int>(f.traits.range->second)));
-    }
+    if constexpr (std::is_same_v<Value, int> || std::is_same_v<Value, std::uint64_t> ||
+                  std::is_same_v<Value, std::optional<int>> ||
+                  std::is_same_v<Value, std::optional<std::int64_t>>)
+      option->check(within<std::int64_t>(f.traits.range.value()));
     return option;
   }
   CLI::Option* added(const app::Field& f, std::vector<int>& target) {
-    const auto [low, high] = f.traits.range.value_or(app::kPositive);
+    const auto [low, high] = f.traits.range.value();
     const auto parse = [&target, low = static_cast<int>(low), high = static_cast<int>(high),
                         name = "--" + app::long_names(f).front()](const std::string& text) {
       target = parse_numbers(text, name, low, high);
@@ -86,7 +111,10 @@ class Options {
                  to_text(target));
   }
   CLI::Option* added(const app::Field& f, app::Words& target) {
-    const auto parse = [&target](const std::string& text) { target.words = parse_words(text); };
+    const auto parse = [&target, f](const std::string& text) {
+      target.words = parse_words(text);
+      app::require_choices(f, target.words);
+    };
     return shown(command_.add_option_function<std::string>(f.names, parse, f.help),
                  fmt::format("{}", fmt::join(target.words, ",")));
   }
@@ -128,16 +156,74 @@ void flush_output() {
   throw RunFailed(fmt::format("standard output: {}", std::strerror(errno)));
 }
 
+// The options that go with every sub-command, as completion has them.
+std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
+  std::vector<CompletedArgument> all;
+  for (const CLI::Option* option : app.get_options()) {
+    CompletedArgument argument;
+    for (const std::string& name : option->get_snames()) argument.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) argument.names.push_back("--" + name);
+    argument.help = option->get_description();
+    argument.takes_value = option->get_items_expected_max() > 0;
+    if (argument.names.empty()) continue;  // by place
+    if (argument.names.back() == "--completion") argument.choices = {"bash", "zsh", "fish"};
+    all.push_back(std::move(argument));
+  }
+  return all;
+}
+
+// Words as they were given: "help run" asks what "run --help" does.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (utf8_prefix(words[i]) != words[i].size())
+      throw UsageError(fmt::format("argument {} is not UTF-8: {}", i + 1, words[i]));
+  }
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  return words;
+}
+
+// Why a command line is refused, and what was probably meant by a word that nobody knows.
+std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) {
+    std::string line = error.what();
+    std::ranges::replace(line, '\n', ' ');
+    return line;
+  }
+  const auto chosen = app.get_subcommands();
+  const std::string word = unknown.front().substr(0, unknown.front().find('='));
+  const bool option = word.starts_with("-");
+  std::vector<std::string> known;
+  if (option) {
+    for (const CLI::App* level : {&app, chosen.empty() ? &app : chosen.front()})
+      for (const CompletedArgument& argument : arguments_of_all(*level))
+        known.insert(known.end(), argument.names.begin(), argument.names.end());
+  } else if (chosen.empty()) {
+    for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  }
+  std::string line = option           ? fmt::format("{} is no option of weir", word)
+                     : chosen.empty() ? fmt::format("{} is no command of weir", word)
+                                      : fmt::format("{} is one argument too many for weir", word);
+  if (!chosen.empty()) line += " " + chosen.front()->get_name();
+  if (const auto meant = nearest(word, known)) line += fmt::format("; did you mean {}?", *meant);
+  return line;
+}
+
 int run_parsed(CLI::App& app, int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::ranges::reverse(words);  // CLI11 takes them from the back
+    app.parse(std::move(words));
   } catch (const CLI::Success& done) {  // --help, --version
     app.exit(done);
   } catch (const app::EndedTogether& ended) {  // what there is to say has been said
     return exit_code(ended.ending.kind);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
-    return 2;
+    throw UsageError(refusal(app, error));
   } catch (const std::system_error& error) {  // fmt throws where it cannot write
     if (std::ferror(stdout) == 0) throw;
     throw RunFailed("standard output: " + error.code().message());
@@ -148,7 +234,10 @@ int run_parsed(CLI::App& app, int argc, char** argv) {
 
 }  // namespace
 
-void note(const std::string& line) { fmt::print(stderr, "weir: {}\n", line); }
+void note(const std::string& line) {
+  const std::string text = "weir: " + printable(line) + "\n";
+  std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
+}
 
 app::Session CommandLine::session_for(const CLI::App& command, const app::Fields& fields) const {
   std::set<std::string> given;
@@ -162,7 +251,9 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
   app::Session session(app::files_read(fields), std::move(given));
   session.note = note;
   if (!global_.quiet)
-    session.log = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    session.log = [](const std::string& line) {
+      std::fputs((printable(line) + "\n").c_str(), stderr);
+    };
   // The bar of the work in hand; another title is other work, and the old bar is gone.
   struct Shown {
     std::string title;
@@ -184,12 +275,23 @@ CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>(
           "Forecasts pipeline-parallel training, runs the plan it picked, and learns from the "
           "difference.")) {
-  app_->set_version_flag("--version", WEIR_VERSION);
+  app_->set_version_flag("--version", app::version_line());
   app_->require_subcommand(1);
+  app_->footer(exit_codes_text());
   app_->fallthrough();
   app_->add_flag("--json", global_.json, "Print JSON on stdout");
   app_->add_flag("-q,--quiet", global_.quiet, "No progress on stderr");
-  app_->add_option("--seed", global_.seed, "Seed of everything random")->capture_default_str();
+  app_->add_option("--seed", global_.seed, "Seed of everything random")
+      ->capture_default_str()
+      ->check(within<std::int64_t>(app::kSeed));
+  // As --help and --version are, it is answered before a sub-command is asked for.
+  const auto complete = [this](const std::string& shell) {
+    fmt::print("{}", completion(shell, completed_, arguments_of_all(*app_)));
+    throw CLI::Success();
+  };
+  app_->add_option_function<std::string>("--completion", complete,
+                                         "Print the completion script of bash, zsh or fish")
+      ->trigger_on_parse();
 }
 
 CommandLine::~CommandLine() = default;
@@ -197,14 +299,20 @@ CommandLine::~CommandLine() = default;
 void CommandLine::add(const char* name, const char* summary, app::Fields fields,
                       std::function<void(const app::Session&)> run) {
   CLI::App* command = app_->add_subcommand(name, summary);
+  command->footer(examples_of(name));
+  CompletedCommand& known = completed_.emplace_back(name, summary);
   for (const app::Field& field : fields) {
-    if (!is_seed(field)) Options(*command).add(field);
+    if (is_seed(field)) continue;
+    Options(*command).add(field);
+    known.arguments.push_back(completed(field));
   }
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
     for (const app::Field& field : fields) {
       if (is_seed(field)) *std::get<std::uint64_t*>(field.target) = global_.seed;
     }
-    run(session_for(*command, fields));
+    const app::Session session = session_for(*command, fields);
+    app::try_outputs(fields, session);
+    run(session);
   });
 }
 
@@ -219,8 +327,21 @@ int CommandLine::run(int argc, char** argv) {
     return run_parsed(*app_, argc, argv);
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
-    note(ending.line);
-    return exit_code(ending.kind);
+    const int code = exit_code(ending.kind);
+    // Asked for before it was parsed: what cannot be parsed is told so, too.
+    const bool json = std::any_of(
+        argv + 1, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+    if (json) {
+      const nlohmann::ordered_json told{
+          {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", code}};
+      std::fputs(
+          (told.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n")
+              .c_str(),
+          stderr);
+    } else {
+      note(ending.line);
+    }
+    return code;
   }
 }
 

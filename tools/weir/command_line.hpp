@@ -10,8 +10,10 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tools/app/field.hpp"
+#include "tools/weir/completion.hpp"
 
 namespace CLI {
 class App;
@@ -71,6 +73,7 @@ class CommandLine {
     bool json = false, quiet = false;
     std::uint64_t seed = 1;
   } global_;
+  std::vector<CompletedCommand> completed_;  // what --completion knows
   std::unique_ptr<CLI::App> app_;
 };
 

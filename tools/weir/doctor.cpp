@@ -5,21 +5,21 @@
 #include <fmt/format.h>
 
 #include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
 
 namespace weir {
 
 void print(const app::DoctorRequest&, const app::DoctorResult& result) {
-  fmt::print("weir {} on {}\n", WEIR_VERSION, result.machine);
+  say("weir {} on {}\n", WEIR_VERSION, result.machine);
   for (const app::Finding& f : result.findings)
-    fmt::print("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
+    say("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
   std::string file;
   for (const app::KnownConstant& c : result.constants) {
-    if (c.file != file) fmt::print("\n{}\n", file = c.file);
+    if (c.file != file) say("\n{}\n", file = c.file);
     const Origin& origin = c.origin;
     const std::string rows = origin.rows ? fmt::format(" [{} rows]", *origin.rows) : "";
-    fmt::print("  {:<44} {:<14} {}{}\n", c.key, c.value, origin.source, rows);
-    if (!origin.chosen_seeing.empty())
-      fmt::print("  {:<59} chosen seeing {}\n", "", origin.chosen_seeing);
+    say("  {:<44} {:<14} {}{}\n", c.key, c.value, origin.source, rows);
+    if (!origin.chosen_seeing.empty()) say("  {:<59} chosen seeing {}\n", "", origin.chosen_seeing);
   }
 }
 

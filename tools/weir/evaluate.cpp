@@ -5,25 +5,26 @@
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
 
 namespace weir {
 
 void print(const app::EvaluateRequest& request, const app::EvaluateResult& result) {
   const EvaluationReport& report = result.report;
-  fmt::print("{:<36} {:>10} {:>10} {:>8}\n", "held-out plan", "forecast", "measured", "error");
+  say("{:<36} {:>10} {:>10} {:>8}\n", "held-out plan", "forecast", "measured", "error");
   for (const Outcome& outcome : report.outcomes) {
-    fmt::print("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan),
-               format_duration(outcome.predicted), format_duration(outcome.measured()),
-               outcome.error() * 100,
-               outcome.interval && !outcome.inside() ? "  outside its interval" : "");
+    say("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan),
+        format_duration(outcome.predicted), format_duration(outcome.measured()),
+        outcome.error() * 100,
+        outcome.interval && !outcome.inside() ? "  outside its interval" : "");
   }
-  fmt::print("\n{}\nidle, predicted / measured:", accuracy_text(report));
+  say("\n{}\nidle, predicted / measured:", accuracy_text(report));
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    fmt::print(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c].name, report.idle.predicted[c] * 100,
-               report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
+    say(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c].name, report.idle.predicted[c] * 100,
+        report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
   }
-  if (!report.sharing.empty()) fmt::print("{}\n", report.sharing);
-  fmt::print("{}\n", (request.output / "report.html").string());
+  if (!report.sharing.empty()) say("{}\n", report.sharing);
+  say("{}\n", (request.output / "report.html").string());
 }
 
 }  // namespace weir

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tools/weir/terminal.hpp"
+
 namespace weir {
 namespace {
 
@@ -61,7 +63,7 @@ std::string sources(const layout::Program& program, const LayoutCost& cost) {
 
 void print_derivation(const layout::Program& program, const layout::Layout& layout) {
   const LayoutCost cost = layout_cost(program, layout);
-  fmt::print("{}: {} on mesh {}\n", layout.name, rules_text(program, layout), mesh_text(layout));
+  say("{}: {} on mesh {}\n", layout.name, rules_text(program, layout), mesh_text(layout));
   Rows rows{{"", "its block", "multiply-adds", "all-reduced over", "elements", "memory"}};
   const auto memory_of = [&](const layout::NamedTensor& tensor) {
     return with_value(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols);
@@ -91,11 +93,11 @@ void print_derivation(const layout::Program& program, const layout::Layout& layo
          over.empty() ? "-" : fmt::format("{}", fmt::join(over, ", ")),
          with_value(one.communication, cost.symbols), again ? "added to it" : memory_of(output)});
   }
-  fmt::print("{}", columns(rows));
-  fmt::print("  in all: {} multiply-adds, {} elements all-reduced, {} elements of memory\n",
-             with_value(cost.computation, cost.symbols),
-             with_value(cost.communication, cost.symbols), with_value(cost.memory, cost.symbols));
-  fmt::print("  communication comes from: {}\n\n", sources(program, cost));
+  say("{}", columns(rows));
+  say("  in all: {} multiply-adds, {} elements all-reduced, {} elements of memory\n",
+      with_value(cost.computation, cost.symbols), with_value(cost.communication, cost.symbols),
+      with_value(cost.memory, cost.symbols));
+  say("  communication comes from: {}\n\n", sources(program, cost));
 }
 
 void print_tables(const layout::LayoutFile& file) {
@@ -122,8 +124,8 @@ void print_tables(const layout::LayoutFile& file) {
                        fmt::format("{:.0f}", all.multiply_adds),
                        fmt::format("{:.0f}", all.reduced_elements), format_bytes(all.memory)});
   }
-  fmt::print("A processor, constants dropped:\n{}\nThe same in numbers:\n{}\n", columns(formulas),
-             columns(numbers));
+  say("A processor, constants dropped:\n{}\nThe same in numbers:\n{}\n", columns(formulas),
+      columns(numbers));
 }
 
 // The terms of a layout's communication, constants dropped, that no einsum of [first, last)
@@ -153,11 +155,10 @@ void print_coverage(const layout::LayoutFile& file) {
     }
     return rows.empty() ? "nothing" : fmt::format("{}", fmt::join(rows, ", "));
   };
-  fmt::print(
-      "The table covers the {} forward and {} backward einsums; elementwise work is not counted.\n",
+  say("The table covers the {} forward and {} backward einsums; elementwise work is not counted.\n",
       forward, all - forward);
-  fmt::print("The forward einsums alone would lose of the communication: {}.\n", lost(0, forward));
-  fmt::print("The backward einsums alone would lose of it: {}.\n", lost(forward, all));
+  say("The forward einsums alone would lose of the communication: {}.\n", lost(0, forward));
+  say("The backward einsums alone would lose of it: {}.\n", lost(forward, all));
 }
 
 constexpr double kQuiet = 0.5;  // preemptions a step that hardly show in a median
@@ -171,9 +172,8 @@ void print_layouts(const layout::LayoutFile& file) {
   for (const layout::Dimension& dimension : file.program.dimensions) {
     sizes.push_back(fmt::format("{} {} = {}", dimension.name, dimension.symbol, dimension.size));
   }
-  fmt::print("{}: {}\n", file.name, fmt::join(sizes, ", "));
-  fmt::print(
-      "Rule: a dimension on a mesh dimension is divided by it in every tensor; an einsum runs on "
+  say("{}: {}\n", file.name, fmt::join(sizes, ", "));
+  say("Rule: a dimension on a mesh dimension is divided by it in every tensor; an einsum runs on "
       "the blocks; its\n"
       "output's block is all-reduced over the mesh dimensions that its summed dimensions are "
       "on.\n\n");
@@ -185,11 +185,9 @@ void print_layouts(const layout::LayoutFile& file) {
 void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& request,
                       const LayoutRunResult& result) {
   const LayoutRates& rates = result.rates;
-  fmt::print(
-      "\nRun on {} workers, forward and backward, medians of {} interleaved rounds, times in ms\n",
+  say("\nRun on {} workers, forward and backward, medians of {} interleaved rounds, times in ms\n",
       request.workers, request.rounds);
-  fmt::print(
-      "rates of one core, all busy: products {:.1f} GFLOP/s, elementwise {:.2f} G/s, all-reduce "
+  say("rates of one core, all busy: products {:.1f} GFLOP/s, elementwise {:.2f} G/s, all-reduce "
       "{:.1f} us + {:.2f} "
       "GB/s,"
       " and {:.1f} us of waiting\n",
@@ -221,19 +219,17 @@ void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& re
                          row.predicted.work() / row.measured.work() - 1,
                          row.predicted.step() / row.measured.step() - 1));
   }
-  fmt::print("{}", columns(rows));
-  fmt::print(
-      "Work is by the workers' core clocks, the step by the wall clock. Counted on every worker "
+  say("{}", columns(rows));
+  say("Work is by the workers' core clocks, the step by the wall clock. Counted on every worker "
       "and equal to the\n"
       "derivation: multiply-adds, all-reduced elements, memory. Result: against the unsplit "
       "computation{}.\n",
       result.rounds_nowhere ? ", bit for bit,\nof whole numbers so small that fp32 rounds nowhere"
                             : "");
   if (result.oversubscribed)
-    fmt::print("oversubscribed: more workers than cores, so nothing is predicted\n");
+    say("oversubscribed: more workers than cores, so nothing is predicted\n");
   if (result.preemptions > kQuiet) {
-    fmt::print(
-        "The cores are shared: other work took a worker's core {:.1f} times a step, so only the "
+    say("The cores are shared: other work took a worker's core {:.1f} times a step, so only the "
         "work compares.\n",
         result.preemptions);
   }

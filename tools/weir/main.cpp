@@ -3,9 +3,15 @@
 // component, 6 run failed.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/commands.hpp"
+#include "tools/weir/signals.hpp"
 
 int main(int argc, char** argv) {
-  weir::CommandLine line;
-  weir::add_commands(line);
-  return line.run(argc, argv);
+  weir::take_signals();
+  try {
+    weir::CommandLine line;
+    weir::add_commands(line);
+    return line.run(argc, argv);
+  } catch (...) {  // of telling what went wrong
+    weir::end_without_memory();
+  }
 }

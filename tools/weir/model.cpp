@@ -7,23 +7,23 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/layout_text.hpp"
+#include "tools/weir/terminal.hpp"
 
 namespace weir {
 namespace {
 
 void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
-  fmt::print("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
-             model.layers.size(), parameter_count(model), seq_length);
-  fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind",
-             "parameters", "GFLOP forward", "activations", "boundary");
+  say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
+      model.layers.size(), parameter_count(model), seq_length);
+  say("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind", "parameters",
+      "GFLOP forward", "activations", "boundary");
   const ModelPart part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    fmt::print("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name,
-               kind_name(layer), parameter_count(layer),
-               forward_flops(layer, seq_length).count() / 1e9,
-               format_bytes(activation_bytes(part, static_cast<int>(l))),
-               format_bytes(Bytes(part.layers[l].crossing_bytes)));
+    say("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
+        parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
+        format_bytes(activation_bytes(part, static_cast<int>(l))),
+        format_bytes(Bytes(part.layers[l].crossing_bytes)));
   }
 }
 

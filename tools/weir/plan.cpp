@@ -6,6 +6,7 @@
 
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
 
 namespace weir {
 
@@ -16,11 +17,11 @@ void print(const app::PlanRequest& request, const app::PlanResult& result) {
   if (const auto remark = app::remark_on(request.stack, result.stack)) note(*remark);
   for (const std::string& choice : result.choices) note(choice);
   if (!result.written) {
-    fmt::print("{}", to_json(plan));
+    say("{}", to_json(plan));
     return;
   }
-  fmt::print("{}: {}\n", request.output->string(), summary(plan));
-  if (result.imported) fmt::print("{}\n", result.imported->model.string());
+  say("{}: {}\n", request.output->string(), summary(plan));
+  if (result.imported) say("{}\n", result.imported->model.string());
 }
 
 }  // namespace weir

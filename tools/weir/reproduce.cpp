@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
 
 namespace weir {
 namespace {
@@ -33,29 +34,29 @@ void print_case(const CaseResult& result) {
     quantity = std::max(quantity, line.quantity.size());
   }
   for (const ReproductionLine& line : lines) {
-    fmt::print("{}  {:<{}}  {:<{}}  {:>11.5g}  {:>11.5g}  {:>+6.1f} %  {}\n", result.name, line.row,
-               row, line.quantity, quantity, line.published, line.predicted, line.error() * 100,
-               to_string(line.role));
+    say("{}  {:<{}}  {:<{}}  {:>11.5g}  {:>11.5g}  {:>+6.1f} %  {}\n", result.name, line.row, row,
+        line.quantity, quantity, line.published, line.predicted, line.error() * 100,
+        to_string(line.role));
   }
   if (lines.size() < result.lines.size()) {
-    fmt::print("{}: {} of {} lines, those off by more than 2x; --csv FILE has all\n", result.name,
-               lines.size(), result.lines.size());
+    say("{}: {} of {} lines, those off by more than 2x; --csv FILE has all\n", result.name,
+        lines.size(), result.lines.size());
   }
   for (const Anomaly& a : result.anomalies) {
-    fmt::print("{}  {}: {}: published {:.5g}, predicted {:.5g}: anomaly: {}\n", result.name, a.row,
-               a.quantity, a.published, a.predicted, a.reason);
+    say("{}  {}: {}: published {:.5g}, predicted {:.5g}: anomaly: {}\n", result.name, a.row,
+        a.quantity, a.published, a.predicted, a.reason);
   }
-  for (const std::string& note : result.notes) fmt::print("{}: {}\n", result.name, note);
-  fmt::print("\n");
+  for (const std::string& note : result.notes) say("{}: {}\n", result.name, note);
+  say("\n");
 }
 
 void print_summaries(const std::vector<CaseResult>& results) {
-  fmt::print("{:<22} {:<10} {:>7} {:>8} {:>8} {:>8}\n", "case", "role", "numbers", "median", "mean",
-             "worst");
+  say("{:<22} {:<10} {:>7} {:>8} {:>8} {:>8}\n", "case", "role", "numbers", "median", "mean",
+      "worst");
   for (const CaseResult& result : results) {
     for (const ErrorSummary& s : summaries(result)) {
-      fmt::print("{:<22} {:<10} {:>7} {:>6.2f} % {:>6.2f} % {:>6.2f} %\n", result.name,
-                 to_string(s.role), s.numbers, s.median * 100, s.mean * 100, s.worst * 100);
+      say("{:<22} {:<10} {:>7} {:>6.2f} % {:>6.2f} % {:>6.2f} %\n", result.name, to_string(s.role),
+          s.numbers, s.median * 100, s.mean * 100, s.worst * 100);
     }
   }
 }
@@ -78,24 +79,22 @@ void print_aims(const CrossValidation& whole) {
     const auto reached = line.reached();
     const std::string aim =
         line.aim ? (line.at_least ? ">= " : "<= ") + figure(line, *line.aim) : "";
-    fmt::print("{:<{}}  {:<11}  {:<{}}  {:>5}  {:>8}  {:>10}  {}\n", line.what, what, line.method,
-               line.statistic, statistic, line.rows,
-               line.figure ? figure(line, *line.figure) : "no row", aim,
-               !reached   ? ""
-               : *reached ? "reached"
-                          : "missed");
+    say("{:<{}}  {:<11}  {:<{}}  {:>5}  {:>8}  {:>10}  {}\n", line.what, what, line.method,
+        line.statistic, statistic, line.rows, line.figure ? figure(line, *line.figure) : "no row",
+        aim,
+        !reached   ? ""
+        : *reached ? "reached"
+                   : "missed");
   }
 }
 
 void print_groups(const CrossValidation& whole) {
-  fmt::print("\n{:<18} {:<24} {:<7} {:>5} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "cluster",
-             "stack", "of", "rows", "level", "others", "as comes", "left out", "anchored",
-             "interval", "covers");
+  say("\n{:<18} {:<24} {:<7} {:>5} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "cluster", "stack",
+      "of", "rows", "level", "others", "as comes", "left out", "anchored", "interval", "covers");
   for (const GroupLine& line : whole.groups) {
     const std::string interval =
         line.interval ? fmt::format("{:.0f} %", std::expm1(line.interval->half_width) * 100) : "";
-    fmt::print(
-        "{:<18} {:<24} {:<7} {:>5} {:>7.3f} {:>7.3f} {:>7.1f} % {:>7.1f} % {:>7.1f} % {:>9} "
+    say("{:<18} {:<24} {:<7} {:>5} {:>7.3f} {:>7.3f} {:>7.1f} % {:>7.1f} % {:>7.1f} % {:>9} "
         "{:>6.0f} "
         "%\n",
         line.cluster, line.stack, line.is_memory ? "memory" : "time", line.rows, line.level,
@@ -105,12 +104,12 @@ void print_groups(const CrossValidation& whole) {
 }
 
 void print_sources(const CrossValidation& whole) {
-  fmt::print("\n");
+  say("\n");
   for (const SourceLine& line : whole.sources) {
-    fmt::print("{}: {} rows, {} forecast, {} failed, {} not healthy", line.source, line.rows,
-               line.forecast, line.failed, line.unhealthy);
-    for (const std::string& why : line.without) fmt::print("; without a forecast {}", why);
-    fmt::print("\n");
+    say("{}: {} rows, {} forecast, {} failed, {} not healthy", line.source, line.rows,
+        line.forecast, line.failed, line.unhealthy);
+    for (const std::string& why : line.without) say("; without a forecast {}", why);
+    say("\n");
   }
 }
 
@@ -118,23 +117,22 @@ void print_cross_validation(const CrossValidation& whole) {
   print_aims(whole);
   print_groups(whole);
   print_sources(whole);
-  fmt::print("\noff by more than 2x when left out:\n");
+  say("\noff by more than 2x when left out:\n");
   for (const JudgedLine& line : whole.lines) {
     if (line.off_by_more_than_2x())
-      fmt::print("{}: {}: {}: measured {:.5g}, forecast {:.5g}\n", line.run->source, line.run->row,
-                 line.quantity(), line.published, line.left_out);
+      say("{}: {}: {}: measured {:.5g}, forecast {:.5g}\n", line.run->source, line.run->row,
+          line.quantity(), line.published, line.left_out);
   }
   for (const std::string& row : whole.crashes)
-    fmt::print("{}: failed though its neighbours had room: taken as a crash\n", row);
-  for (const std::string& note : whole.notes) fmt::print("{}\n", note);
+    say("{}: failed though its neighbours had room: taken as a crash\n", row);
+  for (const std::string& note : whole.notes) say("{}\n", note);
 }
 
 }  // namespace
 
 void print(const app::ReproduceRequest& request, const app::ReproduceResult& result) {
   if (request.list) {
-    for (const ReproductionCase& c : reproduction_cases())
-      fmt::print("{:<22} {}\n", c.name, c.about);
+    for (const ReproductionCase& c : reproduction_cases()) say("{:<22} {}\n", c.name, c.about);
     return;
   }
   if (result.cross_validation) {

@@ -11,6 +11,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
 #include "tools/weir/terminal_timeline.hpp"
 
 namespace weir {
@@ -18,8 +19,8 @@ namespace {
 
 void print_generators() {
   for (const Generator& g : generators()) {
-    fmt::print("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
-               g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
+    say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
+        g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
   }
 }
 
@@ -34,51 +35,47 @@ void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
                                      lowering.slots, fewest_slots(schedule, 1),
                                      describe_deadlock(program)));
   }
-  fmt::print("cannot deadlock with {} receive slots an edge{} (proved: {} operations, no cycle)\n",
-             lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "",
-             program.size());
+  say("cannot deadlock with {} receive slots an edge{} (proved: {} operations, no cycle)\n",
+      lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "", program.size());
 }
 
 void print_times(const app::ScheduleRequest& request, const app::ScheduleResult& result) {
   const Schedule& schedule = *result.schedule;
   const auto& [program, trace, forecast] = result.timed;
-  fmt::print("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
-             schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
-             *std::ranges::max_element(forecast.peak_in_flight));
+  say("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
+      schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
+      *std::ranges::max_element(forecast.peak_in_flight));
   if (request.transfers == to_string(TransferMode::buffered)) {
     print_proof(schedule, request.slots);
   } else {
-    fmt::print("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n",
-               request.transfers, program.size());
+    say("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n", request.transfers,
+        program.size());
   }
-  fmt::print("step {}, bubble {:.4f} by span, lower bound {}\n",
-             format_duration(forecast.step_time), forecast.metrics.bubble_fraction_span,
-             format_duration(forecast.lower_bound));
+  say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
+      forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
   draw_in_terminal(trace);
 }
 
 void print_grid(const app::GridProof& proof) {
-  fmt::print("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>12}\n", "K", "M",
-             fmt::format("{} slots", proof.slots), "rendezvous", "batched", "fewest slots",
-             "in flight", "over bound");
+  say("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>12}\n", "K", "M",
+      fmt::format("{} slots", proof.slots), "rendezvous", "batched", "fewest slots", "in flight",
+      "over bound");
   int proved = 0;
   for (const app::Verdict& v : proof.verdicts) {
     if (!v.refused.empty()) {
-      fmt::print("{:>4} {:>5} refused: {}\n", v.ranks, v.microbatches, v.refused);
+      say("{:>4} {:>5} refused: {}\n", v.ranks, v.microbatches, v.refused);
       continue;
     }
     ++proved;
     const auto word = [](bool safe) { return safe ? "free" : "DEADLOCK"; };
-    fmt::print("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>11.2f}%\n", v.ranks, v.microbatches,
-               word(v.safe[0]), word(v.safe[1]), word(v.safe[2]), v.fewest_slots, v.peak,
-               v.gap * 100);
+    say("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>11.2f}%\n", v.ranks, v.microbatches,
+        word(v.safe[0]), word(v.safe[1]), word(v.safe[2]), v.fewest_slots, v.peak, v.gap * 100);
   }
   for (const app::CounterExample& e : proof.examples) {
-    fmt::print("\n{} deadlocks first at K = {}, M = {}:\n{}\n", to_string(e.mode), e.ranks,
-               e.microbatches, e.cycle);
+    say("\n{} deadlocks first at K = {}, M = {}:\n{}\n", to_string(e.mode), e.ranks, e.microbatches,
+        e.cycle);
   }
-  fmt::print(
-      "\nproved for the {} (K, M) listed as free, and for no others; over bound at F = I = W, no "
+  say("\nproved for the {} (K, M) listed as free, and for no others; over bound at F = I = W, no "
       "communication\n",
       proved);
 }
@@ -91,7 +88,7 @@ void print(const app::ScheduleRequest& request, const app::ScheduleResult& resul
   } else if (result.proof) {
     print_grid(*result.proof);
   } else if (!result.csv.empty()) {
-    fmt::print("{}", result.csv);
+    say("{}", result.csv);
   } else {
     print_times(request, result);
   }

@@ -7,10 +7,8 @@
 
 namespace weir::cpu {
 
-Workers::Workers(int count) : meeting_(count) {
-  for (int worker = 0; worker < count; ++worker)
-    threads_.emplace_back([this, worker] { serve(worker); });
-}
+Workers::Workers(int count)
+    : meeting_(count), team_(count, [this](int worker) { serve(worker); }) {}
 
 Workers::~Workers() {
   {
@@ -19,7 +17,6 @@ Workers::~Workers() {
     round_ = -1;
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
 }
 
 void Workers::run(const std::function<void(int)>& work) {

@@ -8,8 +8,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "exec/threads/team.hpp"
 
 namespace weir::cpu {
 
@@ -20,7 +20,7 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  [[nodiscard]] int count() const { return static_cast<int>(threads_.size()); }
+  [[nodiscard]] int count() const { return team_.count(); }
   // work(0), work(1)... at the same time, one on each worker; returns when all have returned and
   // rethrows what the first of them threw. Work that meets others must not throw: they would wait
   // for it.
@@ -38,7 +38,7 @@ class Workers {
   int round_ = 0;  // counts runs; -1 ends the threads
   int busy_ = 0;
   std::exception_ptr failure_;
-  std::vector<std::thread> threads_;
+  Team team_;  // last: it uses all the others
 };
 
 }  // namespace weir::cpu

@@ -9,6 +9,10 @@
 namespace weir {
 namespace {
 
+// Stages times micro-batches: 1024 x 4096. A step of so many is lowered, timed and drawn in some
+// gigabytes.
+constexpr std::int64_t kMostCells = std::int64_t{1} << 22;
+
 constexpr std::array kGenerators{
     Generator{"gpipe", "Huang et al., GPipe, NeurIPS 2019, Figure 2c", "(K-1)(F+B)", "M", 1, 1,
               make_gpipe},
@@ -59,6 +63,12 @@ std::span<const Generator> generators() { return kGenerators; }
 ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request) {
   if (request.ranks < 1 || request.chunks < 1 || request.microbatches < 1) {
     return std::string("K, v and M must be at least 1");
+  }
+  const std::int64_t cells =
+      std::int64_t{request.ranks} * request.chunks * std::int64_t{request.microbatches};
+  if (request.chunks > kMostCells || cells > kMostCells) {
+    return fmt::format("K v M = {} {} {} is {} micro-batches on their stages, at most {}",
+                       request.ranks, request.chunks, request.microbatches, cells, kMostCells);
   }
   std::string known;
   for (const Generator& generator : kGenerators) {

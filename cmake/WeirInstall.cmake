@@ -1,0 +1,73 @@
+# What `cmake --install` and `cpack` carry: the command with its completions and examples, and the
+# planner's floors (all but the executor) as a library for find_package(weir). And the component
+# `wheel`, which pyproject.toml alone asks for: the module with its stubs, and the command.
+# SPDX-License-Identifier: Apache-2.0
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS weir COMPONENT command)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
+# What the command's own documentation names: models, machines, stacks, layouts, a script.
+set(examples ${CMAKE_SOURCE_DIR}/tools/examples)
+install(DIRECTORY ${examples}/clusters ${examples}/data ${examples}/layouts ${examples}/models
+  ${examples}/stacks DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/examples COMPONENT command)
+install(FILES ${examples}/export_layers.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/examples COMPONENT command)
+
+# The command writes the completions from its own tables of options.
+set(completions ${CMAKE_BINARY_DIR}/completions)
+file(MAKE_DIRECTORY ${completions})
+set(completion_files)
+foreach(pair bash:weir zsh:_weir fish:weir.fish)
+  string(REGEX MATCH "^[a-z]+" shell ${pair})
+  string(REGEX REPLACE "^[a-z]+:" "" file ${pair})
+  add_custom_command(OUTPUT ${completions}/${shell}/${file}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}/${shell}
+    COMMAND weir --completion ${shell} > ${completions}/${shell}/${file}
+    DEPENDS weir VERBATIM)
+  list(APPEND completion_files ${completions}/${shell}/${file})
+endforeach()
+add_custom_target(weir_completions ALL DEPENDS ${completion_files})
+set(share ${CMAKE_INSTALL_DATADIR})
+install(FILES ${completions}/bash/weir DESTINATION ${share}/bash-completion/completions
+  COMPONENT command)
+install(FILES ${completions}/zsh/_weir DESTINATION ${share}/zsh/site-functions COMPONENT command)
+install(FILES ${completions}/fish/weir.fish DESTINATION ${share}/fish/vendor_completions.d
+  COMPONENT command)
+
+set(headers ${CMAKE_INSTALL_INCLUDEDIR}/weir)
+foreach(floor plan traces costmodel sim)
+  set_target_properties(weir_${floor} PROPERTIES EXPORT_NAME ${floor})
+  install(TARGETS weir_${floor} EXPORT weir COMPONENT library
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${headers})
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/${floor} DESTINATION ${headers} COMPONENT library
+    FILES_MATCHING PATTERN *.hpp)
+endforeach()
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
+install(EXPORT weir NAMESPACE weir:: DESTINATION ${package} FILE weir-targets.cmake
+  COMPONENT library)
+configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/weir-config.cmake.in
+  ${CMAKE_BINARY_DIR}/weir-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/weir-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/weir-config.cmake ${CMAKE_BINARY_DIR}/weir-config-version.cmake
+  DESTINATION ${package} COMPONENT library)
+
+if(SKBUILD AND WEIR_PYTHON)
+  install(TARGETS weir_python LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/python/weir-stubs DESTINATION .
+    COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(PROGRAMS $<TARGET_FILE:weir> DESTINATION ${SKBUILD_SCRIPTS_DIR}
+    COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(DIRECTORY ${examples}/clusters ${examples}/data ${examples}/layouts ${examples}/models
+    ${examples}/stacks DESTINATION ${SKBUILD_DATA_DIR}/share/weir/examples
+    COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
+
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_VENDOR weir)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Forecasts pipeline-parallel training and runs it")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_COMPONENTS_ALL command library)
+set(CPACK_MONOLITHIC_INSTALL ON)  # one archive
+include(CPack)

@@ -1,0 +1,19 @@
+// Text from files and from people as other languages take it. A name may hold anything; each
+// language has one function here, and nothing else writes a name into it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace weir {
+
+// One word of a POSIX shell: bare where it is plain (letters, digits and @%+=:,./_-), else between
+// single quotes, within which a shell reads nothing.
+[[nodiscard]] std::string shell_quoted(std::string_view text);
+
+// As a terminal shows it: a control character as \x1b or \u009b, a byte that is no UTF-8 as \xff.
+// Lines stay lines.
+[[nodiscard]] std::string printable(std::string_view text);
+
+}  // namespace weir

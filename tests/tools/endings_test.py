@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""However a command ends, it is by 0 or 2 to 6, with one line where it is not 0: signals, closed
+pipes, too little memory, too few threads and descriptors, outputs that cannot be written, programs
+that do not end. What was there before is still there, and nothing else is left.
+Usage: endings_test.py SOURCE_DIR WEIR"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+weir = sys.argv[2]
+TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
+        "n_positions": 8}
+ENDS = {0, 2, 3, 4, 5, 6}
+faults = []
+
+
+def check(what, holds, more=""):
+    if not holds:
+        faults.append(f"{what} {more}".strip())
+
+
+def run(line, before=None, **options):
+    return subprocess.run([weir, "-q", *line.split()], capture_output=True, text=True, timeout=120,
+                          preexec_fn=before, **options)
+
+
+def one_line(text):
+    lines = [line for line in text.splitlines() if line]
+    return len(lines) == 1 and lines[0].startswith("weir: ")
+
+
+def ends_well(what, done, codes=ENDS):
+    check(what, done.returncode in codes, f"ended with {done.returncode}: {done.stderr}")
+    check(what, done.returncode == 0 or one_line(done.stderr), f"said: {done.stderr!r}")
+
+
+def files():
+    return {path: path.read_bytes() for path in pathlib.Path().rglob("*") if path.is_file()}
+
+
+def limit(what, soft):
+    return lambda: resource.setrlimit(what, (soft, soft))
+
+
+def signals():
+    """A long run, asked to end while it goes on."""
+    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        before = files()
+        long = subprocess.Popen(
+            [weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps", "1000000", "-o",
+             "out"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        long.send_signal(asked)
+        _, error = long.communicate(timeout=30)
+        check(asked.name, long.returncode == 6, f"ended with {long.returncode}")
+        check(asked.name, one_line(error) and asked.name in error, repr(error))
+        check(asked.name, files() == before, "left other files")
+
+
+def closed_pipe():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([weir, "schedule", "--list"], stdout=writing, stderr=subprocess.PIPE,
+                          text=True)
+    os.close(writing)
+    check("a closed pipe", done.returncode == 6, f"ended with {done.returncode}")
+    check("a closed pipe", one_line(done.stderr) and "Broken pipe" in done.stderr, done.stderr)
+
+
+def short_memory():
+    """From too little to load the program to enough for all of it. Training with less than 200 MiB
+    of addresses is left out: oneDNN writes to memory that it did not get."""
+    codes = set()
+    for mebibytes in (72, 80, 90, 104, 128, 200, 320, 600):
+        for line in ("sweep tiny.json -K 1..3 -M 1..8 -o found.json", "schedule gpipe -K 32 -M 128",
+                     "run wide.json --backend synthetic --steps 1 -o small",
+                     "run plan.json --steps 1 -o small"):
+            if mebibytes < 200 and line.startswith("run plan.json"):
+                continue
+            done = run(line, limit(resource.RLIMIT_AS, mebibytes << 20))
+            if done.returncode == 127 or "error while loading shared libraries" in done.stderr:
+                continue  # the loader's, before there is a program
+            codes.add(done.returncode)
+            ends_well(f"{mebibytes} MiB of memory: {line}", done)
+    check("short memory", 6 in codes, f"was never short: {codes}")
+
+
+def few_threads():
+    """As nobody, who may have so many processes and threads and no more."""
+    if os.getuid() != 0:
+        print("few threads: not root, left out")
+        return
+    nobody = 65534
+    for path in [pathlib.Path(), *pathlib.Path().rglob("*")]:
+        os.chown(path, nobody, nobody)
+    for threads in (1, 2, 3, 5, 8):
+        def before(threads=threads):
+            resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
+            os.setgid(nobody)
+            os.setuid(nobody)
+        done = run("run wide.json --backend synthetic --steps 1 -o few", before)
+        ends_well(f"{threads} threads", done)
+        ends_well(f"a search with {threads} threads",
+                  run("sweep tiny.json -K 1..3 -M 1,2,4 --threads 4 -o found.json", before))
+    check("few threads", "threads are needed" in run(
+        "run wide.json --backend synthetic --steps 1", before).stderr, "was not said")
+
+
+def few_descriptors():
+    for count in (4, 5, 6, 8, 12):
+        ends_well(f"{count} descriptors", run("run plan.json --steps 1 -o narrow",
+                                              limit(resource.RLIMIT_NOFILE, count)))
+
+
+def short_files():
+    """A file that may not grow: what was there stays."""
+    assert run("run plan.json --steps 1 -o kept").returncode == 0
+    before = files()
+    done = run("run plan.json --steps 1 -o kept", limit(resource.RLIMIT_FSIZE, 512))
+    check("short files", done.returncode in (3, 6), f"ended with {done.returncode}")
+    ends_well("short files", done)
+    check("short files", files() == before, "changed what was there")
+
+
+def no_folder():
+    """An output that cannot be is said before the work: these would take an hour."""
+    pathlib.Path("file").write_text("x")
+    for out in ("file", "file/deeper", "/proc/none"):
+        began = time.monotonic()
+        for line in (f"run plan.json --backend synthetic --steps 1000000 -o {out}",
+                     f"tune tiny.json --rounds 100000 -o {out}",
+                     f"evaluate tiny.json --held-out 60000 -o {out}"):
+            done = run(line)
+            check(line, done.returncode == 3 and "cannot be written" in done.stderr,
+                  f"{done.returncode}: {done.stderr}")
+        check(out, time.monotonic() - began < 20, "came after the work")
+    done = run("plan tiny.json -K 2 -M 4 -o file/plan.json")
+    ends_well("a file as a folder", done, {3})
+
+
+def programs():
+    """A program of the user's own ends with us."""
+    mark = pathlib.Path("still-here")
+    mine = pathlib.Path("mine.sh")
+    mine.write_text("#!/bin/sh\nsleep 3\ntouch still-here\n")
+    mine.chmod(0o755)
+    long = subprocess.Popen([weir, "schedule", "exec:./mine.sh"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True)
+    time.sleep(0.7)
+    long.send_signal(signal.SIGTERM)
+    _, error = long.communicate(timeout=30)
+    check("a program's end", long.returncode == 6 and one_line(error), f"{long.returncode} {error}")
+    time.sleep(3.5)
+    check("a program's end", not mark.exists(), "it went on after us")
+    done = run("schedule exec:./endless.sh")
+    check("a program that is not there", done.returncode == 3, done.stderr)
+    check("a program that is not there", "ended with status 127" in done.stderr, done.stderr)
+    pathlib.Path("endless.sh").write_text("#!/bin/sh\nexec cat /dev/zero\n")
+    pathlib.Path("endless.sh").chmod(0o755)
+    done = run("schedule exec:./endless.sh")
+    ends_well("an endless program", done, {3})
+    check("an endless program", "prints more than" in done.stderr, done.stderr)
+    done = run("model /dev/zero")
+    ends_well("an endless file", done, {3})
+    check("an endless file", "larger than 1 GiB" in done.stderr, done.stderr)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    pathlib.Path("tiny.json").write_text(json.dumps(TINY))
+    pathlib.Path("wide.csv").write_text(
+        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+        "l,x,10,1,1,1,64,64,16\n")
+    assert run("plan tiny.json -K 2 -M 4 -o plan.json").returncode == 0
+    assert run("plan wide.csv -K 16 -M 16 -o wide.json").returncode == 0
+    for test in (signals, closed_pipe, short_memory, few_descriptors, short_files, no_folder,
+                 programs, few_threads):
+        test()
+    left = [str(path) for path in pathlib.Path().rglob("*.tmp")]
+    check("temporary files", not left, f"left: {left}")
+
+print("\n".join(faults) or "endings: every one by its code, with one line")
+sys.exit(1 if faults else 0)

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Options say what they do: a number out of its range, a name that is none and a contradiction are
+refused before anything is written, and what a plan file holds can be read again.
+Usage: options_test.py SOURCE_DIR WEIR"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+weir = sys.argv[2]
+TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
+        "n_positions": 8}
+faults = []
+
+
+def run(line):
+    return subprocess.run([weir, *line.split()], capture_output=True, text=True, timeout=120)
+
+
+def refused(line, code, part):
+    """One line, that code, and no file more than before."""
+    before = sorted(pathlib.Path().rglob("*"))
+    done = run(line)
+    if done.returncode != code or part not in done.stderr:
+        faults.append(f"weir {line}: {done.returncode}, expected {code} with '{part}': "
+                      f"{done.stderr or done.stdout}")
+    if sorted(pathlib.Path().rglob("*")) != before:
+        faults.append(f"weir {line}: left a file")
+
+
+def numbers(command):
+    """The options of a sub-command that take a number or several, with the range help states."""
+    text = run(f"{command} --help").stdout
+    return re.findall(r"^  (?:-\w,)?(--[a-z-]+)\S* (?:INT|UINT|FLOAT)(:\S+ to \S+)?", text, re.M)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    pathlib.Path("tiny.json").write_text(json.dumps(TINY))
+    assert run("plan tiny.json -K 2 -M 4 -o plan.json").returncode == 0
+    assert run("schedule 1f1b -K 2 -M 4 --csv mine.csv").returncode == 0
+
+    commands = re.findall(r"^  ([a-z]+) ", run("--help").stdout.split("Subcommands:")[1], re.M)
+    assert len(commands) >= 14, commands
+    ranged = 0
+    for command in commands:
+        for option, bounds in numbers(command):
+            ranged += 1
+            if not bounds:
+                faults.append(f"{command} {option} has no range")
+    assert ranged >= 20, ranged
+
+    for value in ("nan", "inf", "-1", "1e99", "x", ""):
+        refused(f"plan tiny.json -o new.json --learning-rate={value}", 2, "--learning-rate")
+        refused(f"run plan.json --patience={value}", 2, "--patience")
+    for value in ("2147483647", "-1", "1.5", "99999999999999999999"):
+        refused(f"plan tiny.json -o new.json --slots={value}", 2, "--slots")
+        refused(f"sweep tiny.json -K 2 -M 4 --threads={value}", 2, "--threads")
+        refused(f"sweep tiny.json -K 2 -M 4 --top={value}", 2, "--top")
+    for value in ("-1", "9007199254740993", "x"):
+        refused(f"plan tiny.json -o new.json --seed={value}", 2, "--seed")
+    refused("sweep tiny.json -K 2 -M 4 --schedule nonesuch", 2, "--schedule nonesuch")
+    refused("schedule mine.csv -K 5", 2, "--pp 5 contradicts mine.csv, which has 2")
+    refused("schedule mine.csv -M 9", 2, "--microbatches 9 contradicts mine.csv, which has 4")
+    refused("schedule mine.csv -v 2", 2, "--vpp 2 contradicts mine.csv, which has 1")
+    assert run("schedule mine.csv -K 2 -M 4").returncode == 0
+
+    # The ends of a range go into a plan, and out of it again.
+    for line in ("--slots 0", "--slots 1048576", "--learning-rate 0", "--learning-rate 1000000",
+                 "--seed 9007199254740992", "--seed 0"):
+        done = run(f"plan tiny.json -K 2 -M 4 {line} -o edge.json")
+        read = run("simulate edge.json")
+        if done.returncode != 0 or read.returncode != 0:
+            faults.append(f"weir plan {line}: {done.stderr}{read.stderr}")
+
+print("\n".join(faults) or f"options: {ranged} numbers with their ranges")
+sys.exit(1 if faults else 0)

@@ -1,0 +1,43 @@
+// Edit distances, row by row.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/nearest.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weir {
+namespace {
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({changed, above[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    // `row` is the next one to write over.
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  std::optional<std::string> best;
+  std::size_t least = 0;
+  for (const std::string& candidate : known) {
+    const std::size_t far = distance(word, candidate);
+    if (far * 3 > std::max(word.size(), candidate.size()) || (best && far >= least)) continue;
+    best = candidate;
+    least = far;
+  }
+  return best;
+}
+
+}  // namespace weir

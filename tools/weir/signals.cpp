@@ -1,0 +1,65 @@
+// One handler for the signals that ask a process to end.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/signals.hpp"
+
+#include <execinfo.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "tools/app/exit_code.hpp"
+
+namespace weir {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array<std::pair<int, std::string_view>, 4> kAsked{{
+    {SIGINT, "weir: stopped by SIGINT\n"sv},
+    {SIGTERM, "weir: stopped by SIGTERM\n"sv},
+    {SIGHUP, "weir: stopped by SIGHUP\n"sv},
+    {SIGXCPU, "weir: stopped: its processor time is used up\n"sv},
+}};
+
+// Only what may be called within a signal: no destructor runs and nothing is flushed, for the
+// signal may have come in the middle of either.
+extern "C" void end_with_a_line(int signal) {
+  for (const auto& [known, line] : kAsked) {
+    if (known != signal) continue;
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
+  ::_exit(exit_code(EndKind::failed));
+}
+
+}  // namespace
+
+void end_without_memory() noexcept {
+  constexpr std::string_view kLine = "weir: out of memory or threads\n";
+  // Whether or not somebody reads it.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  ::_exit(exit_code(EndKind::failed));
+}
+
+void take_signals() {
+  std::set_terminate(&end_without_memory);
+  for (const auto& [signal, line] : kAsked) {
+    struct sigaction action {};
+    // One that was ignored when we were started (nohup) stays so.
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = &end_with_a_line;
+    ::sigaction(signal, &action, nullptr);
+  }
+  // The C library looks for what unwinds C frames when an exception first passes one (oneDNN's and
+  // OpenMP's are), and aborts where that finds no memory: it is found now.
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+  ::signal(SIGPIPE, SIG_IGN);  // a write says EPIPE
+  ::signal(SIGXFSZ, SIG_IGN);  // a write says EFBIG
+}
+
+}  // namespace weir
