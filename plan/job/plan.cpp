@@ -17,10 +17,7 @@ Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem
 }
 
 void save_plan(const Plan& plan, const std::filesystem::path& file) {
-  const std::string text = to_json(plan);
-  // What cannot be read again is not written.
-  static_cast<void>(read_plan(text, file.string()));
-  write_file_atomically(file, text);
+  write_file_atomically(file, to_json(plan));
 }
 
 }  // namespace weir

@@ -24,8 +24,8 @@ inline constexpr Range kSeed{0, 9007199254740992};  // 2^53: a JSON number that 
 inline constexpr Range kWorkers{0, 256};            // 0: all cores
 inline constexpr Range kRounds{1, 10'000};          // of layouts
 inline constexpr Range kThreads{0, 1 << 12};        // 0: all cores
-inline constexpr Range kSteps{1, 1 << 20};          // measured
-inline constexpr Range kWarmup{0, 1 << 20};
+inline constexpr Range kSteps{1, 1'000'000};          // measured
+inline constexpr Range kWarmup{0, 1'000'000};
 inline constexpr Range kPlans{1, 1 << 16};      // of an evaluation, and their runs
 inline constexpr Range kSamples{1, 1'000'000};  // drawn
 inline constexpr Range kPatience{1, 1e6};       // seconds
