@@ -160,8 +160,9 @@ class ThreadRun {
   void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape().ranks);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
-    Team workers(program_.shape().ranks, [this](int rank) { work(rank); });
+    // Before the ranks: where it cannot be made, nobody waits yet.
     const auto watchdog = watch_actions(program_, activity_, options_);
+    Team workers(program_.shape().ranks, [this](int rank) { work(rank); });
     barrier_->arrive_and_wait();  // every rank is prepared
     // Whatever fails here, the ranks are told that the run ends: they wait at the barrier.
     guarded([&] {

@@ -40,7 +40,8 @@ def orders(spans, rows):
         if done != [action(word) for word in row]:
             yield f"rank {rank} did not carry out its row of the schedule"
         for again, then in zip(lane, lane[1:]):
-            if again.kind == "R" and (then.kind not in "BI" or (then.stage, then.unit) != (again.stage, again.unit)):
+            same = (then.stage, then.unit) == (again.stage, again.unit)
+            if again.kind == "R" and not (then.kind in "BI" and same):
                 yield f"rank {rank}: {again.stage}R{again.unit} is not before its backward"
     lanes = defaultdict(list)
     for span in spans:
