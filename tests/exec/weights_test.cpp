@@ -8,6 +8,7 @@
 #include "exec/training/batches.hpp"
 #include "exec/weights/safetensors.hpp"
 #include "exec/weights/weight_names.hpp"
+#include "plan/text/bytes_file.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -66,7 +67,7 @@ TEST_F(Weights, OfAnotherModelAreRefused) {
     }
     return "";
   };
-  const auto keep = read_text_file(*options.save);
+  const auto keep = read_bytes(*options.save);
   const auto of = [&](const TinyModel& other) {
     write_file_atomically(*options.save, keep);
     return complaint(other);
@@ -122,7 +123,7 @@ TEST_F(Weights, DumpedLogitsGiveTheLoss) {
   EXPECT_NEAR(one.steps.front().loss, loss, 1e-5);
   options.dump = file("two.safetensors");
   static_cast<void>(run(model_.load(model_.plan({1, 3}, 2)), options, cpu_only()));
-  EXPECT_EQ(read_text_file(file("one.safetensors")), read_text_file(file("two.safetensors")));
+  EXPECT_EQ(read_bytes(file("one.safetensors")), read_bytes(file("two.safetensors")));
 }
 
 // Without dropout the loss on a file is that of a step that trains on it in order; with it, the

@@ -32,12 +32,12 @@ def completes(prefix, weir):
             run(shell, "-n", script)
     ask = f"""source '{scripts["bash"]}'
     ask() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; echo "${{COMPREPLY[*]}}"; }}
-    ask weir sim; ask weir --json run --back; ask weir run --backend s; ask weir plan -; ask weir x
+    ask weir sim; ask weir --json run --back; ask weir plan --from m; ask weir plan -; ask weir x
     """
     commands, option, value, options, none = run("bash", "-c", ask).splitlines()
     assert commands == "simulate", commands
     assert option == "--backend", option
-    assert value == "synthetic", value
+    assert value == "megatron", value
     assert {"-K", "--pp", "--json"} <= set(options.split()), options
     assert none == "", none
 

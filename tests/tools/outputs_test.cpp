@@ -54,7 +54,13 @@ TEST_F(Outputs, AFullDeviceIsAFailedRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";
   for (const std::string command : {"schedule 1f1b", "doctor --json", "--help"}) {
     EXPECT_EQ(weir(command + " >/dev/full 2>line.txt; echo $?").out, "6\n") << command;
-    EXPECT_EQ(read("line.txt"), "weir: standard output: No space left on device\n") << command;
+    const std::string message = "standard output: No space left on device";
+    EXPECT_EQ(read("line.txt"), command.ends_with("--json")
+                                    ? R"({"schema":"weir.error/1","message":")" + message +
+                                          R"(","exit_code":6})"
+                                          "\n"
+                                    : "weir: " + message + "\n")
+        << command;
   }
 }
 

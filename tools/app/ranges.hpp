@@ -11,6 +11,7 @@ namespace weir::app {
 using Range = std::pair<double, double>;  // inclusive
 
 inline constexpr Range kPositive{1, 1 << 20};     // samples, micro-batches, rows, stages
+inline constexpr Range kRows{0, 1 << 20};         // to print
 inline constexpr Range kRanks{1, 1 << 12};        // of one pipeline that is drawn
 inline constexpr Range kChunks{1, 1 << 10};       // stages a rank
 inline constexpr Range kDevicesHere{1, 1 << 10};  // of this machine
@@ -24,7 +25,7 @@ inline constexpr Range kSeed{0, 9007199254740992};  // 2^53: a JSON number that 
 inline constexpr Range kWorkers{0, 256};            // 0: all cores
 inline constexpr Range kRounds{1, 10'000};          // of layouts
 inline constexpr Range kThreads{0, 1 << 12};        // 0: all cores
-inline constexpr Range kSteps{1, 1'000'000};          // measured
+inline constexpr Range kSteps{1, 1'000'000};        // measured
 inline constexpr Range kWarmup{0, 1'000'000};
 inline constexpr Range kPlans{1, 1 << 16};      // of an evaluation, and their runs
 inline constexpr Range kSamples{1, 1'000'000};  // drawn

@@ -210,7 +210,7 @@ Fields fields(SweepRequest& r) {
           {"--baseline", &r.baseline,
            "The plan in use today, ranked among the results; sequence length, number format, "
            "attention, optimizer and mini-batch are its own where no option says them"},
-          {"--top", &r.top, "Rows to print", {.range = kPositive}},
+          {"--top", &r.top, "Rows to print", {.range = kRows}},
           {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
           {"--run", &r.run, "Execute each row"},
           {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},

@@ -7,10 +7,12 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <utility>
 
+#include "exec/processes/started_by.hpp"
 #include "tools/app/exit_code.hpp"
 
 namespace weir {
@@ -46,7 +48,11 @@ void end_without_memory() noexcept {
 
 void take_signals() {
   std::set_terminate(&end_without_memory);
+  // A launcher ends the others by SIGTERM where one of them has failed, and that one has said why.
+  const bool of_several =
+      started_by([](const char* name) { return std::getenv(name); }).has_value();
   for (const auto& [signal, line] : kAsked) {
+    if (of_several && signal == SIGTERM) continue;
     struct sigaction action {};
     // One that was ignored when we were started (nohup) stays so.
     if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) continue;
