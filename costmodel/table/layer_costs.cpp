@@ -38,4 +38,11 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
   }
 }
 
+bool LayerCosts::like_the_last(int layer) const {
+  if (layer == 0 || match(layer).cost == nullptr) return false;
+  const Match &one = match(layer), &before = match(layer - 1);
+  return one.cost == before.cost && one.divided == before.divided &&
+         part_->layer(layer).parameters == part_->layer(layer - 1).parameters;
+}
+
 }  // namespace weir

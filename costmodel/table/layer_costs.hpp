@@ -37,6 +37,9 @@ class LayerCosts {
   [[nodiscard]] const Match& match(int layer) const {
     return matches_[static_cast<std::size_t>(layer)];
   }
+  // Whether the layer is of the kind of the one before it, and as large: what is known of one is
+  // known of both.
+  [[nodiscard]] bool like_the_last(int layer) const;
   [[nodiscard]] const Model& model() const { return model_; }
   // As the stack keeps it.
   [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }

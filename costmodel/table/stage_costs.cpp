@@ -84,7 +84,12 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
       links_(parallel_links(plan, cluster)),
       anchor_(known.costs().factors()) {
   const auto layers = static_cast<int>(known.model().layers.size());
-  for (int l = 0; l < layers; ++l) prices_.push_back(price(l));
+  const auto again = [&](int l) { return rebuilds(plan_.recompute, known_.part()->layer(l), l); };
+  for (int l = 0; l < layers; ++l) {
+    // Layers of a model are of few kinds: the price of the last one is this one's too.
+    const bool alike = known_.like_the_last(l) && again(l) == again(l - 1);
+    prices_.push_back(alike ? LayerPrice(prices_.back()) : price(l));
+  }
 }
 
 StageCost StageCosts::of(const StagePart& stage) const {

@@ -63,11 +63,6 @@ std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const Swe
                                     plan.micro_batch_size, plan.microbatches, plan.dp,
                                     plan.global_batch_size(), *request.global_batch_size)};
   }
-  if (request.devices && plan.devices() > *request.devices) {
-    return Incomparable{
-        "pp", fmt::format("K tp cp dp = {} {} {} {} needs {} devices; the cluster has {}", plan.pp,
-                          plan.tp, plan.cp, plan.dp, plan.devices(), *request.devices)};
-  }
   return std::nullopt;
 }
 
@@ -80,10 +75,15 @@ Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans, c
       forecast(*request.baseline, costs, cluster, {.detail = ForecastDetail::ranking}).forecast;
   ranked.forecast.memory_limit = request.memory_limit;
   ranked.gap = ranked.forecast.step_time / ranked.forecast.lower_bound - 1;
-  baseline.ratio = ranked.forecast.step_time / plans.front().forecast.step_time;
+  if (!plans.empty()) {
+    const Forecast& best = plans.front().forecast;
+    baseline.ratio = ranked.forecast.step_time / best.step_time;
+    baseline.device_ratio = *baseline.ratio * ranked.forecast.devices / best.devices;
+  }
   const auto before = std::ranges::count_if(
       plans, [&](const Ranked& other) { return goes_before(other.forecast, ranked.forecast); });
-  if (ranked.forecast.may_fit()) baseline.place = static_cast<int>(before) + 1;
+  if (ranked.forecast.may_fit() && right_devices(request, ranked.forecast.devices))
+    baseline.place = static_cast<int>(before) + 1;
   return baseline;
 }
 

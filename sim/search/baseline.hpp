@@ -14,14 +14,17 @@ namespace weir {
 
 struct Baseline {
   Ranked ranked;
-  std::optional<int>
-      place;         // among the feasible plans, 1 before all of them; none: it does not fit
-  double ratio = 0;  // its step time over the best plan's
+  // Among the plans listed, 1 before all of them; none: it does not fit, or has other devices than
+  // the search may use.
+  std::optional<int> place;
+  // Its step time over the best plan's, and the same with each step times its devices: what one
+  // device does in that time. None where no plan was found.
+  std::optional<double> ratio, device_ratio;
 };
 
 // Why a plan and a search's candidates are not the same job: another model (layer by layer,
-// whatever the files are called), sequence length, number format, optimizer or mini-batch, or more
-// devices than the search may use.
+// whatever the files are called), sequence length, number format, optimizer or mini-batch. Another
+// number of devices is compared by what each of them does.
 struct Incomparable {
   std::string key;  // of the plan file
   std::string reason;
@@ -31,7 +34,7 @@ struct Incomparable {
                                                        const Model& model);
 
 // The request's baseline, forecast with its own boundaries and slots, among `plans`: feasible ones,
-// best first, at least one. As many plans go before it as its place says, less one.
+// best first. As many of them go before it as its place says, less one.
 [[nodiscard]] Baseline placed(const SweepRequest& request, const std::vector<Ranked>& plans,
                               const Costs& costs, const Cluster& cluster);
 

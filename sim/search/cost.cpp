@@ -37,13 +37,23 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
     now.forecast.memory_limit = limits.memory;
     return now;
   };
+  std::optional<Refined> refined;
+  if (limits.step) {
+    // A step with messages that share cards or slow compute down is no shorter than one without.
+    refined = refine_boundaries(resolved, costs, cluster);
+    cost.simulated = refined->evaluated;
+    const Nanoseconds overhead = to_nanoseconds(costs.costs().anchored_step_overhead());
+    cost.too_slow = refined->makespan && to_seconds(*refined->makespan + overhead) > *limits.step;
+    if (cost.too_slow) return cost;
+  }
   Ranked best = ranked();
   // Refining costs many times a forecast. The even partition also evens out memory: where it does
   // not fit, the faster one hardly does, and where that fits less surely, the even one stands.
   if (best.forecast.may_fit()) {
-    std::vector<int> refined = refine_boundaries(resolved, costs, cluster).boundaries;
-    if (refined != candidate.boundaries) {
-      resolved = with_boundaries(std::move(resolved), std::move(refined));
+    if (!refined) refined = refine_boundaries(resolved, costs, cluster);
+    cost.simulated = refined->evaluated;
+    if (refined->boundaries != candidate.boundaries) {
+      resolved = with_boundaries(std::move(resolved), std::move(refined->boundaries));
       Ranked faster = ranked();
       if (faster.forecast.fits() <= best.forecast.fits()) best = std::move(faster);
     }

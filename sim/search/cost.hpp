@@ -32,13 +32,16 @@ class SplitCosts {
 };
 
 struct CandidateLimits {
-  std::optional<Bytes> memory;
+  std::optional<Bytes> memory{};
   bool even_if_it_cannot_fit = false;  // forecast what holds more than the limit from step to step
+  std::optional<Seconds> step{};       // a longer one is of no use
 };
 
 struct CandidateCost {
   Bytes held{0};                 // what ranks hold from step to step, on average
-  std::optional<Ranked> ranked;  // none: with so much held it fits with no partition
+  std::optional<Ranked> ranked;  // none: with so much held it fits with no partition, or too slow
+  bool too_slow = false;         // its refined step is longer than the limit
+  int simulated = 0;             // partitions whose step was computed
 };
 
 // Precondition: the candidate is legal.

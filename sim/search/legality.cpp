@@ -4,10 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
+
+std::optional<std::string> not_of_stages(const Schedule& schedule, int stages) {
+  if (schedule.shape.stages == stages) return std::nullopt;
+  return fmt::format("{}: v are slices of a sequence, which a plan cannot say", schedule.name);
+}
 
 std::optional<std::string> Legality::split(const Plan& plan) const {
   const auto misfit = cannot_split(model_, plan.seq_length, plan.split());
@@ -38,8 +45,8 @@ std::optional<std::string> Legality::stages(const Plan& plan) const {
   return fmt::format("K*v = {} is above the {} layers", plan.stages(), layers);
 }
 
-bool Legality::too_many_devices(const Plan& plan) const {
-  return request_.devices && std::int64_t{plan.pp} * plan.tp * plan.replicas() > *request_.devices;
+bool Legality::wrong_devices(const Plan& plan) const {
+  return !right_devices(request_, std::int64_t{plan.pp} * plan.tp * plan.replicas());
 }
 
 const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
@@ -49,6 +56,8 @@ const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
   if (!fresh) return slots;
   const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
   if (const auto* reason = std::get_if<std::string>(&made)) return slots = *reason;
+  if (auto reason = not_of_stages(std::get<Schedule>(made), plan.stages()))
+    return slots = std::move(*reason);
   slots = plan.slots;
   if (plan.slots == 0) return slots;
   const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);

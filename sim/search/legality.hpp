@@ -10,9 +10,14 @@
 
 #include "plan/job/stack.hpp"
 #include "plan/model/model.hpp"
+#include "plan/schedule/schedule.hpp"
 #include "sim/search/space.hpp"
 
 namespace weir {
+
+// Why a schedule is none for so many stages: its chunks are slices of a sequence, of which a plan
+// has no word.
+[[nodiscard]] std::optional<std::string> not_of_stages(const Schedule& schedule, int stages);
 
 class Legality {
  public:
@@ -27,8 +32,8 @@ class Legality {
   [[nodiscard]] std::optional<std::string> microbatches(const Plan& plan) const;
   // ... of K and v.
   [[nodiscard]] std::optional<std::string> stages(const Plan& plan) const;
-  // More devices than the search may use: the bounds of the search, no reason to tell.
-  [[nodiscard]] bool too_many_devices(const Plan& plan) const;
+  // Not the devices that the search may use: its bounds, no reason to tell.
+  [[nodiscard]] bool wrong_devices(const Plan& plan) const;
 
   // The receive slots with which the plan's schedule cannot deadlock, at least the plan's own; or
   // why there is no such schedule. Found once for a schedule's shape.

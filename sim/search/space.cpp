@@ -5,19 +5,41 @@
 #include <algorithm>
 
 namespace weir {
+namespace {
 
-std::vector<Plan> with_degrees(const SweepRequest& request) {
+// Whether the tp devices of a stage also divide what tensor parallelism leaves whole.
+bool shares_sequence(const SweepRequest& request, const Model& model, const Plan& plan) {
+  if (plan.tp == 1) return false;
+  if (!request.sequence_parallel_where_it_can) return request.base.sequence_parallel;
+  return !cannot_split(model, plan.seq_length, {plan.tp, plan.cp, true});
+}
+
+// Whether some K makes the devices of these degrees as many as were asked for.
+bool can_make_up(const SweepRequest& request, std::int64_t each_rank) {
+  return std::ranges::any_of(request.pp,
+                             [&](int k) { return right_devices(request, k * each_rank); });
+}
+
+}  // namespace
+
+bool right_devices(const SweepRequest& request, std::int64_t devices) {
+  if (!request.devices) return true;
+  return request.exact_devices ? devices == *request.devices : devices <= *request.devices;
+}
+
+std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) {
   std::vector<Plan> plans;
   for (const int tp : request.tp) {
     for (const int cp : request.cp) {
       for (const int dp : request.dp) {
+        if (!can_make_up(request, std::int64_t{tp} * cp * dp)) continue;
         for (const int zero : request.zero) {
           Plan plan = request.base;
           plan.tp = tp;
           plan.cp = cp;
           plan.dp = dp;
           plan.zero = dp * cp > 1 ? zero : 0;
-          plan.sequence_parallel = request.base.sequence_parallel && tp > 1;
+          plan.sequence_parallel = shares_sequence(request, model, plan);
           if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
         }
       }
@@ -45,7 +67,7 @@ std::vector<Batch> batches(const SweepRequest& request, int dp) {
 
 std::vector<Split> splits(const SweepRequest& request, const Model& model) {
   std::vector<Split> found;
-  std::vector<Plan> plans = with_degrees(request);
+  std::vector<Plan> plans = with_degrees(request, model);
   if (request.baseline) plans.push_back(request.baseline->plan);
   for (const Plan& plan : plans) {
     const Split split = plan.split();

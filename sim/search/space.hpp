@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,14 +13,26 @@
 
 namespace weir {
 
+// How far a search is.
+struct SearchProgress {
+  std::int64_t done = 0, of = 0;  // candidates
+  double seconds = 0;
+  std::optional<Seconds> best;  // step time
+};
+
+// An empty list of degrees, schedules or re-materialisation leaves that choice to the search
+// (sim/search/open_choices).
 struct SweepRequest {
   Plan base;                     // model, dtype, optimizer, slots, seed: shared by all
   std::filesystem::path folder;  // the model's path is relative to it
   std::vector<int> pp{1};
   std::vector<int> vpp{1};
   std::vector<int> tp{1}, cp{1}, dp{1};  // base.sequence_parallel holds where tp > 1
+  // Of tp that is left open: sequence parallelism wherever the model's sizes allow it.
+  bool sequence_parallel_where_it_can = false;
   std::vector<int> zero{0};              // ZeRO stages; 0 where there are no replicas
   std::optional<int> devices;            // K tp cp dp may not be more
+  bool exact_devices = false;            // nor less
   std::vector<int> microbatches;         // empty: every divisor of the mini-batch
   std::vector<int> micro_batch_size{1};  // used where microbatches are given and no mini-batch
   std::optional<int> global_batch_size;  // then b = G / (M D)
@@ -30,11 +44,22 @@ struct SweepRequest {
   std::optional<ResolvedPlan>
       baseline;     // the plan in use today, forecast as it stands (sim/search/baseline)
   int threads = 0;  // 0: as many as there are cores; the result does not depend on it
+  // How many of the best plans are wanted; none: every plan that fits. The search is exact for
+  // them, and says so, unless its effort ends first.
+  std::optional<int> keep;
+  int effort = 256;  // plans of which boundaries are refined, before it settles for a gap
+  std::optional<Seconds> budget;  // instead of `effort`: so long
+  // Told now and then how far the search is.
+  std::function<void(const SearchProgress&)> progress = {};
 };
 
+// Whether a search may use so many devices.
+[[nodiscard]] bool right_devices(const SweepRequest& request, std::int64_t devices);
+
 // The base with every combination of parallel degrees, each once: ZeRO needs replicas, sequence
-// parallelism tp.
-[[nodiscard]] std::vector<Plan> with_degrees(const SweepRequest& request);
+// parallelism tp; those that no K brings to the devices asked for are left out. Precondition: no
+// degree is left open.
+[[nodiscard]] std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model);
 
 struct Batch {
   int microbatches = 1;

@@ -14,7 +14,9 @@
 #include "plan/model/readers/model_import.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
+#include "sim/search/best_first.hpp"
 #include "sim/search/legality.hpp"
+#include "sim/search/open_choices.hpp"
 
 namespace weir {
 namespace {
@@ -25,6 +27,7 @@ class Candidates {
   Candidates(const SweepRequest& request, const Model& model, SplitCosts& known,
              const Cluster& cluster, std::vector<std::string>& refused)
       : request_(request),
+        model_(model),
         known_(known),
         cluster_(cluster),
         refused_(refused),
@@ -48,8 +51,8 @@ class Candidates {
       take(batch);
       for (const int k : request_.pp) {
         plan.pp = k;
-        if (legality_.too_many_devices(plan)) continue;
-        for (const int v : request_.vpp) {
+        if (legality_.wrong_devices(plan)) continue;
+        for (const int v : chunks(request_, model_, k)) {
           plan.vpp = v;
           if (!refuse(legality_.stages(plan))) add_schedules(plan, balance);
         }
@@ -66,8 +69,8 @@ class Candidates {
   }
 
   void add_schedules(Plan plan, Balance& balance) {
-    for (const std::string& schedule : request_.schedules) {
-      plan.schedule = schedule;
+    for (const std::size_t s : schedules_for(request_, plan.pp)) {
+      plan.schedule = request_.schedules[s];
       plan.slots = request_.base.slots;
       const auto& slots = legality_.slots(plan);
       if (const auto* reason = std::get_if<std::string>(&slots)) {
@@ -86,6 +89,7 @@ class Candidates {
   }
 
   const SweepRequest& request_;
+  const Model& model_;
   SplitCosts& known_;
   const Cluster& cluster_;
   std::vector<std::string>& refused_;
@@ -116,24 +120,15 @@ Ranked smallest_misfit(const std::vector<Plan>& plans, std::vector<CandidateCost
 std::vector<Plan> candidates(const SweepRequest& request, const Model& model, SplitCosts& known,
                              const Cluster& cluster, std::vector<std::string>& refused) {
   Candidates all(request, model, known, cluster, refused);
-  for (const Plan& base : with_degrees(request)) all.add(base);
+  for (const Plan& base : with_degrees(request, model)) all.add(base);
   return std::move(all.plans);
 }
 
-SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster& cluster) {
-  const auto begin = std::chrono::steady_clock::now();
-  SweepResult result;
-  Model model = load_model(request.folder / request.base.model_path);
-  set_attention(model, request.base.attention);
-  SplitCosts known(model, costs, cluster.stack);
-  const std::vector<Plan> plans = candidates(request, model, known, cluster, result.refused);
-  // One candidate stands for all before the border: what they share is checked with it.
-  if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
-  std::unique_ptr<tbb::global_control> limit;
-  if (request.threads > 0) {
-    limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
-                                                  static_cast<std::size_t>(request.threads));
-  }
+namespace {
+
+// All of them, forecast.
+void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
+                  const SplitCosts& known, const Cluster& cluster, SweepResult& result) {
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
     found[i] = cost_of(plans[i], known, cluster, {request.memory_limit});
@@ -150,8 +145,38 @@ SweepResult sweep(const SweepRequest& request, const Costs& costs, const Cluster
     if (fits(cost)) result.plans.push_back(std::move(*cost.ranked));
   }
   rank(result.plans);
-  if (request.baseline && !result.plans.empty())
-    result.baseline = placed(request, result.plans, costs, cluster);
+}
+
+// So many candidates are forecast each, whether all are wanted or not.
+constexpr std::size_t kFew = 256;
+
+}  // namespace
+
+SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& cluster) {
+  const auto begin = std::chrono::steady_clock::now();
+  Model model = load_model(asked.folder / asked.base.model_path);
+  set_attention(model, asked.base.attention);
+  const SweepRequest request = with_open_choices(asked, model, cluster);
+  SplitCosts known(model, costs, cluster.stack);
+  std::unique_ptr<tbb::global_control> limit;
+  if (request.threads > 0) {
+    limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                  static_cast<std::size_t>(request.threads));
+  }
+  SweepResult result;
+  std::optional<Nodes> nodes;
+  if (request.keep) nodes = enumerate(request, model, known, cluster);
+  if (nodes && nodes->all.size() > kFew) {
+    result = best_first(request, *nodes, known, cluster);
+  } else {
+    const std::vector<Plan> plans = candidates(request, model, known, cluster, result.refused);
+    // One candidate stands for all before the border: what they share is checked with it.
+    if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
+    forecast_all(request, plans, known, cluster, result);
+    if (nodes) result.left_out = {nodes->devices, nodes->divisibility};
+    std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
+  }
+  if (request.baseline) result.baseline = placed(request, result.plans, costs, cluster);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

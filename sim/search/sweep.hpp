@@ -4,26 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "sim/search/baseline.hpp"
 #include "sim/search/cost.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/result.hpp"
 #include "sim/search/space.hpp"
 
 namespace weir {
-
-struct SweepResult {
-  int candidates = 0;
-  int feasible = 0;
-  double seconds = 0;
-  std::vector<Ranked> plans;              // those that fit or may, best first (sim/search/ranking)
-  std::vector<std::string> refused;       // why combinations were left out, each reason once
-  std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
-  std::optional<Baseline> baseline;       // where one was asked for and plans fit
-};
 
 // Candidate plans, their stages balanced by `known`'s costs (sim/search/balance), which are matched
 // here for each of their splits; reasons for those that cannot be are added to `refused`.
@@ -32,7 +20,8 @@ struct SweepResult {
                                            std::vector<std::string>& refused);
 
 // Every candidate, its boundaries refined for the shortest step (sim/search/refine), forecast and
-// ranked.
+// ranked. Where only the best are wanted, and there are more than some hundreds, the others are
+// bounded (sim/search/best_first). Choices left open are filled in.
 [[nodiscard]] SweepResult sweep(const SweepRequest& request, const Costs& costs,
                                 const Cluster& cluster);
 

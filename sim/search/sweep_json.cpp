@@ -33,7 +33,20 @@ Json sweep_json(const SweepResult& result) {
     json["baseline"] = ranked_json(result.baseline->ranked);
     json["baseline"]["place"] =
         result.baseline->place ? Json(*result.baseline->place) : Json(nullptr);
-    json["baseline"]["ratio_to_best"] = result.baseline->ratio;
+    const auto ratio = [](const std::optional<double>& of) { return of ? Json(*of) : Json(); };
+    json["baseline"]["ratio_to_best"] = ratio(result.baseline->ratio);
+    json["baseline"]["device_ratio_to_best"] = ratio(result.baseline->device_ratio);
+  }
+  json["gap"] = result.gap;
+  if (result.effort) {
+    json["effort"] = {{"looked_at", result.effort->looked_at},
+                      {"refined", result.effort->refined},
+                      {"simulated", result.effort->simulated}};
+  }
+  json["left_out"] = Json::array();
+  for (const LeftOut& left_out : result.left_out) {
+    json["left_out"].push_back(
+        {{"reason", left_out.reason}, {"count", left_out.count}, {"nearest", left_out.nearest}});
   }
   json["refused"] = result.refused;
   return json;

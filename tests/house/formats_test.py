@@ -327,6 +327,9 @@ def outputs(folder):
     )
     yield printed("sweep", "tiny.json", "-K", "1,5", "-M", 2)
     yield printed(
+        "sweep", "tiny.json", "--gpus", 8, "--global-batch-size", 8, "--cluster", cluster
+    )
+    yield printed(
         "tune",
         "tiny.json",
         "--plans",

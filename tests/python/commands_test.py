@@ -57,6 +57,8 @@ CASES = {
                           "costs": "profile.json"}),
         (("tiny.json",), {"pp": [2], "microbatches": [4], "tp": [1, 2],
                           "schedule": ["gpipe", "zb-h1"]}),
+        (("tiny.json",), {"gpus": 4, "global_batch_size": 4, "schedule": ["1f1b"],
+                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
     ],
     "run": [
         (("plan.json",), {"steps": 2, "warmup": 1}),

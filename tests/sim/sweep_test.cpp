@@ -220,9 +220,20 @@ TEST_F(Sweep, TheBaselineTakesItsPlace) {
     EXPECT_EQ(baseline.place, before + 1);
     EXPECT_EQ(result.candidates, alone.candidates);  // it is beside them, not one of them
   }
-  request_.memory_limit =
-      forecast(*request_.baseline, costs_, cluster_).forecast.peak_memory() - Bytes(1);
+  const Forecast own = forecast(*request_.baseline, costs_, cluster_).forecast;
+  request_.devices = 1;
+  request_.exact_devices = true;
+  const Baseline other = search().baseline.value();
+  EXPECT_EQ(other.place, std::nullopt);  // it has not the devices that plans have here
+  EXPECT_DOUBLE_EQ(*other.device_ratio, *other.ratio * plan.devices());
+  request_.devices.reset();
+  request_.memory_limit = own.peak_memory() - Bytes(1);
   EXPECT_EQ(search().baseline->place, std::nullopt);
+  request_.memory_limit = Bytes(1);  // nothing fits, and the baseline is forecast none the less
+  const SweepResult nothing = search();
+  EXPECT_TRUE(nothing.plans.empty());
+  EXPECT_EQ(nothing.baseline->ranked.forecast.step_time, own.step_time);
+  EXPECT_EQ(nothing.baseline->ratio, std::nullopt);
 }
 
 // Another job is not a baseline, and the reason names what differs.
@@ -251,8 +262,8 @@ TEST_F(Sweep, OnlyTheSameJobIsABaseline) {
             "microbatches: b M D = 1 4 1 makes a mini-batch of 4; the sweep's is 8");
   plan.dp = 2;
   EXPECT_EQ(why(plan, model), "");
-  request_.devices = 1;
-  EXPECT_EQ(why(plan, model), "pp: K tp cp dp = 1 1 1 2 needs 2 devices; the cluster has 1");
+  request_.devices = 1;  // other devices are compared one by one
+  EXPECT_EQ(why(plan, model), "");
   plan.dtype = Dtype::bf16;
   EXPECT_EQ(why(plan, model), "dtype: bf16; the sweep has fp32");
 }

@@ -245,8 +245,8 @@ TEST_F(Command, SweepsDoNotDependOnThreads) {
   }
 }
 
-// A named cluster's memory is the limit, and its devices are all there are: 8 H100 of 80 GiB hold
-// GPT-2 at K = 8, not at 16.
+// A named cluster's memory is the limit, and its devices are all there are: 64 H100 of 80 GiB hold
+// GPT-2, two of them no Llama 3 70B.
 TEST_F(Command, AClusterLimitsMemoryAndDevices) {
   const std::string examples = WEIR_SOURCE_DIR "/tools/examples/";
   const std::string on_h100 =
@@ -255,7 +255,8 @@ TEST_F(Command, AClusterLimitsMemoryAndDevices) {
       Json::parse(weir("--json sweep " + examples + "models/gpt2.json -K 1,8,4096" + on_h100).out);
   EXPECT_GT(json["feasible"].get<int>(), 0);
   for (const Json& plan : json["plans"]) EXPECT_LE(plan["plan"]["pp"].get<int>(), 8);
-  const Result none = weir("sweep " + examples + "models/llama-3-70b.json -K 2" + on_h100);
+  const Result none = weir("sweep " + examples +
+                           "models/llama-3-70b.json -K 2 --tp 1 --cp 1 --dp 1" + on_h100);
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, HasSubstr("no plan fits"));
 }

@@ -24,9 +24,9 @@ struct ParallelOptions {
 // Throws UsageError on a contradiction, MissingComponent for expert parallelism.
 void apply(const ParallelOptions& options, Plan& plan);
 
-// The same as lists for a sweep.
+// The same as lists for a sweep; empty: the sweep's to choose.
 struct ParallelLists {
-  std::vector<int> tp{1}, cp{1}, dp{1}, zero{0};
+  std::vector<int> tp, cp, dp, zero;
   int ep = 1;
   bool sequence_parallel = false, overlap_grad_reduce = false;
 };

@@ -17,6 +17,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/export.hpp"
+#include "tools/app/listed_plan.hpp"
 #include "tools/app/plan_choices.hpp"
 #include "tools/app/schedule_source.hpp"
 
@@ -143,11 +144,46 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
   return {std::move(plan), true, stack_of_job(r.import.from), {}, std::move(imported)};
 }
 
+// One of a sweep's file; its place and where it goes are all that can be said.
+PlanResult from_sweep(const PlanRequest& r, const Session& session) {
+  constexpr std::array kTogether{"from", "place", "output", "seed"};
+  for (const std::string& name : session.all_given()) {
+    if (std::ranges::find(kTogether, name) == kTogether.end())
+      throw UsageError(fmt::format("--{} contradicts --from: the sweep's file says it", name));
+  }
+  PlanResult result{.plan = listed_plan(r.import.from, r.place.value_or(1), session)};
+  if (r.output) {
+    save(result.plan, *r.output, session);
+    result.written = true;
+  } else {
+    // Printed, it is for the folder one is in.
+    const auto here = std::filesystem::current_path();
+    result.plan.loaded.plan = rebased(result.plan.loaded.plan, result.plan.folder, here);
+    result.plan.folder = here;
+  }
+  return result;
+}
+
+// What --from names.
+PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
+  if (r.import.from == "megatron" || r.import.from == "torchtitan") {
+    if (r.place) throw UsageError("--place needs --from SWEEP.json");
+    if (r.common.model.empty()) throw UsageError("--from megatron and torchtitan need the job");
+    return from_job(r, session);
+  }
+  if (!std::filesystem::exists(r.import.from)) {
+    throw UsageError(
+        fmt::format("--from {}: expected megatron, torchtitan or a sweep's file", r.import.from));
+  }
+  return from_sweep(r, session);
+}
+
 }  // namespace
 
 Fields fields(PlanRequest& r) {
   const FieldTraits positive{.range = kPositive};
   Fields all = weir::fields(r.common);
+  all.front().traits.required = false;  // a sweep's file says the model
   append(all,
          {{"-K,--pp", &r.pp, "Ranks of the pipeline", positive},
           {"-v,--vpp", &r.vpp, "Stages a rank", positive},
@@ -182,10 +218,13 @@ Fields fields(PlanRequest& r) {
        stack_field(r.stack),
        {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
-       {"--from",
-        &r.import.from,
-        "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML)",
-        {.choices = {"megatron", "torchtitan"}}},
+       {"--from", &r.import.from,
+        "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML); or a "
+        "sweep's JSON file, without MODEL"},
+       {"--place",
+        &r.place,
+        "With --from SWEEP.json: the plan's place in its list (default: 1)",
+        {.range = kPositive}},
        {"--job-model,--model", &r.import.model,
         "With --from: the model, where the job only names it"},
        {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
@@ -197,7 +236,9 @@ Fields fields(PlanRequest& r) {
 }
 
 PlanResult plan(const PlanRequest& r, const Session& session) {
-  if (!r.import.from.empty()) return from_job(r, session);
+  if (!r.import.from.empty()) return from_elsewhere(r, session);
+  if (r.place) throw UsageError("--place needs --from SWEEP.json");
+  if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
   for (const auto& [field, option] :
        {std::pair("job-model", "--model"), {"gpus", "--gpus"}, {"vocab-size", "--vocab-size"}}) {
     if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));

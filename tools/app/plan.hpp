@@ -1,4 +1,4 @@
-// `plan`: a plan by hand, or from another tool's job.
+// `plan`: a plan by hand, from another tool's job, or one that a sweep listed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +30,8 @@ struct PlanRequest {
   StackChoice stack;
   CostsSource costs;
   std::optional<std::filesystem::path> output;
-  ImportRequest import;
+  ImportRequest import;      // `from` may be a sweep's file too
+  std::optional<int> place;  // of its list, from 1
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(PlanRequest& request);
@@ -48,6 +49,7 @@ struct PlanResult {
 [[nodiscard]] nlohmann::ordered_json to_json(const PlanResult& result);
 [[nodiscard]] std::string json_text(const PlanResult& result);  // of an import
 
-inline constexpr UseCase<PlanRequest, PlanResult> kPlan{"plan", "Write a plan by hand", &plan};
+inline constexpr UseCase<PlanRequest, PlanResult> kPlan{
+    "plan", "Write a plan by hand, from a job or from a sweep", &plan};
 
 }  // namespace weir::app

@@ -13,6 +13,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
+#include "sim/search/open_choices.hpp"
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/host.hpp"
@@ -27,6 +28,15 @@
 namespace weir::app {
 namespace {
 
+// On a terminal: how far, how fast, and the best so far.
+void show(const SearchProgress& progress, const Session& session) {
+  const double rate = static_cast<double>(progress.done) / std::max(progress.seconds, 1e-9);
+  const std::string best =
+      progress.best ? ", best " + format_duration(*progress.best) : std::string();
+  session.progress(fmt::format("sweep {:.0f}/s{}", rate, best), static_cast<int>(progress.done),
+                   static_cast<int>(progress.of));
+}
+
 // What the request leaves open is the baseline's.
 void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
@@ -37,21 +47,80 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
 }
 
+// Of a GPU cluster nobody trains in fp32 any more, and all have a fused attention.
+void complete(SweepRequest& r, SweepReply& reply, const Session& session) {
+  if (!reply.cluster.device.kernels) return;
+  if (!session.given("dtype")) {
+    r.common.dtype = "bf16";
+    reply.remarks.emplace_back("dtype: bf16, none being named with --dtype");
+  }
+  if (!session.given("attention")) {
+    r.common.attention = "fused";
+    reply.remarks.emplace_back("attention: fused, none being named with --attention");
+  }
+}
+
+// Whether the search chooses degrees: on a cluster where one was not said, or where devices were.
+// This machine runs pipelines, and no other kind of parallelism.
+bool leaves_degrees_open(const SweepRequest& r) {
+  const bool open =
+      r.pp.empty() || r.parallel.tp.empty() || r.parallel.cp.empty() || r.parallel.dp.empty();
+  return r.gpus || r.at_most || (r.cluster && open);
+}
+
+// Elsewhere what was not said is plain.
+void say_the_rest(SweepRequest& r) {
+  const auto otherwise = [](auto& list, const auto& choice) {
+    if (list.empty()) list = choice;
+  };
+  otherwise(r.pp, std::vector{1, 2, 3, 4, 5, 6, 7, 8});
+  for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
+    otherwise(*degree, std::vector{1});
+  otherwise(r.parallel.zero, std::vector{0});
+  otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
+  otherwise(r.recompute.words, std::vector<std::string>{"none"});
+}
+
+// The devices asked for, on as many of the cluster's nodes as they need.
+void take_devices(const SweepRequest& r, SweepReply& reply) {
+  Cluster& cluster = reply.cluster;
+  if (r.gpus && r.at_most) throw UsageError("--gpus and --at-most: expected one of them");
+  const std::optional<int> devices = r.gpus ? r.gpus : r.at_most;
+  if (!devices || *devices <= cluster.devices()) return;
+  const int nodes = (*devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  reply.remarks.push_back(fmt::format("{}: {} nodes of {} devices are taken, its file has {}",
+                                      cluster.name, nodes, cluster.devices_per_node,
+                                      cluster.nodes));
+  cluster.nodes = nodes;
+}
+
 void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster& cluster) {
   if (!r.global_batch_size && r.microbatches.empty())
     throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
   search.memory_limit = r.memory_limit.empty() ? cluster.device.memory
                                                : parse_memory(r.memory_limit, "--memory-limit");
-  if (!r.cluster) return;
-  search.devices = cluster.devices();
-  std::erase_if(search.pp, [&](int k) { return k > cluster.devices(); });
-  if (search.pp.empty())
-    throw NoFeasiblePlan(fmt::format("{} has {} devices", r.cluster->string(), cluster.devices()));
+  if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
+  if (!r.cluster && !r.gpus && !r.at_most) return;
+  // All of them where the search has a degree to choose; where each was said, no more than them.
+  const bool open =
+      search.pp.empty() || search.tp.empty() || search.cp.empty() || search.dp.empty();
+  search.devices = r.gpus ? *r.gpus : r.at_most.value_or(cluster.devices());
+  search.exact_devices = r.gpus || (!r.at_most && open);
+  if (search.pp.empty()) return;
+  std::erase_if(search.pp, [&](int k) { return k > *search.devices; });
+  if (search.pp.empty()) {
+    throw NoFeasiblePlan(fmt::format(
+        "{} has {} devices", r.cluster ? r.cluster->string() : "the search", *search.devices));
+  }
 }
 
-weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster) {
-  if (r.pp.empty() || r.vpp.empty() || r.micro_batch_size.empty())
-    throw UsageError("sweep: expected at least one of --pp, --vpp and --micro-batch-size");
+weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
+                              const Session& session) {
+  for (const auto& [list, name] :
+       {std::pair(&r.pp, "pp"), {&r.vpp, "vpp"}, {&r.micro_batch_size, "micro-batch-size"}}) {
+    if (list->empty() && session.given(name))
+      throw UsageError("sweep: expected at least one of --pp, --vpp and --micro-batch-size");
+  }
   weir::SweepRequest search;
   search.base = base;
   search.exact_slots = r.common.slots.has_value();
@@ -74,19 +143,32 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   apply(r.parallel, search);
   set_limits(search, r, cluster);
   search.threads = r.threads;
+  search.progress = [&session](const SearchProgress& progress) { show(progress, session); };
   return search;
 }
 
-void require_feasible(const weir::SweepResult& result, const weir::SweepRequest& search,
+// What people should know where nothing fits: why, and what the plan in use needs.
+void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                       const Session& session) {
+  const weir::SweepResult& result = reply.result;
   if (!result.plans.empty()) return;
   for (const std::string& reason : result.refused) session.note("left out: " + reason);
-  throw NoFeasiblePlan(
-      result.smallest_misfit
-          ? fmt::format("no plan fits {}; the smallest ({}) needs {}",
-                        format_bytes(*search.memory_limit), summary(result.smallest_misfit->plan),
-                        format_bytes(result.smallest_misfit->forecast.peak_memory()))
-          : "no plan is possible for these options");
+  for (const LeftOut& left_out : result.left_out) session.note("left out: " + to_text(left_out));
+  if (result.baseline) {
+    const Forecast& f = result.baseline->ranked.forecast;
+    session.note(fmt::format("baseline {}: {} a step, {} on its fullest device",
+                             reply.baseline_name, format_duration(f.step_time),
+                             format_bytes(f.peak_memory())));
+  }
+  if (result.smallest_misfit) {
+    throw NoFeasiblePlan(fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                                     format_bytes(*search.memory_limit),
+                                     summary(result.smallest_misfit->plan),
+                                     format_bytes(result.smallest_misfit->forecast.peak_memory())));
+  }
+  throw NoFeasiblePlan(result.candidates > 0
+                           ? fmt::format("no plan fits {}", format_bytes(*search.memory_limit))
+                           : "no plan is possible for these options");
 }
 
 Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
@@ -97,6 +179,7 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
 // A search that found something.
 SweepReply found(SweepRequest r, const Session& session) {
   SweepReply reply{.cluster = machine({r.cluster, r.stack, r.costs})};
+  take_devices(r, reply);
   std::optional<ResolvedPlan> baseline;
   if (is_given(r.baseline)) {
     reply.baseline_name = name_of(r.baseline);
@@ -105,17 +188,24 @@ SweepReply found(SweepRequest r, const Session& session) {
     // From here on its paths are relative to this folder, as those of the candidates.
     placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
     baseline = std::move(placed.loaded);
+  } else {
+    complete(r, reply, session);
   }
+  const bool searches = leaves_degrees_open(r);
+  if (!searches) say_the_rest(r);
   const Model model = load_model(r.common);
   const Plan base = base_plan(r.common, r.seed, model, session);
-  weir::SweepRequest search = search_for(r, base, reply.cluster);
+  weir::SweepRequest search = search_for(r, base, reply.cluster, session);
+  // A run is of every plan, as is a list of what was said; a report has five.
+  if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
   search.baseline = std::move(baseline);
   const auto differs =
       search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
+  search = with_open_choices(std::move(search), model, reply.cluster);
   reply.costs = costs_for(r, model, search, reply.cluster);
   reply.result = weir::sweep(search, reply.costs, reply.cluster);
-  require_feasible(reply.result, search, session);
+  require_feasible(reply, search, session);
   return reply;
 }
 
@@ -184,6 +274,36 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const Session&
   write_file_atomically(session.output(*r.report), search_html(report));
 }
 
+// The result with plans for files in `folder`.
+weir::SweepResult placed_in(weir::SweepResult result, const std::filesystem::path& folder) {
+  const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };
+  for (Ranked& ranked : result.plans) move(ranked.plan);
+  if (result.baseline) move(result.baseline->ranked.plan);
+  return result;
+}
+
+// Each listed plan as plan-1.json, plan-2.json, ...
+void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
+                 const Session& session) {
+  std::filesystem::create_directories(folder);
+  for (std::size_t i = 0; i < reply.result.plans.size(); ++i) {
+    const auto file = folder / fmt::format("plan-{}.json", i + 1);
+    save_plan(rebased(reply.result.plans[i].plan, ".", folder), session.output(file));
+  }
+}
+
+nlohmann::ordered_json json_of(const SweepReply& reply, const weir::SweepResult& result) {
+  auto json = sweep_json(result);
+  for (const SweepRow& row : reply.rows) {
+    auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
+    if (row.measured) its["measured_step_time_s"] = row.measured->count();
+    if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
+  }
+  if (reply.costs.basis == Basis::builtin)
+    return with_accuracy(std::move(json), reply.cluster.device.name);
+  return json;
+}
+
 }  // namespace
 
 Fields fields(SweepRequest& r) {
@@ -199,33 +319,42 @@ Fields fields(SweepRequest& r) {
                 "Samples a micro-batch, without --global-batch-size",
                 {.range = kPositive}}});
   append(all, weir::fields(r.parallel));
-  append(all,
-         {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
-          {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
-          {"--recompute", &r.recompute, "none, selective, full, stage, except-last, or several"},
-          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
-          {"--costs", &r.costs, "Costs file (default: built in)"},
-          {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
-          stack_field(r.stack),
-          {"--baseline", &r.baseline,
-           "The plan in use today, ranked among the results; sequence length, number format, "
-           "attention, optimizer and mini-batch are its own where no option says them"},
-          {"--top", &r.top, "Rows to print", {.range = kRows}},
-          {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
-          {"--run", &r.run, "Execute each row"},
-          {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
-          {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
-          {"--svg,--pdf",
-           &r.picture,
-           "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
-           "weir-out/sweep.svg)",
-           {.writes = Writes::file}},
-          {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = Writes::file}},
-          {"--report",
-           &r.report,
-           "Write an HTML page: the best plans, the baseline, how far to trust them",
-           {.writes = Writes::file}},
-          seed_field(r.seed)});
+  append(
+      all,
+      {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+       {"--gpus",
+        &r.gpus,
+        "Devices that every plan uses (default: the cluster's)",
+        {.range = kPositive}},
+       {"--at-most", &r.at_most, "Devices of which a plan may use fewer", {.range = kPositive}},
+       {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
+       {"--recompute", &r.recompute, "none, selective, full, stage, except-last, or several"},
+       {"--budget", &r.budget,
+        "Search so long, as 30s (default: until no plan can be better, or 256 were refined)"},
+       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+       {"--costs", &r.costs, "Costs file (default: built in)"},
+       {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+       stack_field(r.stack),
+       {"--baseline", &r.baseline,
+        "The plan in use today, ranked among the results; sequence length, number format, "
+        "attention, optimizer and mini-batch are its own where no option says them"},
+       {"--top", &r.top, "Plans to list", {.range = kRows}},
+       {"--plans", &r.plans, "Write each listed plan into this folder", {.writes = Writes::folder}},
+       {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
+       {"--run", &r.run, "Execute each row"},
+       {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
+       {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
+       {"--svg,--pdf",
+        &r.picture,
+        "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
+        "weir-out/sweep.svg)",
+        {.writes = Writes::file}},
+       {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = Writes::file}},
+       {"--report",
+        &r.report,
+        "Write an HTML page: the best plans, the baseline, how far to trust them",
+        {.writes = Writes::file}},
+       seed_field(r.seed)});
   return all;
 }
 
@@ -238,7 +367,12 @@ SweepReply sweep(const SweepRequest& r, const Session& session) {
   if (r.run && !r.picture) reply.picture = "weir-out/sweep.svg";
   if (reply.picture) draw(reply, *reply.picture, session);
   if (r.report) write_report(reply, r, session);
-  if (r.output) write_file_atomically(session.output(*r.output), to_json(reply).dump(2) + "\n");
+  if (r.plans) write_plans(reply, *r.plans, session);
+  if (r.output) {
+    const auto folder = std::filesystem::absolute(session.output(*r.output)).parent_path();
+    const auto json = json_of(reply, placed_in(reply.result, folder));
+    write_file_atomically(*r.output, json.dump(2) + "\n");
+  }
   return reply;
 }
 
@@ -248,16 +382,10 @@ std::string trust(const SweepReply& reply) {
   return fmt::format("{} costs of {}", to_string(reply.costs.basis), reply.costs.machine);
 }
 
-nlohmann::ordered_json to_json(const SweepReply& reply) {
-  auto json = sweep_json(reply.result);
-  for (const SweepRow& row : reply.rows) {
-    auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
-    if (row.measured) its["measured_step_time_s"] = row.measured->count();
-    if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
-  }
-  if (reply.costs.basis == Basis::builtin)
-    return with_accuracy(std::move(json), reply.cluster.device.name);
-  return json;
+std::string to_text(const LeftOut& left_out) {
+  return fmt::format("{} by {}, as {}", left_out.count, left_out.reason, left_out.nearest);
 }
+
+nlohmann::ordered_json to_json(const SweepReply& reply) { return json_of(reply, reply.result); }
 
 }  // namespace weir::app

@@ -21,21 +21,25 @@ namespace weir::app {
 struct SweepRequest {
   PlanOptions common;
   ParallelLists parallel;
-  std::vector<int> pp{1, 2, 3, 4, 5, 6, 7, 8}, vpp{1};
+  // What is not said is the search's to choose: on a cluster all of it, on this machine, which
+  // runs pipelines alone, K up to 8 with gpipe and 1f1b.
+  std::vector<int> pp, vpp;
+  std::optional<int> gpus, at_most;      // devices; none: the cluster's
   std::vector<int> microbatches;         // none: all divisors of the mini-batch
   std::vector<int> micro_batch_size{1};  // without a mini-batch
   std::optional<int> global_batch_size;
-  Words schedule{{"gpipe", "1f1b"}}, recompute{{"none"}};
+  Words schedule, recompute;
   std::string memory_limit;  // "80 GiB"; empty: the device's memory
   CostsSource costs;
-  std::optional<std::filesystem::path> cluster;  // a named one has so many devices and no more
+  std::optional<std::filesystem::path> cluster;
   StackChoice stack;
   PlanSource baseline;  // the plan in use today, where one is given
   int top = 20, threads = 0;
+  std::string budget;  // "30s": instead of a number of plans
   bool run = false;
   std::string backend = "cpu";
   int steps = 5;
-  std::optional<std::filesystem::path> picture, output, report;
+  std::optional<std::filesystem::path> picture, output, report, plans;
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(SweepRequest& request);
@@ -54,6 +58,7 @@ struct SweepReply {
   Costs costs;
   Cluster cluster;
   std::string baseline_name;
+  std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;
 
   [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
@@ -64,6 +69,8 @@ struct SweepReply {
 // Throws NoFeasiblePlan where no plan is possible or fits.
 [[nodiscard]] SweepReply sweep(const SweepRequest& request, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);  // weir.sweep/1
+// "12 by memory, as PLAN needs ..."
+[[nodiscard]] std::string to_text(const LeftOut& left_out);
 // What stands behind the forecasts, for people.
 [[nodiscard]] std::string trust(const SweepReply& reply);
 

@@ -34,10 +34,10 @@ std::string first_sentence(const SearchReport& report) {
   return text +
          fmt::format(
              " The present plan takes {:.3f} times as long on {} devices where that has {}{}.",
-             baseline.ratio, baseline.ranked.forecast.devices, f.devices,
+             *baseline.ratio, baseline.ranked.forecast.devices, f.devices,
              baseline.place
                  ? fmt::format(", place {} of {}", *baseline.place, report.result->feasible)
-                 : std::string(" and does not fit"));
+                 : std::string(baseline.ranked.forecast.may_fit() ? "" : " and does not fit"));
 }
 
 std::string row(std::string_view place, const std::string& name, const Ranked& ranked,

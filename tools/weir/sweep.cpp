@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tools/weir/commands.hpp"
 #include "tools/weir/fit_text.hpp"
 #include "tools/weir/terminal.hpp"
@@ -11,10 +13,25 @@
 namespace weir {
 namespace {
 
+// Every candidate has a bound or a step of its own; and how good the best is known to be.
+void print_effort(const SweepResult& result) {
+  const SearchEffort& effort = *result.effort;
+  const auto rate = [&](std::int64_t count) {
+    return static_cast<double>(count) / std::max(result.seconds, 1e-9);
+  };
+  say("{} looked at, {} refined in {} simulated steps, {} bounded; {:.0f} a second, {}\n",
+      effort.looked_at, effort.refined, effort.simulated, result.candidates - effort.looked_at,
+      rate(result.candidates),
+      result.gap == 0 ? std::string("no other can be faster")
+                      : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
+}
+
 void print_rows(const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   say("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible, result.seconds);
+  if (result.effort) print_effort(result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
+  for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
   say("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6} {:>6}\n", "plan", "predicted",
       "measured", "bubble p", "bubble m", "peak memory", "fits", "gap", "pareto");
   for (const app::SweepRow& row : reply.rows) {
@@ -27,23 +44,37 @@ void print_rows(const app::SweepReply& reply) {
   }
 }
 
+// Plans that a place is among: of a search that lists the best, those listed and the baseline.
+std::int64_t among(const SweepResult& result) {
+  return result.effort ? std::ssize(result.plans) + 1 : result.feasible;
+}
+
 void print_baseline(const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   const Baseline& baseline = *result.baseline;
   const Forecast& f = baseline.ranked.forecast;
-  const std::string place =
-      baseline.place ? fmt::format("place {} among {} plans", *baseline.place, result.feasible)
-                     : fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
-                                   format_bytes(*f.memory_limit));
+  std::string place = fmt::format(
+      "{} devices, {} tokens/s a device", f.devices,
+      f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : std::string("no"));
+  if (baseline.place)
+    place = fmt::format("place {} among {} plans", *baseline.place, among(result));
+  if (!f.may_fit())
+    place = fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
+                        format_bytes(*f.memory_limit));
   say("baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
       "{}\n",
-      reply.baseline_name, place, baseline.ratio, f.devices, result.plans.front().forecast.devices);
+      reply.baseline_name, place, *baseline.ratio, f.devices,
+      result.plans.front().forecast.devices);
+  if (f.devices == result.plans.front().forecast.devices) return;
+  say("  a device of the best plan does {:.3f} times as much in a second\n",
+      *baseline.device_ratio);
 }
 
 }  // namespace
 
 void print(const app::SweepRequest& request, const app::SweepReply& reply) {
   if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
+  for (const std::string& remark : reply.remarks) note(remark);
   print_rows(reply);
   if (reply.result.baseline) print_baseline(reply);
   if (reply.costs.basis == Basis::builtin) say("{}\n", trust(reply));

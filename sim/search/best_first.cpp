@@ -1,0 +1,236 @@
+// Walks candidates in the order of their bounds, and forecasts the best of each block.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/best_first.hpp"
+
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "plan/job/summary.hpp"
+#include "sim/search/examine.hpp"
+
+namespace weir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBlock = 1024;  // candidates looked at together
+constexpr std::size_t kBatch = 8;     // and forecast together: each of them by the same limit
+constexpr double kNever = std::numeric_limits<double>::max();
+
+// A plan that fits, and the candidate it was made of.
+struct Found {
+  Ranked ranked;
+  std::uint32_t node = 0;
+};
+
+// As `rank` would have them; where all is equal the first of the request's order.
+bool before(const Found& a, const Found& b) {
+  if (goes_before(a.ranked.forecast, b.ranked.forecast)) return true;
+  return !goes_before(b.ranked.forecast, a.ranked.forecast) && a.node < b.node;
+}
+
+class Search {
+ public:
+  Search(const SweepRequest& request, const Nodes& nodes, const SplitCosts& known,
+         const Cluster& cluster)
+      : request_(request),
+        nodes_(nodes),
+        known_(known),
+        cluster_(cluster),
+        examiner_(request, nodes, known, cluster),
+        begin_(Clock::now()) {}
+
+  SweepResult run() && {
+    std::vector<std::uint32_t> order(nodes_.all.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::stable_sort(order, {}, [&](std::uint32_t n) { return bound(n); });
+    std::size_t at = 0;
+    while (at < order.size() && bound(order[at]) <= limit_ns() && !spent()) {
+      const std::size_t last = std::min(at + kBlock, order.size());
+      look_at(std::span(order).subspan(at, last - at));
+      at = last;
+      report(at);
+    }
+    // What was put off may yet be better than it seemed.
+    sort(waiting_);
+    forecast_best(waiting_, Depth::all);
+    double open = at < order.size() ? bound(order[at]) : kNever;
+    for (const Examined& one : waiting_) open = std::min(open, bound(one.node));
+    return result(open);
+  }
+
+ private:
+  // Candidates whose estimate is within the limit, or all.
+  enum class Depth : std::uint8_t { estimates, all };
+
+  [[nodiscard]] double bound(std::uint32_t node) const { return nodes_.all[node].bound_ns; }
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+  [[nodiscard]] bool spent() const {
+    if (request_.budget) return seconds() >= request_.budget->count();
+    return refined_ >= request_.effort;
+  }
+  void report(std::size_t done) const {
+    if (!request_.progress) return;
+    SearchProgress progress{static_cast<std::int64_t>(done), std::ssize(nodes_.all), seconds(), {}};
+    if (!best_.empty()) progress.best = best_.front().ranked.forecast.step_time;
+    request_.progress(progress);
+  }
+
+  // The step that a candidate must not exceed to be among the best: unlimited until all that are
+  // wanted surely fit, for what surely fits goes first.
+  [[nodiscard]] std::optional<Seconds> limit() const {
+    if (std::ssize(best_) < *request_.keep) return std::nullopt;
+    const Forecast& last = best_.back().ranked.forecast;
+    if (last.fits() != Fits::yes) return std::nullopt;
+    return last.step_time;
+  }
+  [[nodiscard]] double limit_ns() const {
+    const auto step = limit();
+    return step ? step->count() * 1e9 : kNever;
+  }
+
+  // Leaves out what cannot be, forecasts what seems good enough, puts the rest off.
+  void look_at(std::span<const std::uint32_t> block) {
+    std::vector<Examined> possible;
+    for (Examined& one : examiner_.examine(block)) {
+      if (one.verdict == Examined::Verdict::possible) {
+        possible.push_back(std::move(one));
+      } else if (one.verdict == Examined::Verdict::schedule) {
+        miss_schedule(one.reason);
+      } else {
+        miss_memory(one.node, one.memory);
+      }
+    }
+    looked_at_ += std::ssize(block);
+    sort(possible);
+    forecast_best(possible, Depth::estimates);
+    std::ranges::move(possible, std::back_inserter(waiting_));
+  }
+  static void sort(std::vector<Examined>& candidates) {
+    std::ranges::stable_sort(candidates, [](const Examined& a, const Examined& b) {
+      return std::tie(a.estimate_ns, a.node) < std::tie(b.estimate_ns, b.node);
+    });
+  }
+
+  void miss_schedule(const std::string& reason) {
+    ++schedule_.count;
+    if (schedule_.nearest.empty()) schedule_.nearest = reason;
+  }
+  void miss_memory(std::uint32_t node, Bytes needed) {
+    ++memory_.count;
+    if (!nearest_ || needed < nearest_->second) nearest_ = {node, needed};
+  }
+
+  // The candidates, best estimate first; what was not come to stays.
+  void forecast_best(std::vector<Examined>& candidates, Depth depth) {
+    std::size_t at = 0;
+    while (at < candidates.size() && !spent()) {
+      std::vector<Examined*> batch;
+      for (; at < candidates.size() && batch.size() < kBatch; ++at) {
+        Examined& one = candidates[at];
+        if (depth == Depth::estimates && one.estimate_ns > limit_ns()) break;
+        if (bound(one.node) <= limit_ns()) {
+          batch.push_back(&one);
+        } else {
+          one.node = kDone;
+        }
+      }
+      if (batch.empty()) break;
+      forecast_all(batch);
+    }
+    std::erase_if(candidates, [](const Examined& one) { return one.node == kDone; });
+  }
+
+  void forecast_all(std::span<Examined* const> batch) {
+    struct Outcome {
+      std::string reason;
+      CandidateCost cost;
+    };
+    std::vector<Outcome> outcomes(batch.size());
+    const CandidateLimits limits{.memory = request_.memory_limit, .step = limit()};
+    tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t i) {
+      const auto slots = examiner_.shapes().slots(batch[i]->plan);
+      if (const auto* reason = std::get_if<std::string>(&slots)) {
+        outcomes[i].reason = *reason;
+        return;
+      }
+      batch[i]->plan.slots = std::get<int>(slots);
+      outcomes[i].cost = cost_of(batch[i]->plan, known_, cluster_, limits);
+    });
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      ++refined_;
+      take(*batch[i], outcomes[i].reason, std::move(outcomes[i].cost));
+      batch[i]->node = kDone;
+    }
+  }
+
+  void take(const Examined& one, const std::string& reason, CandidateCost cost) {
+    if (!reason.empty()) return miss_schedule(reason);
+    simulated_ += cost.simulated + 1;
+    if (cost.too_slow) return;
+    if (!cost.ranked || !cost.ranked->forecast.may_fit()) {
+      return miss_memory(one.node, cost.ranked ? cost.ranked->forecast.peak_memory() : cost.held);
+    }
+    ++feasible_;
+    Found found{std::move(*cost.ranked), one.node};
+    const auto place = std::ranges::upper_bound(best_, found, before);
+    best_.insert(place, std::move(found));
+    if (std::ssize(best_) > *request_.keep) best_.pop_back();
+  }
+
+  // `open_ns`: the least bound of what was not looked at.
+  [[nodiscard]] SweepResult result(double open_ns) {
+    SweepResult result;
+    result.candidates = static_cast<int>(nodes_.all.size());
+    result.feasible = feasible_;
+    result.effort = {.looked_at = looked_at_, .refined = refined_, .simulated = simulated_};
+    if (!best_.empty() && open_ns < kNever) {
+      const double best = best_.front().ranked.forecast.step_time.count() * 1e9;
+      result.gap = std::max(0.0, best / open_ns - 1);
+    }
+    if (nearest_) {
+      const Plan plan = nodes_.plan(nodes_.all[nearest_->first], request_);
+      memory_.nearest = summary(plan) + " needs at least " + format_bytes(nearest_->second);
+    }
+    for (const LeftOut& left_out : {nodes_.devices, nodes_.divisibility, schedule_, memory_}) {
+      if (left_out.count > 0) result.left_out.push_back(left_out);
+    }
+    for (Found& found : best_) result.plans.push_back(std::move(found.ranked));
+    return result;
+  }
+
+  static constexpr std::uint32_t kDone = std::numeric_limits<std::uint32_t>::max();
+  const SweepRequest& request_;
+  const Nodes& nodes_;
+  const SplitCosts& known_;
+  const Cluster& cluster_;
+  Examiner examiner_;
+  Clock::time_point begin_;
+  std::vector<Found> best_;        // best first, as many as are wanted
+  std::vector<Examined> waiting_;  // estimated to be slower than what was found
+  LeftOut schedule_{"schedule"}, memory_{"memory"};
+  std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
+  std::int64_t looked_at_ = 0, simulated_ = 0;
+  int refined_ = 0, feasible_ = 0;
+};
+
+}  // namespace
+
+SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const SplitCosts& known,
+                       const Cluster& cluster) {
+  SweepResult result = Search(request, nodes, known, cluster).run();
+  rank(result.plans);
+  return result;
+}
+
+}  // namespace weir

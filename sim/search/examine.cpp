@@ -1,0 +1,165 @@
+// Looks shapes, boundaries and bytes up, and estimates steps.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/examine.hpp"
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/search/balance.hpp"
+#include "sim/search/legality.hpp"
+
+namespace weir {
+namespace {
+
+// A job's stages and their bytes: the same for all schedules with as many copies of them.
+struct Held {
+  std::vector<StagePart> parts;
+  std::vector<StageHeld> bytes;
+};
+
+// How long a step takes where no rank waits but for the first micro-batch to reach it, and for the
+// last to go back: near the truth for most schedules, a bound for none.
+double estimate(const CostTable& table, const ShapeFacts& facts, int microbatches) {
+  const ScheduleShape& shape = facts.shape;
+  const auto ns = [](Nanoseconds time) { return static_cast<double>(time.count()); };
+  struct RankWork {
+    double head = std::numeric_limits<double>::max(), tail = head, busy = 0, once = 0;
+  };
+  std::vector<RankWork> ranks(static_cast<std::size_t>(shape.ranks));
+  const double each = static_cast<double>(microbatches) * shape.segments / shape.replicas;
+  double head = 0, tail = 0;
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const StageCost& cost = table.stages[static_cast<std::size_t>(s)];
+    if (shape.is_first(Stage{s})) head = tail = 0;
+    RankWork& rank = ranks[shape.rank_of(Stage{s}).position()];
+    rank.head = std::min(rank.head, head);
+    rank.tail = std::min(rank.tail, tail);
+    const double backward = facts.splits_backward ? ns(cost.i) + ns(cost.w) : ns(cost.b);
+    rank.busy += each * (ns(cost.f) + backward + 2 * ns(table.host_overhead));
+    rank.once += ns(cost.reduce) + ns(cost.optimizer);
+    const MessageCost& message = table.forward_messages[static_cast<std::size_t>(s)];
+    head += ns(cost.f) + ns(message.occupancy) + ns(message.latency);
+    tail +=
+        ns(facts.splits_backward ? cost.i : cost.b) + ns(message.occupancy) + ns(message.latency);
+  }
+  double longest = 0;
+  for (const RankWork& rank : ranks)
+    longest = std::max(longest, rank.head + rank.busy + std::max(rank.once, rank.tail));
+  return longest;
+}
+
+}  // namespace
+
+void Shapes::add(const std::vector<Key>& keys) {
+  std::vector<FactsOrReason*> fresh;
+  std::vector<Key> of;
+  for (const Key& key : keys) {
+    const auto [at, is_new] = known_.try_emplace(key);
+    if (!is_new) continue;
+    fresh.push_back(&at->second);
+    of.push_back(key);
+  }
+  tbb::parallel_for(std::size_t{0}, fresh.size(), [&](std::size_t i) { *fresh[i] = made(of[i]); });
+}
+
+std::variant<int, std::string> Shapes::slots(const Plan& plan) const {
+  if (plan.slots == 0) return 0;
+  const auto schedule =
+      std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
+  const int needed = fewest_slots(schedule, plan.slots);
+  if (needed <= plan.slots || !request_.exact_slots) return needed;
+  return fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule, plan.slots,
+                     needed);
+}
+
+Shapes::FactsOrReason Shapes::made(const Key& key) const {
+  const auto& [name, k, v, m] = key;
+  auto schedule = make_schedule(request_.schedules[name], {k, v, m});
+  if (auto* reason = std::get_if<std::string>(&schedule)) return std::move(*reason);
+  const Schedule& its = std::get<Schedule>(schedule);
+  if (auto reason = not_of_stages(its, k * v)) return std::move(*reason);
+  const bool splits = std::ranges::any_of(its.order, [](const auto& order) {
+    return std::ranges::any_of(order, [](const Action& a) { return a.kind == ActionKind::I; });
+  });
+  return ShapeFacts{its.shape, peak_in_flight(its), splits};
+}
+
+std::vector<int> Boundaries::of(Plan plan) {
+  plan.recompute = {};  // stages are evened out without it, as for all candidates
+  const std::tuple key{plan.tp,   plan.cp, plan.dp,  plan.sequence_parallel,
+                       plan.zero, plan.pp, plan.vpp, plan.micro_batch_size};
+  {
+    const std::scoped_lock lock(mutex_);  // guards found_, which all threads share
+    const auto found = found_.find(key);
+    if (found != found_.end()) return found->second;
+  }
+  std::vector<int> boundaries = Balance(known_.of(plan), cluster_).boundaries(plan);
+  const std::scoped_lock lock(mutex_);
+  return found_.try_emplace(key, std::move(boundaries)).first->second;
+}
+
+// Candidates of one job with as many stages: boundaries and costs are the same.
+std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> alike) {
+  std::vector<Examined> all;
+  Plan plan = nodes_.plan(nodes_.all[alike.front()], request_);
+  const LayerCosts& costs = known_.of(plan);
+  std::optional<StageCosts> prices;
+  std::map<std::int32_t, Held> held;  // by copies of the stages
+  for (const std::uint32_t n : alike) {
+    const Node& node = nodes_.all[n];
+    Examined& now = all.emplace_back(Examined{.node = n});
+    const auto& made = shapes_.of(shape(node));
+    if (const auto* reason = std::get_if<std::string>(&made)) {
+      now.verdict = Examined::Verdict::schedule;
+      now.reason = *reason;
+      continue;
+    }
+    const auto& facts = std::get<ShapeFacts>(made);
+    if (held.empty()) plan.boundaries = boundaries_.of(plan);
+    const auto [at, fresh] = held.try_emplace(facts.shape.replicas);
+    Held& stages = at->second;
+    if (fresh) {
+      stages.parts = stage_parts(*costs.part(), plan.boundaries, facts.shape);
+      stages.bytes = stages_held(plan, *costs.part(), stages.parts, cluster_);
+    }
+    now.memory = memory_bound(stages.bytes, facts, costs, cluster_);
+    if (request_.memory_limit && now.memory > *request_.memory_limit) {
+      now.verdict = Examined::Verdict::memory;
+      continue;
+    }
+    if (!prices) prices.emplace(plan, costs, cluster_);
+    const auto ties = ties_of(*costs.part(), stages.parts, facts.shape);
+    now.estimate_ns =
+        estimate(prices->table(facts.shape, stages.parts, ties), facts, plan.microbatches);
+    now.plan = plan;
+    now.plan.schedule = request_.schedules[node.schedule];
+  }
+  return all;
+}
+
+std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
+  std::vector<Shapes::Key> keys;
+  std::map<std::tuple<std::uint32_t, int, int>, std::vector<std::uint32_t>> groups;
+  for (const std::uint32_t n : nodes) {
+    const Node& node = nodes_.all[n];
+    keys.push_back(shape(node));
+    groups[{node.job, node.ranks, node.chunks}].push_back(n);
+  }
+  shapes_.add(keys);
+  std::vector<std::span<const std::uint32_t>> alike;
+  for (const auto& [key, members] : groups) alike.emplace_back(members);
+  std::vector<std::vector<Examined>> by_group(alike.size());
+  tbb::parallel_for(std::size_t{0}, alike.size(),
+                    [&](std::size_t i) { by_group[i] = examine_alike(alike[i]); });
+  std::vector<Examined> all;
+  for (auto& group : by_group) std::ranges::move(group, std::back_inserter(all));
+  return all;
+}
+
+}  // namespace weir

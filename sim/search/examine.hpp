@@ -1,0 +1,94 @@
+// Candidates of a search looked at before any is forecast: whether their schedule and memory can
+// be, and how long their step seems. What many share is found once: a schedule's shape, the
+// boundaries of a split, the costs of a job.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "sim/search/memory_bound.hpp"
+#include "sim/search/nodes.hpp"
+
+namespace weir {
+
+struct Examined {
+  std::uint32_t node = 0;
+  enum class Verdict : std::uint8_t { possible, schedule, memory } verdict = Verdict::possible;
+  std::string reason{};    // of a schedule that cannot be
+  Bytes memory{0};         // at least
+  double estimate_ns = 0;  // of its step, evenly cut; where it is possible
+  Plan plan{};             // with boundaries; where it is possible
+};
+
+// Schedules by (name, K, v, M): made once for all jobs.
+class Shapes {
+ public:
+  using Key = std::tuple<std::uint32_t, int, int, int>;
+  using FactsOrReason = std::variant<ShapeFacts, std::string>;
+
+  explicit Shapes(const SweepRequest& request) : request_(request) {}
+  // Makes those that are new.
+  void add(const std::vector<Key>& keys);
+  [[nodiscard]] const FactsOrReason& of(const Key& key) const { return known_.at(key); }
+
+  // The receive slots with which a plan's schedule cannot deadlock; or why there are none.
+  [[nodiscard]] std::variant<int, std::string> slots(const Plan& plan) const;
+
+ private:
+  [[nodiscard]] FactsOrReason made(const Key& key) const;
+
+  const SweepRequest& request_;
+  std::map<Key, FactsOrReason> known_;
+};
+
+// Boundaries by what they follow from, found once.
+class Boundaries {
+ public:
+  Boundaries(const SplitCosts& known, const Cluster& cluster) : known_(known), cluster_(cluster) {}
+  [[nodiscard]] std::vector<int> of(Plan plan);
+
+ private:
+  const SplitCosts& known_;
+  const Cluster& cluster_;
+  std::mutex mutex_;
+  std::map<std::tuple<int, int, int, bool, int, int, int, int>, std::vector<int>> found_;
+};
+
+class Examiner {
+ public:
+  // The references must outlive it.
+  Examiner(const SweepRequest& request, const Nodes& nodes, const SplitCosts& known,
+           const Cluster& cluster)
+      : request_(request),
+        nodes_(nodes),
+        known_(known),
+        cluster_(cluster),
+        shapes_(request),
+        boundaries_(known, cluster) {}
+
+  // In an order that follows from the nodes alone.
+  [[nodiscard]] std::vector<Examined> examine(std::span<const std::uint32_t> nodes);
+  [[nodiscard]] const Shapes& shapes() const { return shapes_; }
+
+ private:
+  [[nodiscard]] std::vector<Examined> examine_alike(std::span<const std::uint32_t> alike);
+  [[nodiscard]] Shapes::Key shape(const Node& node) const {
+    return {node.schedule, node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
+  }
+
+  const SweepRequest& request_;
+  const Nodes& nodes_;
+  const SplitCosts& known_;
+  const Cluster& cluster_;
+  Shapes shapes_;
+  Boundaries boundaries_;
+};
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+// Bytes of stages times micro-batches in flight.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/memory_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "costmodel/memory/memory_rules.hpp"
+#include "costmodel/memory/stage_memory.hpp"
+
+namespace weir {
+
+std::vector<StageHeld> stages_held(const Plan& plan, const ModelPart& part,
+                                   std::span<const StagePart> stages, const Cluster& cluster) {
+  const RecomputeMode mode = plan.recompute.mode;
+  const bool remat = mode == RecomputeMode::full || mode == RecomputeMode::stage;
+  std::vector<StageHeld> held;
+  for (const StagePart& stage : stages) {
+    const StageMemory memory(plan, part, stage, cluster.device.allocator, cluster.stack);
+    const Footprint f = memory.of(ActionKind::F, remat), i = memory.of(ActionKind::I, remat);
+    // After F its output is sent; after I the input's gradient is, and the output's has come.
+    const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();
+    const std::int64_t after_i = total_bytes(f.net) + total_bytes(i.net);
+    held.push_back({.always = total_bytes(memory.parameters()),
+                    .kept = std::max<std::int64_t>(0, after_f),
+                    .kept_split = std::max<std::int64_t>(0, std::min(after_f, after_i)),
+                    .forward = memory.input_bytes() + total_bytes(f.worst)});
+  }
+  return held;
+}
+
+Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
+                   const LayerCosts& known, const Cluster& cluster) {
+  const ScheduleShape& shape = facts.shape;
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  struct RankHeld {
+    std::int64_t always = 0, kept = kNone, forward = kNone;
+  };
+  std::vector<RankHeld> ranks(static_cast<std::size_t>(shape.ranks));
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const StageHeld& stage = stages[static_cast<std::size_t>(s)];
+    RankHeld& rank = ranks[shape.rank_of(Stage{s}).position()];
+    rank.always += stage.always;
+    // Which of its stages a rank's micro-batches are at is not known: the least of each.
+    rank.kept = std::min(rank.kept, facts.splits_backward ? stage.kept_split : stage.kept);
+    rank.forward = std::min(rank.forward, stage.forward);
+  }
+  const MemoryRules rules = memory_rules(cluster, *known.part());
+  const double reserved = std::max(
+      1.0, std::min(rules.stack.memory.reserved_expected, rules.stack.memory.reserved_most));
+  std::int64_t fullest = 0;
+  for (std::size_t k = 0; k < ranks.size(); ++k) {
+    std::int64_t bytes = ranks[k].always;
+    // Slices of a micro-batch keep a part each that is not known here.
+    const std::int64_t most = facts.in_flight[k];
+    if (most > 0 && shape.segments == 1) bytes += (most - 1) * ranks[k].kept + ranks[k].forward;
+    fullest = std::max(fullest, bytes);
+  }
+  const auto process = static_cast<double>(rules.process_overhead.count());
+  const double tensors = std::floor(static_cast<double>(fullest) * reserved);
+  return Bytes(std::llround((process + tensors) * known.costs().factors().memory));
+}
+
+}  // namespace weir

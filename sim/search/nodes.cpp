@@ -1,0 +1,143 @@
+// Walks the lists of a request once, and bounds what it meets.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/nodes.hpp"
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include <cstdlib>
+#include <limits>
+
+#include "sim/search/legality.hpp"
+#include "sim/search/open_choices.hpp"
+
+namespace weir {
+namespace {
+
+void count(LeftOut& left_out, const std::string& why, std::int64_t combinations = 1) {
+  left_out.count += combinations;
+  if (left_out.nearest.empty()) left_out.nearest = why;
+}
+
+// Degrees whose product is not what was asked for, and the one next to it.
+void count_devices(const SweepRequest& request, LeftOut& left_out) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t k : request.pp) {
+    for (const std::int64_t tp : request.tp) {
+      for (const std::int64_t cp : request.cp) {
+        for (const std::int64_t dp : request.dp) {
+          const std::int64_t devices = k * tp * cp * dp;
+          if (right_devices(request, devices)) continue;
+          ++left_out.count;
+          const std::int64_t off = std::abs(devices - *request.devices);
+          if (off >= least) continue;
+          least = off;
+          left_out.nearest = fmt::format("K tp cp dp = {} {} {} {} makes {} devices, not {}", k, tp,
+                                         cp, dp, devices, *request.devices);
+        }
+      }
+    }
+  }
+}
+
+class Enumeration {
+ public:
+  Enumeration(const SweepRequest& request, const Model& model, SplitCosts& known,
+              const Cluster& cluster)
+      : request_(request),
+        model_(model),
+        known_(known),
+        cluster_(cluster),
+        legality_(request, model, cluster.stack) {
+    for (const std::string& name : request.schedules)
+      nodes_.traits.push_back(schedule_traits(name));
+    count_devices(request, nodes_.devices);
+  }
+
+  Nodes all() && {
+    for (const Plan& base : with_degrees(request_, model_)) add_jobs(base);
+    // A job's sums are looked up once, for all its stages and schedules.
+    std::vector<std::vector<Node>> found(nodes_.jobs.size());
+    std::vector<LeftOut> misfits(nodes_.jobs.size());
+    tbb::parallel_for(std::size_t{0}, found.size(),
+                      [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
+    for (std::size_t job = 0; job < found.size(); ++job) {
+      nodes_.all.insert(nodes_.all.end(), found[job].begin(), found[job].end());
+      if (misfits[job].count > 0)
+        count(nodes_.divisibility, misfits[job].nearest, misfits[job].count);
+    }
+    return std::move(nodes_);
+  }
+
+ private:
+  bool refuse(const std::optional<std::string>& reason) {
+    if (reason) count(nodes_.divisibility, *reason);
+    return reason.has_value();
+  }
+
+  void add_jobs(const Plan& base) {
+    if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
+    static_cast<void>(known_.add(base));
+    Plan plan = base;
+    for (const Batch& batch : batches(request_, base.dp)) {
+      plan.microbatches = batch.microbatches;
+      plan.micro_batch_size = batch.micro_batch_size;
+      if (refuse(legality_.microbatches(plan))) continue;
+      for (const Recompute& recompute : request_.recompute) {
+        // Nothing would be left to re-materialise.
+        if (recompute.except_last && plan.microbatches == 1) continue;
+        nodes_.jobs.push_back(plan);
+        nodes_.jobs.back().recompute = recompute;
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<Node> nodes_of(std::size_t job, LeftOut& misfits) const {
+    std::vector<Node> found;
+    Plan plan = nodes_.jobs[job];
+    for (const int k : request_.pp) {
+      plan.pp = k;
+      if (legality_.wrong_devices(plan)) continue;
+      const JobWork work = job_work(plan, known_.of(plan), cluster_);
+      for (const int v : chunks(request_, model_, k)) {
+        plan.vpp = v;
+        if (const auto reason = legality_.stages(plan)) {
+          count(misfits, *reason);
+          continue;
+        }
+        for (const std::size_t s : schedules_for(request_, k)) {
+          found.push_back({.job = static_cast<std::uint32_t>(job),
+                           .ranks = k,
+                           .chunks = v,
+                           .schedule = static_cast<std::uint32_t>(s),
+                           .bound_ns = work_bound(work, nodes_.traits[s], plan)});
+        }
+      }
+    }
+    return found;
+  }
+
+  const SweepRequest& request_;
+  const Model& model_;
+  SplitCosts& known_;
+  const Cluster& cluster_;
+  Legality legality_;
+  Nodes nodes_;
+};
+
+}  // namespace
+
+Plan Nodes::plan(const Node& node, const SweepRequest& request) const {
+  Plan plan = jobs[node.job];
+  plan.pp = node.ranks;
+  plan.vpp = node.chunks;
+  plan.schedule = request.schedules[node.schedule];
+  return plan;
+}
+
+Nodes enumerate(const SweepRequest& request, const Model& model, SplitCosts& known,
+                const Cluster& cluster) {
+  return Enumeration(request, model, known, cluster).all();
+}
+
+}  // namespace weir

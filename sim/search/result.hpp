@@ -1,0 +1,38 @@
+// What a search found, and what it left out.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/search/baseline.hpp"
+#include "sim/search/left_out.hpp"
+#include "sim/search/ranking.hpp"
+
+namespace weir {
+
+// How far a search of a large space went.
+struct SearchEffort {
+  std::int64_t looked_at = 0;  // candidates, in the order of their bounds
+  std::int64_t refined = 0;    // of them, those whose boundaries were
+  std::int64_t simulated = 0;  // steps computed on the way
+};
+
+struct SweepResult {
+  int candidates = 0;
+  int feasible = 0;  // of those forecast
+  double seconds = 0;
+  std::vector<LeftOut> left_out;  // what of the space is no candidate or does not fit, by reason
+  std::optional<SearchEffort> effort;  // none: every candidate was forecast
+  // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
+  // 0 where none can be better.
+  double gap = 0;
+  std::vector<Ranked> plans;              // those that fit or may, best first (sim/search/ranking)
+  std::vector<std::string> refused;       // why combinations were left out, each reason once
+  std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
+  std::optional<Baseline> baseline;       // where one was asked for and plans fit
+};
+
+}  // namespace weir

@@ -1,0 +1,222 @@
+// The search of large spaces against the forecast of every candidate, on small ones that are made
+// from seeds: the same best plans, and no bound above what it bounds.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/best_first.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "sim/search/examine.hpp"
+#include "sim/search/open_choices.hpp"
+#include "sim/search/sweep.hpp"
+#include "sim/search/sweep_json.hpp"
+
+namespace weir {
+namespace {
+
+class BestFirst : public testing::Test {
+ protected:
+  BestFirst()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-best-first-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~BestFirst() override { std::filesystem::remove_all(folder_); }
+
+  // Of which every candidate is forecast.
+  struct Space {
+    SweepRequest request;
+    Cluster cluster;
+    Costs costs;
+  };
+
+  // Layers of random times and tensors on four devices with random links.
+  Space timed(std::mt19937& random) {
+    const auto any = [&](int low, int high) {
+      return std::uniform_int_distribution(low, high)(random);
+    };
+    std::string text =
+        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n";
+    const int layers = any(3, 7);
+    for (int l = 0; l < layers; ++l)
+      text += fmt::format("l{},table,{},{},{},{},{},{},1\n", l, any(0, 9000), any(1, 6), any(1, 6),
+                          any(0, 5), any(64, 40000), any(64, 4000));
+    write_file_atomically(folder_ / "layers.csv", text);
+    Space space;
+    space.cluster.device.name = "cpu-core";
+    space.cluster.devices_per_node = 4;
+    space.cluster.intra = {Seconds(any(1, 900) * 1e-6), BytesPerSecond(any(1, 50) * 1e6)};
+    SweepRequest& request = space.request;
+    request.base.model_path = "layers.csv";
+    request.base.model_sha256 = sha256_hex(text);
+    request.base.seq_length = 1;
+    request.folder = folder_;
+    request.pp = {1, 2, 3};
+    request.vpp = {1, 2};
+    request.dp = {1, any(1, 2)};
+    request.zero = {any(0, 3)};
+    request.global_batch_size = any(0, 1) == 0 ? 4 : 6;
+    request.schedules = some(random, 2);
+    request.recompute = {{}, {.mode = RecomputeMode::stage, .except_last = any(0, 1) == 0}};
+    space.costs = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, space.cluster);
+    return space;
+  }
+
+  static std::vector<std::string> some(std::mt19937& random, std::size_t count) {
+    std::vector<std::string> names;
+    for (const Generator& generator : generators()) names.emplace_back(generator.name);
+    std::ranges::shuffle(names, random);
+    names.resize(count);
+    return names;
+  }
+
+  std::filesystem::path folder_;
+};
+
+// Half of the spaces with a limit that some of their plans exceed.
+TEST_F(BestFirst, FindsWhatTheForecastOfEveryCandidateFinds) {
+  int spaces = 0, limited = 0, shorter = 0;
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    std::mt19937 random(seed);
+    Space space = timed(random);
+    SweepRequest& request = space.request;
+    SweepResult all = sweep(request, space.costs, space.cluster);
+    if (all.plans.empty()) continue;
+    if (seed % 2 == 0) {
+      std::vector<Bytes> peaks;
+      for (const Ranked& ranked : all.plans) peaks.push_back(ranked.forecast.peak_memory());
+      std::ranges::sort(peaks);
+      request.memory_limit = peaks[peaks.size() / 3];
+      all = sweep(request, space.costs, space.cluster);
+      ++limited;
+    }
+    const Model model = load_model(folder_ / "layers.csv");
+    SplitCosts known(model, space.costs, space.cluster.stack);
+    const Nodes nodes = enumerate(request, model, known, space.cluster);
+    request.keep = 1 + static_cast<int>(seed % 3);
+    const SweepResult best = best_first(request, nodes, known, space.cluster);
+    const auto wanted =
+        std::min<std::size_t>(all.plans.size(), static_cast<std::size_t>(*request.keep));
+    ASSERT_EQ(best.plans.size(), wanted) << "seed " << seed;
+    EXPECT_EQ(best.gap, 0) << "seed " << seed;
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const Forecast &mine = best.plans[i].forecast, &its = all.plans[i].forecast;
+      EXPECT_EQ(to_json(best.plans[i].plan), to_json(all.plans[i].plan)) << "seed " << seed;
+      EXPECT_EQ(mine.step_time, its.step_time) << "seed " << seed;
+      EXPECT_LE(mine.peak_memory(), request.memory_limit.value_or(mine.peak_memory()));
+    }
+    shorter += best.effort->refined < all.candidates ? 1 : 0;
+    ++spaces;
+  }
+  EXPECT_GT(spaces, 250);
+  EXPECT_GT(limited, 100);
+  EXPECT_GT(shorter, spaces / 2);  // it need not look at all of them
+}
+
+// Of every candidate, whatever its schedule: no step is shorter than its bound, and no peak lower.
+TEST_F(BestFirst, NoBoundIsAboveWhatItBounds) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= 25; ++seed) {
+    std::mt19937 random(seed);
+    Space space = timed(random);
+    SweepRequest& request = space.request;
+    request.schedules = some(random, 8);
+    const Model model = load_model(folder_ / "layers.csv");
+    SplitCosts known(model, space.costs, space.cluster.stack);
+    const Nodes nodes = enumerate(request, model, known, space.cluster);
+    Examiner examiner(request, nodes, known, space.cluster);
+    std::vector<std::uint32_t> every(nodes.all.size());
+    for (std::uint32_t n = 0; n < every.size(); ++n) every[n] = n;
+    for (Examined& one : examiner.examine(every)) {
+      if (one.verdict != Examined::Verdict::possible) continue;
+      const auto slots = examiner.shapes().slots(one.plan);
+      one.plan.slots = std::get<int>(slots);
+      const ResolvedPlan resolved = resolve(one.plan, folder_);
+      const Forecast its = forecast(resolved, known.of(one.plan), space.cluster).forecast;
+      EXPECT_LE(nodes.all[one.node].bound_ns, its.step_time.count() * 1e9 + 1e-3)
+          << to_json(one.plan);
+      EXPECT_LE(one.memory, its.peak_memory()) << to_json(one.plan);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 500);
+}
+
+TEST_F(BestFirst, OneThreadAndTwoFindTheSame) {
+  std::mt19937 random(7);
+  Space space = timed(random);
+  SweepRequest& request = space.request;
+  request.schedules = some(random, generators().size());
+  request.recompute = {};
+  request.keep = 5;
+  const auto found = [&](int threads) {
+    request.threads = threads;
+    SweepResult result = sweep(request, space.costs, space.cluster);
+    EXPECT_TRUE(result.effort);
+    result.seconds = 0;
+    return to_json(result);
+  };
+  EXPECT_EQ(found(1), found(2));
+}
+
+// With no effort left after the first few, the answer says how much better another could be; with
+// all of it, that none can.
+TEST_F(BestFirst, WhatWasNotLookedAtIsAGap) {
+  std::mt19937 random(3);
+  Space space = timed(random);
+  SweepRequest& request = space.request;
+  request.schedules = some(random, generators().size());
+  request.recompute = {};
+  request.keep = 1;
+  request.effort = 8;
+  const SweepResult some = sweep(request, space.costs, space.cluster);
+  request.effort = 100'000;
+  const SweepResult all = sweep(request, space.costs, space.cluster);
+  EXPECT_EQ(all.gap, 0);
+  const double ratio = some.plans.front().forecast.step_time / all.plans.front().forecast.step_time;
+  EXPECT_GE(ratio, 1);
+  EXPECT_GE(some.gap, ratio - 1);
+}
+
+// 64 devices of nodes of 8: degrees that make them up, tensor parallelism within a node.
+TEST(OpenChoices, AreWhatTheDevicesAndTheModelAllow) {
+  Model model;
+  model.layers.resize(10);
+  for (Layer& layer : model.layers)
+    layer.shape = TransformerShape{.hidden = 64, .heads = 8, .kv_heads = 8, .head_dim = 8};
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.nodes = 8;
+  SweepRequest request;
+  request.base.seq_length = 128;
+  for (auto* list : {&request.pp, &request.vpp, &request.tp, &request.cp, &request.dp})
+    list->clear();
+  request.exact_devices = true;
+  request.schedules.clear();
+  const SweepRequest open = with_open_choices(request, model, cluster);
+  EXPECT_EQ(open.devices, 64);
+  EXPECT_EQ(open.pp, (std::vector{1, 2, 4, 8}));
+  EXPECT_EQ(open.tp, (std::vector{1, 2, 4, 8}));
+  EXPECT_EQ(open.dp, (std::vector{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(open.schedules.size(), generators().size());
+  EXPECT_EQ(chunks(open, model, 1), (std::vector{1}));
+  EXPECT_EQ(chunks(open, model, 2), (std::vector{1, 2, 5}));  // five layers a rank
+  EXPECT_EQ(chunks(open, model, 8), (std::vector{1}));        // ten layers are too few for 16
+  for (const Plan& plan : with_degrees(open, model))
+    EXPECT_EQ(64 % (plan.tp * plan.cp * plan.dp), 0);
+  request.pp = {3};
+  EXPECT_EQ(with_open_choices(request, model, cluster).pp, (std::vector{3}));
+}
+
+}  // namespace
+}  // namespace weir
