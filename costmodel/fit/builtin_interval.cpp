@@ -17,7 +17,7 @@ namespace weir {
 namespace {
 
 constexpr double kNominal = 0.9;
-constexpr double kOfGroups = 0.95;  // of what the groups weigh; the rest is their worst runs
+constexpr double kOfGroups = 0.95;      // of what the groups weigh; the rest is their worst runs
 constexpr std::size_t kQuantiles = 21;  // every 5 %
 
 constexpr std::array kQuantities{BuiltinQuantity::step, BuiltinQuantity::memory,

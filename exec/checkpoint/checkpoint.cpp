@@ -19,9 +19,9 @@
 #include "exec/weights/safetensors.hpp"
 #include "exec/weights/weight_names.hpp"
 #include "plan/job/plan_json.hpp"
+#include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
-#include "plan/text/bytes_file.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 

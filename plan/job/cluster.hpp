@@ -25,7 +25,7 @@ struct ProductRates {
   double efficiency = 0;      // of the peak, at any depth, while all multiprocessors are at work
   double half_tile = 0;       // of `efficiency`, with tiles of half the area; 0: there are none
   double exposed_output = 0;  // of the time that writing the product takes: not hidden behind it
-  double unaligned = 1;  // of `efficiency`, of heads whose rows do not fill words of 16 bytes
+  double unaligned = 1;       // of `efficiency`, of heads whose rows do not fill words of 16 bytes
 };
 
 // Of fused attention at head size d over n keys that a row sees: efficiency x d / (d + head) x

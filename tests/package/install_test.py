@@ -32,7 +32,7 @@ def completes(prefix, weir):
             run(shell, "-n", script)
     ask = f"""source '{scripts["bash"]}'
     ask() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; echo "${{COMPREPLY[*]}}"; }}
-    ask weir sim; ask weir --json run --back; ask weir plan --from m; ask weir plan -; ask weir x
+    ask weir sim; ask weir --json run --back; ask weir export --to m; ask weir plan -; ask weir x
     """
     commands, option, value, options, none = run("bash", "-c", ask).splitlines()
     assert commands == "simulate", commands

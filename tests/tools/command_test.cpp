@@ -255,8 +255,8 @@ TEST_F(Command, AClusterLimitsMemoryAndDevices) {
       Json::parse(weir("--json sweep " + examples + "models/gpt2.json -K 1,8,4096" + on_h100).out);
   EXPECT_GT(json["feasible"].get<int>(), 0);
   for (const Json& plan : json["plans"]) EXPECT_LE(plan["plan"]["pp"].get<int>(), 8);
-  const Result none = weir("sweep " + examples +
-                           "models/llama-3-70b.json -K 2 --tp 1 --cp 1 --dp 1" + on_h100);
+  const Result none =
+      weir("sweep " + examples + "models/llama-3-70b.json -K 2 --tp 1 --cp 1 --dp 1" + on_h100);
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, HasSubstr("no plan fits"));
 }

@@ -39,7 +39,7 @@ struct PlanRequest {
 struct PlanResult {
   PlacedPlan plan;
   bool written = false;
-  std::string stack;      // the stages were balanced for, or whose job it was; empty: neither
+  std::string stack;  // the stages were balanced for, or whose job it was; empty: neither
   std::vector<std::string> choices;  // how good what was left to us is, a line each, for people
   std::optional<Imported> imported;
 };
