@@ -75,9 +75,10 @@ class Search {
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
+  // Without a budget the effort ends a search that has found a plan; one that has not looks on.
   [[nodiscard]] bool spent() const {
     if (request_.budget) return seconds() >= request_.budget->count();
-    return refined_ >= request_.effort;
+    return feasible_ > 0 && refined_ >= request_.effort;
   }
   void report(std::size_t done) const {
     if (!request_.progress) return;

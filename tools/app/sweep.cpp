@@ -166,6 +166,11 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                                      summary(result.smallest_misfit->plan),
                                      format_bytes(result.smallest_misfit->forecast.peak_memory())));
   }
+  if (result.effort && result.effort->looked_at < result.candidates) {
+    throw NoFeasiblePlan(fmt::format(
+        "none of {} candidates of {} fits {}; a longer budget looks on", result.effort->looked_at,
+        result.candidates, format_bytes(*search.memory_limit)));
+  }
   throw NoFeasiblePlan(result.candidates > 0
                            ? fmt::format("no plan fits {}", format_bytes(*search.memory_limit))
                            : "no plan is possible for these options");
