@@ -19,6 +19,12 @@ PerKind<Seconds> sent(Seconds forward, Seconds backward) {
   return {.f = forward, .i = backward, .b = backward, .r = forward};
 }
 
+// Parts of a block that end in a product whose sum is shared: attention and MLP, one where they run
+// in parallel; cross attention is a third.
+double shared_parts(const TransformerShape& block) {
+  return (block.parallel ? 1 : 2) + (block.cross_attention ? 1 : 0);
+}
+
 // Tensor parallelism's traffic of each kind of layer.
 struct TensorTraffic {
   const Plan& plan;
@@ -39,7 +45,7 @@ struct TensorTraffic {
   }
   PerKind<Seconds> operator()(const TransformerShape& b) const {
     const Bytes n = input(b.hidden);
-    const double parts = (b.parallel ? 1 : 2) + (b.cross_attention ? 1 : 0);
+    const double parts = shared_parts(b);
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
     const bool again = regathers && plan.sequence_parallel;
     return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts);
@@ -114,7 +120,7 @@ PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
   const bool several_nodes = plan.pp > 1 && plan.devices() > cluster.devices_per_node;
   const Seconds each =
       stack.collective_host + stack.collective_host_across * (several_nodes ? 1.0 * plan.tp : 0.0);
-  const double parts = (block->parallel ? 1 : 2) + (block->cross_attention ? 1 : 0);
+  const double parts = shared_parts(*block);
   const double forward = parts * (plan.sequence_parallel ? 2 : 1);
   const double again = stack.regathers && plan.sequence_parallel ? parts : 0;
   return sent(each * forward, each * (forward + again));

@@ -188,6 +188,24 @@ TEST_F(BestFirst, WhatWasNotLookedAtIsAGap) {
   EXPECT_GE(some.gap, ratio - 1);
 }
 
+// However little effort is allowed, a search goes on until a plan fits: that none does is said only
+// where none was left to look at.
+TEST_F(BestFirst, NoEffortEndsASearchThatHasFoundNothing) {
+  std::mt19937 random(3);
+  Space space = timed(random);
+  const Model model = load_model(folder_ / "layers.csv");
+  SplitCosts known(model, space.costs, space.cluster.stack);
+  const Nodes nodes = enumerate(space.request, model, known, space.cluster);
+  space.request.keep = 1;
+  space.request.effort = 0;
+  const SweepResult result = best_first(space.request, nodes, known, space.cluster);
+  EXPECT_EQ(result.plans.size(), 1U);
+  space.request.memory_limit = Bytes(1);
+  const SweepResult none = best_first(space.request, nodes, known, space.cluster);
+  EXPECT_TRUE(none.plans.empty());
+  EXPECT_EQ(none.effort->looked_at, none.candidates);
+}
+
 // 64 devices of nodes of 8: degrees that make them up, tensor parallelism within a node.
 TEST(OpenChoices, AreWhatTheDevicesAndTheModelAllow) {
   Model model;
