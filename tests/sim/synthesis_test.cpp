@@ -149,6 +149,21 @@ TEST(Synthesis, IsNeverWorseThanTheCatalogue) {
   EXPECT_GT(compared, 5);
 }
 
+// The most stages times micro-batches that the exact search is asked about. Room for at least what
+// 1F1B keeps.
+TEST(Synthesis, FourUnlikeStagesAndEightMicrobatchesAreBestOrNearly) {
+  Draw draw(45);
+  for (int trial = 0; trial < 8; ++trial) {
+    SynthesisProblem p = draw.problem(looped_shape(4, 1, 8));
+    for (auto& room : p.room) room = std::max<std::int64_t>(room, 4);
+    const auto found = synthesise(p);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(validate(found->schedule), std::nullopt);
+    EXPECT_TRUE(found->optimal() || found->gap() <= 0.01) << "trial " << trial << ": "
+                                                          << found->gap();
+  }
+}
+
 // More room never makes the best step longer, though it may a greedy rule's (theory.md 3.4).
 TEST(Synthesis, OptimumIsMonotoneInTheRoom) {
   Draw draw(44);
