@@ -74,8 +74,8 @@ Seconds mean_step(const Program& program, const CostTable& table, const Contenti
   return (makespan(2 * kSteps) - makespan(kSteps)) / kSteps;
 }
 
-StepInterval around(Seconds step, double half_width, double nominal) {
-  return {step * std::exp(-half_width), step * std::exp(half_width), nominal};
+StepInterval around(Seconds centre, double half_width, double nominal) {
+  return {centre * std::exp(-half_width), centre * std::exp(half_width), nominal};
 }
 
 // From the errors of such forecasts on other clusters and stacks. They were all GPUs whose kernels
@@ -86,7 +86,9 @@ void add_builtin_interval(Forecast& f, const Cluster& cluster) {
       f.basis == Basis::anchored ? BuiltinQuantity::anchored_step : BuiltinQuantity::step;
   const auto interval = builtin_interval(cluster.name, cluster.stack.name, quantity);
   if (!interval) return;
-  f.interval = around(f.step_time, interval->half_width, interval->nominal);
+  // Runs elsewhere say how far it may be off, and to which side.
+  f.interval =
+      around(f.step_time * std::exp(interval->centre), interval->half_width, interval->nominal);
   f.interval_source = IntervalSource{interval->rows, interval->clusters, interval->stacks};
 }
 
@@ -115,6 +117,17 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   if (why || !inside_sizes) return;
   const double h = half_width(*costs.interval, f.jitter_spread);
   f.interval = around(f.step_time, h, costs.interval->nominal);
+}
+
+void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
+  const auto empty = std::ranges::count_if(loaded.stages, [](const StagePart& stage) {
+    return stage.layers.first == stage.layers.last;
+  });
+  if (empty == 0) return;
+  f.warnings.push_back(
+      fmt::format("{} of {} stages hold no layer: of measured runs with such stages nearly all "
+                  "failed",
+                  empty, loaded.stages.size()));
 }
 
 StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
@@ -231,6 +244,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(f.metrics.step_time);
   f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
   f.warnings = table.warnings;
+  warn_of_empty_stages(loaded, f);
   f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
   add_basis(f, loaded.plan, costs, cluster, table.inside_range);
   if (options.jitter && costs.jitter != Jitter{}) {
@@ -245,7 +259,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.devices = loaded.plan.devices();
   f.peak_in_flight = peak_in_flight(loaded.schedule);
   MemoryRules rules = memory_rules(cluster, *known.part());
-  rules.host_ahead = table.host_ahead;
+  rules.device_over_host = table.device_over_host;
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);

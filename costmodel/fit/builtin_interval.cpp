@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "plan/words/error.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 namespace {
@@ -49,7 +50,15 @@ std::vector<std::string> cells_of(const std::string& line) {
 double number_of(const std::string& cell, const std::string& file, int line) {
   double value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !(value >= 0))
+  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value))
+    throw InputError(file, fmt::format("line {}", line),
+                     fmt::format("\"{}\": expected a number", cell));
+  return value;
+}
+
+double size_of(const std::string& cell, const std::string& file, int line) {
+  const double value = number_of(cell, file, line);
+  if (value < 0)
     throw InputError(file, fmt::format("line {}", line),
                      fmt::format("\"{}\": expected a number, at least 0", cell));
   return value;
@@ -58,17 +67,19 @@ double number_of(const std::string& cell, const std::string& file, int line) {
 GroupErrors group_of(const std::string& text, const std::string& file, int line) {
   const std::vector<std::string> cells = cells_of(text);
   const std::string place = fmt::format("line {}", line);
-  if (cells.size() != 4 + kQuantiles)
-    throw InputError(file, place, fmt::format("expected {} columns", 4 + kQuantiles));
-  GroupErrors group{cells[0], cells[1], BuiltinQuantity::step, 0, {}};
+  constexpr std::size_t kBefore = 5;  // columns
+  if (cells.size() != kBefore + kQuantiles)
+    throw InputError(file, place, fmt::format("expected {} columns", kBefore + kQuantiles));
+  GroupErrors group{cells[0], cells[1]};
   const auto quantity =
       std::ranges::find(kQuantities, cells[2], [](BuiltinQuantity q) { return to_string(q); });
   if (quantity == kQuantities.end())
     throw InputError(file, place, fmt::format("\"{}\" is no quantity", cells[2]));
   group.quantity = *quantity;
-  group.rows = static_cast<int>(number_of(cells[3], file, line));
-  for (std::size_t c = 4; c < cells.size(); ++c)
-    group.quantiles.push_back(number_of(cells[c], file, line));
+  group.rows = static_cast<int>(size_of(cells[3], file, line));
+  group.level = number_of(cells[4], file, line);
+  for (std::size_t c = kBefore; c < cells.size(); ++c)
+    group.quantiles.push_back(size_of(cells[c], file, line));
   return group;
 }
 
@@ -102,13 +113,16 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
   interval.nominal = std::min(kNominal, kOfGroups * count / (count + 1));
   std::vector<Weighed> scores;
   std::set<std::string> clusters, stacks;
+  std::vector<double> levels;
   for (const GroupErrors* group : others) {
+    levels.push_back(group->level);
     const double share = 1 / (count + 1) / static_cast<double>(group->quantiles.size());
     for (const double error : group->quantiles) scores.push_back({error, share});
     interval.rows += group->rows;
     clusters.insert(group->cluster);
     stacks.insert(group->stack);
   }
+  interval.centre = level_of_others(std::move(levels));
   interval.half_width = weighted_quantile(std::move(scores), interval.nominal);
   interval.clusters = static_cast<int>(clusters.size());
   interval.stacks = static_cast<int>(stacks.size());
@@ -140,17 +154,25 @@ std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::
 std::string to_csv(std::span<const GroupErrors> groups) {
   std::string csv =
       "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
-      "left\n# out of the levels that forecast it: quantiles in steps of 5 %. Written by weir "
-      "reproduce.\ncluster,stack,quantity,rows";
+      "left\n# out of the levels that forecast it: quantiles in steps of 5 %. level: the median of "
+      "log(measured /\n# forecast) as it comes; 0 of anchored ones. Written by weir reproduce.\n"
+      "cluster,stack,quantity,rows,level";
   for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);
   csv += '\n';
   for (const GroupErrors& group : groups) {
-    csv += fmt::format("{},{},{},{}", group.cluster, group.stack, to_string(group.quantity),
-                       group.rows);
+    csv += fmt::format("{},{},{},{},{:.4f}", group.cluster, group.stack, to_string(group.quantity),
+                       group.rows, group.level);
     for (const double error : group.quantiles) csv += fmt::format(",{:.4f}", error);
     csv += '\n';
   }
   return csv;
+}
+
+double level_of_others(std::vector<double> levels) {
+  if (levels.empty()) return 0;
+  constexpr double kDoubt = 2;  // groups that would need no factor
+  const double count = static_cast<double>(levels.size());
+  return median(std::move(levels)) * count / (count + kDoubt);
 }
 
 std::vector<double> spaced_quantiles(std::vector<double> errors) {

@@ -24,17 +24,19 @@ enum class BuiltinQuantity : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(BuiltinQuantity quantity);
 
-// |log(measured / forecast)| of one group's runs.
+// log(measured / forecast) of one group's runs.
 struct GroupErrors {
   std::string cluster, stack;
   BuiltinQuantity quantity = BuiltinQuantity::step;
   int rows = 0;
+  double level = 0;  // their median as the forecasts come
+  // Of |log(measured / forecast)| once centred by other groups, or anchored by its own.
   std::vector<double> quantiles;  // equally spaced, from the smallest to the largest; not empty
 };
 
 struct BuiltinInterval {
   double nominal = 0;                      // probability that a run lies within
-  double half_width = 0;                   // forecast * e^-h to forecast * e^h
+  double centre = 0, half_width = 0;       // forecast * e^(c-h) to forecast * e^(c+h)
   int rows = 0, clusters = 0, stacks = 0;  // that it stands on
 };
 
@@ -52,12 +54,16 @@ struct BuiltinInterval {
                                                               std::string_view stack,
                                                               BuiltinQuantity quantity);
 
-// The shipped table: "cluster,stack,quantity,rows,q0,...". Throws InputError.
+// The shipped table: "cluster,stack,quantity,rows,level,q0,...". Throws InputError.
 [[nodiscard]] std::vector<GroupErrors> parse_group_errors(const std::string& text,
                                                           const std::string& file);
 [[nodiscard]] std::string to_csv(std::span<const GroupErrors> groups);
 // Its text, compiled in.
 [[nodiscard]] std::string_view shipped_group_errors();
+
+// What forecasts of a group miss, told by the levels of others: their median, times G / (G + 2) for
+// G of them, as if two more had missed nothing. 0 where there are none.
+[[nodiscard]] double level_of_others(std::vector<double> levels);
 
 // The quantiles that stand for `errors`. Precondition: not empty.
 [[nodiscard]] std::vector<double> spaced_quantiles(std::vector<double> errors);

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 
 namespace weir {
@@ -26,7 +27,8 @@ class Timeline {
         live_(at(program.shape().ranks)),
         running_(live_.size()),
         peaks_(live_.size()),
-        in_flight_(live_.size()) {
+        in_flight_(live_.size()),
+        most_in_flight_(live_.size()) {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
@@ -77,6 +79,9 @@ class Timeline {
   [[nodiscard]] const std::vector<RankMemory>& peaks() const { return peaks_; }
   [[nodiscard]] const ByKind& live(std::size_t rank) const { return live_[rank]; }
   [[nodiscard]] std::int32_t in_flight(std::size_t rank) const { return in_flight_[rank]; }
+  [[nodiscard]] std::int32_t most_in_flight(std::size_t rank) const {
+    return most_in_flight_[rank];
+  }
 
  private:
   template <class Event>
@@ -117,6 +122,7 @@ class Timeline {
     if (action.kind == ActionKind::F) {
       take_from_slot(rank, id, stage.input_bytes());
       ++in_flight_[rank];
+      most_in_flight_[rank] = std::max(most_in_flight_[rank], in_flight_[rank]);
     }
     if (is_backward(action.kind)) take_from_slot(rank, id, stage.output_bytes());
     running_[rank] = footprint(action);
@@ -144,44 +150,31 @@ class Timeline {
   std::vector<ByKind> live_;        // per rank, without the running action
   std::vector<Footprint> running_;  // per rank
   std::vector<RankMemory> peaks_;
-  std::vector<std::int32_t> in_flight_;
+  std::vector<std::int32_t> in_flight_, most_in_flight_;
   std::map<std::tuple<std::int32_t, ActionKind, bool>, Footprint> footprints_;
 };
 
-// A collective marks its buffers as in use until the device has passed it, so while the host runs
-// ahead tp's freed buffers of a whole micro-batch's tokens cannot be taken again.
-std::int64_t gathered_tokens(const Plan& plan, const Model& model) {
-  std::int64_t hidden = 0;
-  for (const Layer& layer : model.layers) {
-    if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
-      hidden = std::max(hidden, block->hidden);
-  }
-  if (plan.tp == 1) return 0;
-  return plan.split().tokens(plan.seq_length) * plan.micro_batch_size * hidden *
-         bytes_per_element(plan.dtype);
-}
-
-// What the stack's collectives hold on to and its allocator reserves, expected and at most. All but
-// the process's own counts.
-void reserve(RankMemory& rank, std::int64_t buffer, const MemoryRules& rules) {
-  const StackMemory& m = rules.stack.memory;
-  const double pending = m.pending_expected * rules.host_ahead;
-  // Half of the most even where the host is behind in the mean: it is not all the time.
-  const double most = m.pending_most * (1 + rules.host_ahead) / 2;
+// What the stack's allocator reserves, expected, at least and at most: all but the process's own
+// counts. `pending`: bytes that collectives hold on to.
+void reserve(RankMemory& rank, double pending, const StackMemory& m) {
   Bytes& overhead = rank.at_peak[MemoryKind::overhead];
-  Bytes& workspace = rank.at_peak[MemoryKind::workspace];
-  const auto tensors = static_cast<double>((rank.peak - overhead).count());
-  const auto held = [&](double buffers) { return buffers * static_cast<double>(buffer); };
-  const auto reserved = [&](double buffers, double factor) {
-    return Bytes(static_cast<std::int64_t>((tensors + held(buffers)) * factor));
+  const Bytes tensors = rank.peak - overhead;
+  const Bytes held(static_cast<std::int64_t>(pending));
+  const auto allocated = static_cast<double>((tensors + held).count());
+  const double expected = allocated * m.reserved_expected;
+  const auto with_process = [process = overhead](double bytes) {
+    return process + Bytes(static_cast<std::int64_t>(bytes));
   };
-  const Bytes expected = reserved(pending, m.reserved_expected);
-  rank.upper = overhead + reserved(most, m.reserved_most);
-  rank.peak = overhead + expected;
-  rank.least = overhead + reserved(0, 1);
-  workspace += Bytes(static_cast<std::int64_t>(held(pending)));
-  overhead += expected - Bytes(static_cast<std::int64_t>(tensors)) -
-              Bytes(static_cast<std::int64_t>(held(pending)));
+  rank.peak = with_process(expected);
+  if (held.count() > 0) {
+    rank.upper = with_process(expected * m.pending_spread);
+    rank.least = with_process(expected / m.pending_spread);
+  } else {
+    rank.upper = with_process(allocated * m.reserved_most);
+    rank.least = with_process(allocated);
+  }
+  rank.at_peak[MemoryKind::workspace] += held;
+  overhead = rank.peak - tensors - held;
 }
 
 }  // namespace
@@ -192,8 +185,12 @@ std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& 
   Timeline timeline(loaded, program, spans, scratch, rules);
   timeline.replay([](std::int64_t, std::size_t) {});
   std::vector<RankMemory> peaks = timeline.peaks();
-  const std::int64_t buffer = gathered_tokens(loaded.plan, loaded.model);
-  for (RankMemory& rank : peaks) reserve(rank, buffer, rules);
+  const auto buffer = static_cast<double>(gathered_bytes(loaded.plan, loaded.model));
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    const double buffers = pending_buffers(loaded, Rank{static_cast<std::int32_t>(rank)},
+                                           timeline.most_in_flight(rank), rules);
+    reserve(peaks[rank], buffers * buffer, rules.stack.memory);
+  }
   return peaks;
 }
 

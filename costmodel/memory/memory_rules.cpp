@@ -7,7 +7,7 @@ namespace weir {
 MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
   const Bytes process = cluster.stack.memory.process;
   return {cluster.device.allocator, process.count() > 0 ? process : cluster.device.process_overhead,
-          cluster.stack, &part};
+          cluster.stack, &part, cluster.devices_per_node};
 }
 
 }  // namespace weir

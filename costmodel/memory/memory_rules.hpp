@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
+
 #include "plan/job/cluster.hpp"
 #include "plan/job/stack.hpp"
 #include "plan/model/model_part.hpp"
@@ -15,7 +17,9 @@ struct MemoryRules {
   Bytes process_overhead{0};
   Stack stack = {};
   const ModelPart* part = nullptr;  // as the stack keeps it; none: the plan's own
-  double host_ahead = 1;            // StageCosts::host_ahead()
+  int devices_per_node = 1;
+  // StageCosts::device_over_host(): how far the host runs ahead.
+  double device_over_host = std::numeric_limits<double>::infinity();
 };
 [[nodiscard]] MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part);
 

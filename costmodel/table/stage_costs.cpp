@@ -239,7 +239,8 @@ StageCosts::LayerPrice StageCosts::price(int l) {
     // A host that is busy with the calls longer than the device with the work keeps it waiting; one
     // that waits for each kernel, for as long as it is busy.
     const Seconds busy = host[kind] * anchor_.compute;
-    if (busy.count() > 0) host_ahead_ = std::min(host_ahead_, (time[kind] + traffic[kind]) / busy);
+    if (busy.count() > 0)
+      device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
     traffic[kind] = cluster_.stack.time.blocking_launches
                         ? traffic[kind] + busy
                         : std::max(traffic[kind], busy - time[kind]);
@@ -287,7 +288,7 @@ CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known
   const StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;
   return {costs.table(shape, resolved.stages, resolved.ties), costs.scratch(shape, resolved.stages),
-          costs.warnings().empty(), costs.warnings(), costs.host_ahead()};
+          costs.warnings().empty(), costs.warnings(), costs.device_over_host()};
 }
 
 CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ struct CostTableResult {
   std::vector<Bytes> scratch;  // per rank: library scratch memory, for memory_peaks
   bool inside_range = true;    // every layer and micro-batch size lies within what was measured
   std::vector<std::string> warnings;  // what was extrapolated, one line each
-  double host_ahead = 1;              // StageCosts::host_ahead()
+  double device_over_host = 0;        // StageCosts::device_over_host()
 };
 
 class StageCosts {
@@ -37,9 +38,9 @@ class StageCosts {
   // What was extrapolated, one line each; empty: every layer and micro-batch size lies within what
   // was measured.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  // How much of a pass of the host's the device takes at least, 1 where it takes longer: whether
-  // the host runs ahead of it.
-  [[nodiscard]] double host_ahead() const { return host_ahead_; }
+  // The device's time of a layer's pass over the host's time about its collectives, the least of
+  // all: above 1 the host runs ahead of the device. Infinite where the host takes none.
+  [[nodiscard]] double device_over_host() const { return device_over_host_; }
 
  private:
   // One layer of one device, for one micro-batch.
@@ -60,7 +61,7 @@ class StageCosts {
   const Cluster& cluster_;
   ParallelLinks links_;
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
-  double host_ahead_ = 1;
+  double device_over_host_ = std::numeric_limits<double>::infinity();
   std::vector<LayerPrice> prices_;
   std::vector<std::string> warnings_;
 };

@@ -95,8 +95,10 @@ StackMemory memory_of(JsonObject object) {
                                    {"fp8_weights", &m.fp8_weights},
                                    {"at_update", &m.at_update}})
     read_number(object, key, *value, 0, kMost);
-  read_number(object, "pending_expected", m.pending_expected, 0, 1e4);
-  read_number(object, "pending_most", m.pending_most, m.pending_expected, 1e4);
+  read_number(object, "pending", m.pending, 0, 1e4);
+  read_number(object, "pending_least", m.pending_least, 0, m.pending);
+  read_number(object, "pending_nodes", m.pending_nodes, 0, 1e4);
+  read_number(object, "pending_spread", m.pending_spread, 1, 10);
   read_number(object, "reserved_expected", m.reserved_expected, 1, 10);
   read_number(object, "reserved_most", m.reserved_most, m.reserved_expected, 10);
   if (object.has("process")) {

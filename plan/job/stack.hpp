@@ -71,8 +71,10 @@ struct StackMemory {
   double fp8_weights = 0;         // cached copies of products in FP8
   double at_update = 0;           // of gathers and casts at the end of a step, under ZeRO
   // Buffers of a gathered micro-batch (tokens x hidden, in the number format) that collectives hold
-  // on to where tp > 1: expected and at most.
-  double pending_expected = 0, pending_most = 0;
+  // on to where tp > 1 (costmodel/memory/pending): where the host is far ahead of the device, and
+  // where it is not; on how many nodes a tensor group may be that holds those of its warm-up; and
+  // by what factor such a peak may be off, to either side.
+  double pending = 0, pending_least = 0, pending_nodes = 0, pending_spread = 1;
   // What is reserved over what is allocated: of a caching allocator's fragments and segments.
   double reserved_expected = 1, reserved_most = 1;
   Bytes process{0};  // beside the tensors: context, libraries and their buffers; 0: the device's

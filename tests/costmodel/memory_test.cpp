@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
@@ -155,8 +156,9 @@ TEST(Memory, AProcessTakesItsShareFirst) {
   EXPECT_EQ(peak(Bytes(1000)) - peak(Bytes(0)), Bytes(1000));
 }
 
-// A buffer is 8 tokens of 2 samples, 32 numbers of 2 bytes: 1,024. Of 10 expected where the host is
-// ahead, all are held; where the device takes a fifth of its time, 2. At most 20, or 12 of them.
+// A buffer is 8 tokens of 2 samples, 32 numbers of 2 bytes: 1,024. All 10 are held where the host
+// is far ahead, and 1 always. With the device as fast as the host it is half as far ahead: 1 + 5.
+// The peak may be off by 1.25 to either side.
 TEST(Memory, CollectivesHoldBuffersAsFarAsTheHostIsAhead) {
   OneStage stage = one_block();
   stage.plan.tp = 2;
@@ -164,13 +166,47 @@ TEST(Memory, CollectivesHoldBuffersAsFarAsTheHostIsAhead) {
   MemoryRules rules;
   const auto peak = [&] { return memory_peaks(loaded, loaded.program, {}, {}, rules).front(); };
   const RankMemory none = peak();
-  rules.stack.memory.pending_expected = 10;
-  rules.stack.memory.pending_most = 20;
+  rules.stack.memory.pending = 10;
+  rules.stack.memory.pending_least = 1;
+  rules.stack.memory.pending_spread = 1.25;
   EXPECT_EQ(peak().peak - none.peak, Bytes(10 * 1024));
-  EXPECT_EQ(peak().upper - none.peak, Bytes(20 * 1024));
-  rules.host_ahead = 0.2;
-  EXPECT_EQ(peak().peak - none.peak, Bytes(2 * 1024));
-  EXPECT_EQ(peak().upper - none.peak, Bytes(12 * 1024));
+  EXPECT_EQ(peak().upper, Bytes(peak().peak.count() * 5 / 4));
+  EXPECT_EQ(peak().least, Bytes(peak().peak.count() * 4 / 5));
+  rules.device_over_host = 1;
+  EXPECT_EQ(peak().peak - none.peak, Bytes(6 * 1024));
+  rules.device_over_host = 0.5;
+  EXPECT_EQ(peak().peak - none.peak, Bytes(1024));
+}
+
+// docs/theory.md 7.4: the gathers of all micro-batches in flight but two, two a block, on up to
+// two nodes of 8; never more than 52, and the last rank, with one in flight, has none of them.
+TEST(Memory, CollectivesOfTheWarmUpHoldTheirGathers) {
+  OneStage stage = one_block();
+  stage.model.layers = std::vector<Layer>(28, stage.model.layers[0]);
+  stage.plan.pp = 4;
+  stage.plan.microbatches = 32;
+  stage.plan.boundaries = {7, 14, 21};
+  MemoryRules rules;
+  rules.stack.memory.pending = 52;
+  rules.stack.memory.pending_least = 3;
+  rules.stack.memory.pending_nodes = 2;
+  rules.devices_per_node = 8;
+  rules.device_over_host = 0.5;
+  const auto held = [&](int tp, int rank, int in_flight) {
+    stage.plan.tp = tp;
+    const ResolvedPlan loaded =
+        derive(stage.plan, stage.model, std::get<Schedule>(make_schedule("1f1b", {4, 1, 32})));
+    return pending_buffers(loaded, Rank{rank}, in_flight, rules);
+  };
+  EXPECT_EQ(held(16, 0, 4), 3 + 2 * 7 * 2);
+  EXPECT_EQ(held(16, 0, 8), 52);
+  rules.device_over_host = 1;  // half as far ahead, and a quarter where all 32 are in flight
+  EXPECT_EQ(held(32, 0, 4), 3 + 26);
+  EXPECT_EQ(held(32, 0, 32), 3 + 13);
+  rules.device_over_host = 0.5;
+  EXPECT_EQ(held(16, 3, 1), 3);
+  EXPECT_EQ(held(32, 0, 4), 3);
+  EXPECT_EQ(held(1, 0, 4), 0);
 }
 
 // What is gathered at an update that replicas share, 2 bytes of each of 12,704 parameters, is there

@@ -63,10 +63,11 @@ void judge_playbook_memory(const Bench& bench, Aims& aims) {
   aims.errors("playbook, all: memory", pick(true, true), 0.10);
 }
 
+constexpr double kRoomGib = 60;  // as the table prints memory
+
 // A failed run crashed, and did not run out of memory, where the runs next to it had room: the same
 // model, tp and pp, and of the smaller micro-batches that ran the largest, all below 60.
 bool had_room(const MeasuredRun& failed, const std::vector<MeasuredRun>& runs) {
-  constexpr double kRoomGib = 60;  // as the table prints memory
   int nearest = 0;
   double most = 0;
   for (const MeasuredRun& run : runs) {
@@ -82,8 +83,25 @@ bool had_room(const MeasuredRun& failed, const std::vector<MeasuredRun>& runs) {
   return nearest > 0 && most < kRoomGib;
 }
 
+// Nor did it where another run of the same micro-batch had room; and software that leaves stages
+// empty failed with them whatever they held.
+bool crashed_otherwise(const MeasuredRun& failed, const std::vector<MeasuredRun>& runs) {
+  const std::vector<int>& cuts = failed.plan.boundaries;
+  const bool empty =
+      std::ranges::adjacent_find(cuts) != cuts.end() ||
+      (!cuts.empty() &&
+       (cuts.front() == 0 || cuts.back() == static_cast<int>(failed.model->layers.size())));
+  return empty || std::ranges::any_of(runs, [&](const MeasuredRun& run) {
+           return run.source == failed.source && run.memory_gib &&
+                  run.model_name == failed.model_name && run.plan.tp == failed.plan.tp &&
+                  run.plan.pp == failed.plan.pp &&
+                  run.plan.micro_batch_size == failed.plan.micro_batch_size &&
+                  run.memory_gib->value < kRoomGib;
+         });
+}
+
 void judge_fits(const Bench& bench, std::vector<std::string>& crashes, Aims& aims) {
-  std::map<Fit, int> ran, failed;
+  std::map<Fit, int> ran, failed, without_crashes;
   for (std::size_t i = 0; i < bench.runs.size(); ++i) {
     const MeasuredRun& run = bench.runs[i];
     const RunForecast& f = bench.forecasts[i];
@@ -93,6 +111,8 @@ void judge_fits(const Bench& bench, std::vector<std::string>& crashes, Aims& aim
       continue;
     }
     ++(run.failed ? failed : ran)[f.fit];
+    if (run.failed && !(f.fit == Fit::yes && crashed_otherwise(run, bench.runs)))
+      ++without_crashes[f.fit];
   }
   const auto total = [](const std::map<Fit, int>& counts) {
     int sum = 0;
@@ -110,6 +130,10 @@ void judge_fits(const Bench& bench, std::vector<std::string>& crashes, Aims& aim
   share("playbook, runs that ran: does not fit", ran[Fit::no], total(ran), 0.02, false);
   share("playbook, runs that failed: fits (crashes apart)", failed[Fit::yes], total(failed), 0.05,
         false);
+  AimLine others{"playbook, runs that failed: fits (all crashes apart)", "as it comes", "share",
+                 total(without_crashes)};
+  if (others.rows > 0) others.figure = 1.0 * without_crashes[Fit::yes] / others.rows;
+  aims.add(others);
   share("playbook, all: may not fit", ran[Fit::maybe] + failed[Fit::maybe],
         total(ran) + total(failed), 0.15, false);
 }

@@ -33,16 +33,19 @@ std::vector<double> absolute(const std::vector<std::vector<double>>& lists) {
 // Errors of a group's runs, left out and anchored, as builtin_interval() takes them.
 void add_errors(const GroupKey& key, const std::vector<Judged>& rows, bool memory,
                 std::vector<GroupErrors>& errors) {
-  std::vector<double> left_out;
-  for (const Judged& one : rows) left_out.push_back(std::abs(one.log_left_out()));
+  std::vector<double> left_out, ratios;
+  for (const Judged& one : rows) {
+    left_out.push_back(std::abs(one.log_left_out()));
+    ratios.push_back(one.log_error);
+  }
   const std::vector<double> anchored = absolute(anchored_log_errors(rows, same_group));
   const int count = static_cast<int>(rows.size());
   errors.push_back({key.first, key.second, memory ? BuiltinQuantity::memory : BuiltinQuantity::step,
-                    count, spaced_quantiles(left_out)});
+                    count, median(ratios), spaced_quantiles(left_out)});
   if (anchored.empty()) return;
   errors.push_back({key.first, key.second,
                     memory ? BuiltinQuantity::anchored_memory : BuiltinQuantity::anchored_step,
-                    count, spaced_quantiles(anchored)});
+                    count, 0, spaced_quantiles(anchored)});
 }
 
 GroupLine group_line(const GroupKey& key, const std::vector<Judged>& rows, bool memory,

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "costmodel/fit/builtin_interval.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -20,12 +21,9 @@ double level_of_others(std::span<const Judged> all, const std::string& cluster,
     if (one.cluster != cluster && one.stack != stack)
       groups[{one.cluster, one.stack}].push_back(one.log_error);
   }
-  if (groups.empty()) return 0;
   std::vector<double> levels;
   for (const auto& [group, ratios] : groups) levels.push_back(median(ratios));
-  constexpr double kDoubt = 2;  // groups that would need no factor
-  const double count = static_cast<double>(levels.size());
-  return median(levels) * count / (count + kDoubt);
+  return level_of_others(std::move(levels));
 }
 
 void learn_levels(std::vector<Judged>& all) {
