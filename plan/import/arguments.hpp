@@ -1,6 +1,5 @@
 // The arguments of a command as a file holds them: one a line, or a shell script that starts the
-// command. Of the shell only words, quotes, comments and plain variables are understood; nothing is
-// executed.
+// command, which is followed and not executed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,22 +10,22 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/import/shell/script.hpp"
+
 namespace weir {
 
-// The words of every command of a script, known variables filled in ("$X", "${X}",
-// "${X:-otherwise}"; unknown ones stay as they are). A variable's text that holds arguments is a
-// command too. Throws InputError for an open quote.
+// The words of every command that a script starts, in shell/script.hpp's way.
 [[nodiscard]] std::vector<std::vector<std::string>> shell_commands(const std::string& text,
                                                                    const std::string& file);
 
-// Every "--name value..." of a script; a quoted word that holds an option and its value, as
-// NVIDIA's scripts have them in arrays, is both. Names are compared without dashes in front and
-// with '-' for
+// Every "--name value..." of the command of a script that trains a model, or of all its commands
+// where none says a model's size; a quoted word that holds an option and its value, as NVIDIA's
+// scripts have them in arrays, is both. Names are compared without dashes in front and with '-' for
 // '_'; the last of several counts. Reading a name marks it, so that `unread` can tell what nobody
 // asked for.
 class Arguments {
  public:
-  Arguments(const std::string& text, std::string file);
+  Arguments(const std::string& text, std::string file, const ShellEnvironment& environment = {});
 
   [[nodiscard]] bool empty() const { return given_.empty(); }
   [[nodiscard]] bool flag(std::string_view name);  // given, whatever its value
@@ -40,10 +39,18 @@ class Arguments {
                                         std::int64_t low, std::int64_t high);
   [[nodiscard]] double number_or(std::string_view name, double otherwise, double low, double high);
 
+  [[nodiscard]] std::vector<std::string> names() const;   // sorted
   [[nodiscard]] std::vector<std::string> unread() const;  // sorted
   [[nodiscard]] std::vector<std::string> ambiguous()
       const;  // read, and given several times with different values
   [[nodiscard]] std::string values(std::string_view name) const;  // for people: joined by blanks
+  // What of the script was not known, and what was read then.
+  [[nodiscard]] const std::vector<ShellRemark>& remarks() const { return remarks_; }
+  // The Python program that is started, without its folder; empty where none is.
+  [[nodiscard]] const std::string& program() const { return program_; }
+  // What #SBATCH lines ask for.
+  [[nodiscard]] std::optional<std::int64_t> slurm_nodes() const { return nodes_; }
+  [[nodiscard]] std::optional<std::int64_t> slurm_devices() const { return gpus_; }
   [[noreturn]] void fail(std::string_view name, const std::string& message) const;
 
  private:
@@ -53,7 +60,11 @@ class Arguments {
     bool differed = false;
   };
   Given* find(std::string_view name);
+  void read(const std::vector<std::string>& command);
   std::string file_;
+  std::string program_;
+  std::vector<ShellRemark> remarks_;
+  std::optional<std::int64_t> nodes_, gpus_;
   std::map<std::string, Given, std::less<>> given_;
 };
 

@@ -11,6 +11,22 @@
 
 namespace weir {
 
+std::string_view to_string(Fate fate) {
+  switch (fate) {
+    case Fate::carried:
+      return "carried";
+    case Fate::no_effect:
+      return "no effect";
+    case Fate::changed:
+      return "changed";
+    case Fate::not_carried:
+      return "not carried";
+    case Fate::unknown:
+      return "unknown";
+  }
+  return "";
+}
+
 std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding
@@ -89,9 +105,9 @@ int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, con
   const std::int64_t model_parallel = std::int64_t{plan.pp} * plan.tp * plan.cp;
   if (options.gpus) gpus = *options.gpus;
   if (gpus && *gpus % model_parallel != 0) {
-    throw InputError(file, options.gpus ? "gpus" : "devices",
-                     fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus,
-                                 plan.tp, plan.cp, plan.pp));
+    throw DeviceCountError(file, options.gpus ? "gpus" : "devices",
+                           fmt::format("{} is no multiple of tp {} times cp {} times pp {}", *gpus,
+                                       plan.tp, plan.cp, plan.pp));
   }
   if (options.dp) {
     if (options.gpus && *gpus / model_parallel != *options.dp) {

@@ -4,13 +4,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "plan/import/shell/variables.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 
@@ -21,10 +24,32 @@ struct Remark {
   std::string text;
 };
 
+// What becomes of an argument.
+enum class Fate : std::uint8_t {
+  carried,      // the plan or its model says it
+  no_effect,    // on time and memory of a step
+  changed,      // the plan says something near it; a remark says what
+  not_carried,  // it matters; a remark says how
+  unknown       // not understood
+};
+[[nodiscard]] std::string_view to_string(Fate fate);
+
+struct JobArgument {
+  std::string name, value;
+  Fate fate = Fate::carried;
+};
+
 struct Job {
   Model model;
   Plan plan;  // without model_path and model_sha256: where the model is kept is the caller's choice
   std::vector<Remark> remarks;
+  std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
+};
+
+// The devices that are known of do not divide among the job's ranks: another number may be said.
+class DeviceCountError : public InputError {
+ public:
+  using InputError::InputError;
 };
 
 // What a file may leave open.
@@ -33,6 +58,7 @@ struct JobOptions {
   std::optional<int> dp;                   // data-parallel replicas
   std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
   const Model* model = nullptr;            // the model, where the file only names it
+  ShellEnvironment environment;            // what the job's script finds in its environment
 };
 
 // Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head

@@ -287,27 +287,13 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
   plan.microbatches = static_cast<int>(*global / per_step);
 }
 
-// All devices, where the launcher's own arguments say so: torchrun, torch.distributed.launch,
-// deepspeed. A number that the script takes from elsewhere says nothing.
-std::optional<std::int64_t> devices(Arguments& a) {
-  const auto count = [&a](std::string_view name, std::string_view other, std::string_view absent) {
-    const std::string text = a.text_or(name, a.text_or(other, std::string(absent)));
-    const bool digits = !text.empty() && text.size() < 7 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? std::stoll(text) : 0;
-  };
-  const std::int64_t all =
-      count("nproc-per-node", "num-gpus", "") * count("nnodes", "num-nodes", "1");
-  if (all == 0) return std::nullopt;
-  return all;
-}
-
 }  // namespace
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
-  Arguments a(text, file);
+  Arguments a(text, file, options.environment);
   if (a.empty())
     throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
+  refuse_other_models(a, file);
   Job job;
   Plan& plan = job.plan;
   if (a.integer_or("expert-model-parallel-size", 1, 1, kMostRanks) != 1) {
@@ -322,7 +308,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   const bool bf16 = a.flag("bf16"), fp16 = a.flag("fp16");
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
-  plan.dp = replicas_of(options, devices(a), plan, file, job.remarks);
+  plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
   set_sharing(a, plan, job.remarks);
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file, job.remarks);
@@ -333,16 +319,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_optimizer(a, plan);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   static_cast<void>(a.flag("deepspeed"));
-  // Last: by now every reader has marked what it understood.
-  for (const std::string& name : a.unread()) {
-    const std::string_view why = why_it_matters(name);
-    const bool off = name == "clip-grad" && a.number_or(name, 1, 0, 1e9) == 0;
-    if (!why.empty() && !off) job.remarks.push_back({name, std::string(why)});
-  }
-  for (const std::string& name : a.ambiguous()) {
-    job.remarks.push_back(
-        {name, fmt::format("given more than once: {} taken, the last", a.values(name))});
-  }
+  account_for(a, job);  // last: by now every reader has marked what it understood
   return job;
 }
 

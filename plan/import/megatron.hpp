@@ -21,8 +21,24 @@ namespace weir {
 [[nodiscard]] Model megatron_model(Arguments& arguments, const JobOptions& options,
                                    std::vector<Remark>& remarks);
 
-// Why an argument that nobody read matters; empty where it changes neither time nor memory of a
-// step.
-[[nodiscard]] std::string_view why_it_matters(std::string_view name);
+// All devices, where the launcher's own arguments say so (torchrun, torch.distributed.launch,
+// deepspeed, srun), or #SBATCH lines. A number that the script takes from elsewhere says nothing.
+[[nodiscard]] std::optional<std::int64_t> megatron_devices(Arguments& arguments);
+
+// Throws InputError for what trains no decoder-only transformer: Megatron's T5, BERT and Mamba
+// programs, and blocks of another kind than a Model has.
+void refuse_other_models(Arguments& arguments, const std::string& file);
+
+// Every argument with what became of it, and remarks on those that are not carried. To be called
+// when all readers have been.
+void account_for(Arguments& arguments, Job& job);
+
+// What an argument that nobody read means for time and memory of a step: no_effect, not_carried or
+// unknown, and why.
+struct UnreadArgument {
+  Fate fate = Fate::no_effect;
+  std::string_view why;
+};
+[[nodiscard]] UnreadArgument unread_argument(std::string_view name);
 
 }  // namespace weir

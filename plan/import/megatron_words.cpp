@@ -66,6 +66,12 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "manual-gc-interval",
                                           "attention-softmax-in-fp32",
                                           "max-restarts",
+                                          "tiktoken-pattern",
+                                          "no-mmap-bin-files",
+                                          "no-data-sharding",
+                                          "dataloader-type",
+                                          "no-barrier-with-level-1-timing",
+                                          "no-log-loss-scale-to-tensorboard",
                                           "tee"};
 
 struct Matter {
@@ -119,15 +125,15 @@ constexpr Matter kMatters[] = {
 
 }  // namespace
 
-std::string_view why_it_matters(std::string_view name) {
-  if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return "";
+UnreadArgument unread_argument(std::string_view name) {
+  if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
   for (const Matter& matter : kMatters) {
-    if (name.starts_with(matter.prefix)) return matter.why;
+    if (name.starts_with(matter.prefix)) return {Fate::not_carried, matter.why};
   }
   for (const std::string_view prefix : kHarmlessPrefixes) {
-    if (name.starts_with(prefix)) return "";
+    if (name.starts_with(prefix)) return {};
   }
-  return "not understood: it may change time or memory";
+  return {Fate::unknown, "not understood: it may change time or memory"};
 }
 
 }  // namespace weir

@@ -11,6 +11,7 @@ root = pathlib.Path(sys.argv[1])
 FOREIGN = {
     "plan/import/": re.compile(
         r"--(pipeline-model-parallel-layout|global-batch-size|num-layers|fp16|bf16)\b"),
+    "plan/import/shell/slurm.cpp": re.compile(r"--[\w-]+"),
     "plan/export/": re.compile(r"--[\w.-]+"),
 }
 TOKEN = re.compile(

@@ -150,6 +150,60 @@ TEST(MegatronJob, QuotedArgumentsInArraysCount) {
   EXPECT_THAT(names(job), HasSubstr("fp8-format fp8-frob frobnicate "));
 }
 
+// What becomes of each argument: the plan says it, it changes nothing, it is near, it is lost, or
+// nobody knows.
+TEST(MegatronJob, EachArgumentHasItsFate) {
+  const Job job = megatron(kSmall +
+                           "--lr 1e-4 --log-interval 5 --recompute-activations --recompute-modules "
+                           "core_attn mlp --overlap-param-gather --warp-drive 9");
+  const auto fate = [&](const std::string& name) -> std::string {
+    for (const JobArgument& argument : job.arguments) {
+      if (argument.name == name)
+        return argument.value + ": " + std::string(to_string(argument.fate));
+    }
+    return "none";
+  };
+  EXPECT_EQ(fate("hidden-size"), "64: carried");
+  EXPECT_EQ(fate("log-interval"), "5: no effect");
+  EXPECT_EQ(fate("recompute-modules"), "core_attn mlp: changed");
+  EXPECT_EQ(fate("overlap-param-gather"), ": not carried");
+  EXPECT_EQ(fate("warp-drive"), "9: unknown");
+}
+
+// 4 nodes of 8 over tp 2 and pp 2: 8 replicas, whoever says so.
+TEST(MegatronJob, SlurmAndTheEnvironmentSayTheDevices) {
+  const std::string job =
+      "pretrain_gpt.py --tensor-model-parallel-size 2 "
+      "--pipeline-model-parallel-size 2 " +
+      kSmall;
+  const auto dp = [](const std::string& text, const ShellEnvironment& environment = {}) {
+    JobOptions options;
+    options.environment = environment;
+    return read_megatron_job(text, "job.sh", options).plan.dp;
+  };
+  const std::string slurm = "#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n";
+  EXPECT_EQ(dp(slurm + "srun python " + job), 8);
+  EXPECT_EQ(dp(slurm + "torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES " + job), 8);
+  EXPECT_EQ(dp("torchrun --nproc_per_node 8 --nnodes $NODES " + job, {{"NODES", "4"}}), 8);
+  EXPECT_EQ(dp("srun --nodes 4 --ntasks-per-node 8 python " + job), 8);
+  EXPECT_EQ(complaint([&] { dp("torchrun --nproc_per_node 3 " + job); }),
+            "job.sh: devices: 3 is no multiple of tp 2 times cp 1 times pp 2");
+}
+
+TEST(MegatronJob, ProgramsThatTrainOtherModelsAreRefusedByName) {
+  const auto line = [](const std::string& text) {
+    return complaint([&] { static_cast<void>(megatron(text)); });
+  };
+  EXPECT_EQ(line("torchrun pretrain_t5.py --encoder-num-layers 12 --num-layers 12"),
+            "job.args: pretrain_t5.py: trains an encoder with a decoder, which is not read from "
+            "Megatron's jobs: pretrain_gpt.py's are");
+  EXPECT_EQ(line(kSmall + "--multi-latent-attention"),
+            "job.args: --multi-latent-attention: not modelled: multi-latent attention");
+  EXPECT_EQ(line(". ./sizes.sh\ntorchrun pretrain_gpt.py --num-layers 4"),
+            "job.args: --hidden-size: is missing; line 1: source ./sizes.sh: not followed, what it "
+            "sets is not known");
+}
+
 // Nodes that Slurm will know are not known here.
 TEST(MegatronJob, DevicesOnlyWhereTheFileCountsThem) {
   const auto dp = [](const std::string& launcher) {

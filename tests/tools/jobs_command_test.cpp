@@ -71,6 +71,29 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
+TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
+  write("train.sh",
+        "torchrun --nproc_per_node 8 --nnodes $JOB_NODES pretrain_gpt.py $(cat args) "
+        "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+        "--vocab-size 256 --micro-batch-size 1 --global-batch-size 16 "
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n");
+  const CommandResult lacks = weir("plan --from megatron - -o plan.json < train.sh");
+  EXPECT_EQ(lacks.code, 0) << lacks.out;
+  ::setenv("JOB_NODES", "4", 1);
+  const CommandResult made = weir("--json plan --from megatron - -o plan.json < train.sh");
+  ::setenv("JOB_NODES", "1", 1);
+  const CommandResult few = weir("plan --from megatron - -o plan.json < train.sh");
+  ::unsetenv("JOB_NODES");
+  ASSERT_EQ(made.code, 0) << made.out;
+  const auto json = nlohmann::json::parse(made.out.substr(made.out.find("{\n")));
+  EXPECT_EQ(json["arguments"][0]["name"], "global-batch-size");
+  EXPECT_EQ(json["arguments"][0]["fate"], "carried");
+  EXPECT_EQ(few.code, 3);
+  EXPECT_EQ(few.out,
+            "weir: standard input: devices: 8 is no multiple of tp 4 times cp 1 times pp 4; --gpus "
+            "says on how many devices the job runs\n");
+}
+
 TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
   EXPECT_EQ(weir("plan --from megatron job.args").code, 2);
   const CommandResult both = weir("plan --from megatron job.args -K 4 -o plan.json");

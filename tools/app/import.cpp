@@ -3,7 +3,10 @@
 #include "tools/app/import.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
+
+#include <string_view>
 
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
@@ -35,9 +38,44 @@ void check_same(const Model& named, const Model& described, const std::string& f
   differ("ffn-hidden-size", a->block.ffn, b->block.ffn);
 }
 
+std::string shown_name(const std::filesystem::path& file) {
+  return file == "-" ? "standard input" : file.string();
+}
+
+// The user's own variables, as the shell that started this program passed them on.
+ShellEnvironment environment() {
+  ShellEnvironment all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+// How many of the arguments went where, and which: one line a fate.
+void note_arguments(const std::vector<JobArgument>& arguments, const std::string& file,
+                    const Session& session) {
+  for (const Fate fate : {Fate::carried, Fate::no_effect}) {
+    std::vector<std::string_view> names;
+    for (const JobArgument& argument : arguments) {
+      if (argument.fate == fate) names.push_back(argument.name);
+    }
+    if (names.empty()) continue;
+    session.note(
+        fmt::format("{}: {} {}: {}", file, names.size(),
+                    fate == Fate::carried ? "carried" : "without effect on time and memory",
+                    fmt::join(names, " ")));
+  }
+}
+
 Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
-  const JobOptions options{.gpus = r.gpus, .dp = j.dp, .vocabulary = r.vocabulary, .model = named};
-  const std::string text = read_text_file(j.file), file = j.file.string();
+  const JobOptions options{.gpus = r.gpus,
+                           .dp = j.dp,
+                           .vocabulary = r.vocabulary,
+                           .model = named,
+                           .environment = environment()};
+  const std::string text = read_job_text(j.file), file = shown_name(j.file);
   if (r.from == "torchtitan") return read_torchtitan_job(text, file, options);
   Job job = read_megatron_job(text, file, options);
   if (named != nullptr) check_same(*named, job.model, file, *r.model);
@@ -81,19 +119,33 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 
 }  // namespace
 
+std::string read_job_text(const std::filesystem::path& file) {
+  return read_text_file(file == "-" ? "/dev/stdin" : file);
+}
+
 Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session& session) {
   if (!j.output) throw UsageError("--from needs -o PLAN: its model is written beside it");
   const std::filesystem::path output = session.output(*j.output);
   std::optional<Model> named;
   if (r.model) named = load_model(*r.model);
-  Job job = read_job(r, j, named ? &*named : nullptr);
+  const std::string file = shown_name(j.file);
+  Job job;
+  try {
+    job = read_job(r, j, named ? &*named : nullptr);
+  } catch (const DeviceCountError& error) {
+    const std::string_view line = error.what();
+    throw InputError(file, "",
+                     fmt::format("{}; --gpus says on how many devices the job runs",
+                                 line.substr(file.size() + 2)));
+  }
   Plan& plan = job.plan;
   plan.slots = j.slots.value_or(plan.slots);
   const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
   const auto* schedule = std::get_if<Schedule>(&made);
   if (!j.slots && schedule != nullptr) plan.slots = fewest_slots(*schedule, plan.slots);
-  plan.note = j.note.empty() ? fmt::format("from the {} job {}", r.from, j.file.filename().string())
-                             : j.note;
+  plan.note = j.note.empty()
+                  ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
+                  : j.note;
   const auto folder = std::filesystem::absolute(output).parent_path();
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
@@ -108,12 +160,13 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     save_plan(plan, output);
   } else {
     model.replace_extension(".model.json");
-    if (job.model.name.empty()) job.model.name = j.file.stem().string();
+    if (job.model.name.empty()) job.model.name = (j.file == "-" ? output : j.file).stem().string();
     save_with_model(plan, job.model, output, session.output(model));
   }
+  note_arguments(job.arguments, file, session);
   for (const Remark& remark : job.remarks)
-    session.note(fmt::format("{}: {}: {}", j.file.string(), remark.name, remark.text));
-  return {output, model, job.remarks};
+    session.note(fmt::format("{}: {}: {}", file, remark.name, remark.text));
+  return {output, model, job.remarks, job.arguments};
 }
 
 }  // namespace weir::app

@@ -30,8 +30,12 @@ struct ImportedJob {
 
 struct Imported {
   std::filesystem::path plan, model;
-  std::vector<Remark> remarks;  // what was not carried
+  std::vector<Remark> remarks;         // what was not carried
+  std::vector<JobArgument> arguments;  // all of the file's, with what became of each
 };
+
+// The text of a job's file; "-" is what stands on the standard input.
+[[nodiscard]] std::string read_job_text(const std::filesystem::path& file);
 
 // Writes the plan and, unless a model file was named, its model beside it.
 [[nodiscard]] Imported import_job(const ImportRequest& request, const ImportedJob& job,

@@ -164,6 +164,16 @@ PlanResult from_sweep(const PlanRequest& r, const Session& session) {
   return result;
 }
 
+nlohmann::ordered_json arguments_json(const std::vector<JobArgument>& arguments) {
+  auto list = nlohmann::ordered_json::array();
+  for (const JobArgument& argument : arguments) {
+    list.push_back({{"name", argument.name},
+                    {"value", argument.value},
+                    {"fate", std::string(to_string(argument.fate))}});
+  }
+  return list;
+}
+
 // What --from names.
 PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
   if (r.import.from == "megatron" || r.import.from == "torchtitan") {
@@ -219,7 +229,8 @@ Fields fields(PlanRequest& r) {
        {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from", &r.import.from,
-        "Read MODEL as a job of megatron (arguments, launch script) or torchtitan (TOML); or a "
+        "Read MODEL as a job of megatron (arguments, launch script; - for standard input) or "
+        "torchtitan (TOML); or a "
         "sweep's JSON file, without MODEL"},
        {"--place",
         &r.place,
@@ -256,7 +267,8 @@ nlohmann::ordered_json to_json(const PlanResult& result) {
   return {{"schema", "weir.import/1"},
           {"plan", result.imported->plan.string()},
           {"model", result.imported->model.string()},
-          {"remarks", to_json(result.imported->remarks)}};
+          {"remarks", to_json(result.imported->remarks)},
+          {"arguments", arguments_json(result.imported->arguments)}};
 }
 
 std::string json_text(const PlanResult& result) {

@@ -1,0 +1,69 @@
+// A script's variables, and words with them filled in. What is not known stays in the text as it is
+// written: "${RANK}", "$(date)".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weir {
+
+using ShellEnvironment = std::map<std::string, std::string, std::less<>>;
+
+struct ShellVariable {
+  std::vector<std::string> words;  // one unless it is an array
+  bool known = true;               // nothing in it was left as it is written
+  bool used = false;
+};
+
+// Words in which variables are filled in.
+struct ShellWords {
+  std::vector<std::string> words;
+  bool known = true;
+};
+struct ShellText {
+  std::string text;
+  bool known = true;
+};
+
+class ShellVariables {
+ public:
+  explicit ShellVariables(const ShellEnvironment& environment) : environment_(environment) {}
+
+  // `more`: behind what the variable has already, as += does; as words of an array or as text. What
+  // is not known leaves a value of the environment as it is.
+  void set_text(std::string_view name, ShellText value, bool more);
+  void set_array(std::string_view name, ShellWords value, bool more);
+  // "$1" and what follows, while a function runs; nullptr: not known.
+  void set_parameters(const std::vector<std::string>* parameters) { parameters_ = parameters; }
+  [[nodiscard]] const std::vector<std::string>* parameters() const { return parameters_; }
+
+  // A raw word filled in: several words where it is split at blanks, none where it is empty.
+  [[nodiscard]] ShellWords words(std::string_view raw);
+  // The same unsplit, as on the right of '=' and in conditions.
+  [[nodiscard]] ShellText text(std::string_view raw);
+  [[nodiscard]] std::optional<std::int64_t> sum(std::string_view expression);
+  // nullopt where it is neither set nor in the environment.
+  [[nodiscard]] const ShellVariable* find(std::string_view name);
+
+  [[nodiscard]] const std::map<std::string, ShellVariable, std::less<>>& all() const {
+    return variables_;
+  }
+  // Variables that the environment gave.
+  [[nodiscard]] const std::set<std::string>& taken() const { return taken_; }
+
+ private:
+  friend class ShellFiller;
+  const ShellEnvironment& environment_;
+  std::map<std::string, ShellVariable, std::less<>> variables_;
+  std::set<std::string> taken_;
+  const std::vector<std::string>* parameters_ = nullptr;
+  int depth_ = 0;
+};
+
+}  // namespace weir
