@@ -57,6 +57,7 @@ KeptRule kept_of(JsonObject object) {
   rule.share = object.has("share") ? word(object, "share", kShares) : Share::tensor;
   rule.until_i = object.boolean_or("until_i", false);
   rule.attention_core = object.boolean_or("attention_core", false);
+  rule.before_activation = object.boolean_or("before_activation", false);
   object.finish();
   return rule;
 }

@@ -46,6 +46,9 @@ struct KeptRule {
   Share share = Share::tensor;
   bool until_i = false;         // freed by I; else by W
   bool attention_core = false;  // selective re-materialisation makes it again
+  // What the MLP's activation is made of: not kept where that is ReLU, whose backward needs its
+  // result alone.
+  bool before_activation = false;
 };
 
 // Element-wise work that a stack's blocks do beside what costmodel/layers/kernels lists (a copy, a

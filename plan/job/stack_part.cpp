@@ -40,6 +40,7 @@ void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq
   tensors.saved.clear();
   const auto tokens = static_cast<double>(split.tokens(seq_length));
   for (const KeptRule& rule : stack.memory.block) {
+    if (rule.before_activation && block.activation == Activation::relu) continue;
     const double numbers = width_of(rule.width, rule.share, block, split, seq_length) * tokens;
     const double bytes = stack.fp8 && rule.fp8 > 0 ? rule.fp8 : rule.bytes;
     tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(numbers * bytes)),

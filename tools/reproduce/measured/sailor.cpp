@@ -21,7 +21,7 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
 const std::map<std::string, DecoderSizes>& sizes_by_name() {
   static const std::map<std::string, DecoderSizes> kSizes{
-      {"OPT-350M", {24, 1024, 16, 50272, 0, 0, false, false}},
+      {"OPT-350M", {24, 1024, 16, 50272, 0, 0, false, false, true}},
       {"GPT-Neo-2.7B", {32, 2560, 20, 50257, 0, 0, false, false}}};
   return kSizes;
 }

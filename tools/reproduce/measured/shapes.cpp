@@ -21,7 +21,9 @@ Model decoder_of(const DecoderSizes& s, std::int64_t sequence, AttentionKind att
              .kv_heads = s.kv_heads == 0 ? s.heads : s.kv_heads,
              .head_dim = s.hidden / s.heads,
              .ffn = s.ffn == 0 ? 4 * s.hidden : s.ffn,
-             .activation = s.llama ? Activation::silu : Activation::gelu_tanh,
+             .activation = s.llama  ? Activation::silu
+                           : s.relu ? Activation::relu
+                                    : Activation::gelu_tanh,
              .norm = norm,
              .gated = s.llama,
              .qkv_bias = bias,

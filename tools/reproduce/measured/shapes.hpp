@@ -20,6 +20,7 @@ struct DecoderSizes {
   std::int64_t ffn = 0;       // 0: 4 x hidden
   bool llama = false;
   bool tied = true;
+  bool relu = false;  // OPT
   auto operator<=>(const DecoderSizes&) const = default;
 };
 [[nodiscard]] Model decoder_of(const DecoderSizes& sizes, std::int64_t sequence,
