@@ -54,11 +54,16 @@ struct Kernels {
   void operator()(const TransformerShape& b) const {
     const std::int64_t m = tokens * samples, q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
     norm(b.hidden);
-    p.product(m, q + 2 * kv, b.hidden);
+    if (b.latent.key_value > 0) {
+      latent_products(b);
+    } else {
+      p.product(m, q + 2 * kv, b.hidden);
+    }
     if (b.qk_norm) p.each(2 * m * (q + kv), 3 * m * (q + kv));
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
     attention(b, b.causal);
-    p.product(m, b.hidden, q);
+    p.product(m, b.hidden, b.heads * value_dim(b));
+    if (b.post_norms) norm(b.hidden);
     residual(b.hidden);
     if (b.cross_attention) {
       norm(b.hidden);
@@ -68,8 +73,9 @@ struct Kernels {
       p.product(m, b.hidden, q);
       residual(b.hidden);
     }
-    norm(b.hidden);
+    if (!b.single_norm) norm(b.hidden);
     mlp(b, m);
+    if (b.post_norms) norm(b.hidden);
     residual(b.hidden);
   }
   void operator()(const NormShape& n) const { norm(n.hidden); }
@@ -99,12 +105,29 @@ struct Kernels {
     p.each(3 * rows * samples * hidden, 2 * rows * samples * hidden);
   }
 
+  // What is narrow is made of tokens that tensor parallelism leaves whole, on each of its devices
+  // (Megatron's duplicated down projections); queries, keys and values of a device's heads.
+  void latent_products(const TransformerShape& b) const {
+    const LatentAttention& l = b.latent;
+    const std::int64_t m = tokens * samples, narrow = rows * samples;
+    const std::int64_t queries = b.heads * b.head_dim;
+    if (l.query > 0) {
+      p.product(narrow, l.query, b.hidden);
+      norm(l.query);
+    }
+    p.product(m, queries, l.query > 0 ? l.query : b.hidden);
+    p.product(narrow, l.key_value + l.rotary, b.hidden);
+    norm(l.key_value);
+    p.product(m, b.heads * (b.head_dim - l.rotary + l.value), l.key_value);
+  }
+
   // Scores = q k', softmax, times v; backward: the gradients of probabilities and values, of the
   // softmax, of q and k. Selective re-materialisation makes scores and probabilities again.
   void attention(const TransformerShape& b, bool causal) const {
     if (b.attention == AttentionKind::fused) return fused_attention(b, causal);
     const std::int64_t heads = b.heads * samples, scores = heads * tokens * keys;
-    const MatmulShape wide{tokens, keys, b.head_dim, heads}, deep{tokens, b.head_dim, keys, heads};
+    const MatmulShape wide{tokens, keys, b.head_dim, heads},
+        deep{tokens, value_dim(b), keys, heads};
     p.f.matmul(wide).stream(2 * scores).matmul(deep);
     p.core.matmul(wide).stream(2 * scores);
     p.i.matmul(wide).matmul(deep).stream(3 * scores).matmul(deep).matmul(deep);
@@ -114,15 +137,23 @@ struct Kernels {
   // of the context times its gradient, then one kernel that reads all of these and writes the three
   // gradients. No pass over the scores.
   void fused_attention(const TransformerShape& b, bool causal) const {
-    const std::int64_t q = tokens * samples * b.heads * b.head_dim,
-                       kv = keys * samples * b.kv_heads * b.head_dim;
-    FusedCore core{tokens, keys, b.head_dim, b.heads * samples, causal, 2, 2 * q + 2 * kv};
+    const std::int64_t queries = tokens * samples * b.heads, all_keys = keys * samples * b.kv_heads,
+                       deep = value_dim(b);
+    const std::int64_t moved = queries * (b.head_dim + deep) + all_keys * (b.head_dim + deep);
+    // Of heads whose values are narrower than their keys, the mean over the products. A window
+    // leaves every query as many keys, so there is no mask's half.
+    FusedCore core{tokens, keys, (b.head_dim + deep) / 2, b.heads * samples, causal, 2, moved};
+    if (b.window > 0 && b.window < keys) {
+      core.keys = static_cast<std::int64_t>(keys_seen(b, static_cast<double>(keys)) / 2);
+      core.causal = false;
+    }
     core.library = p.attention;
     p.f.fused(core);
     p.core.fused(core);
     core.products = 5;
-    core.moved = 4 * q + 4 * kv;
-    p.i.stream(2 * q).fused(core);
+    core.d = (3 * b.head_dim + 2 * deep) / 5;
+    core.moved = 2 * moved;
+    p.i.stream(2 * queries * deep).fused(core);
   }
 
   void mlp(const TransformerShape& b, std::int64_t m) const {
@@ -137,6 +168,15 @@ struct Kernels {
     p.product(each, width, b.hidden, b.experts);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
     p.product(each, b.hidden, b.ffn, b.experts);
+    if (b.shared_ffn > 0) shared_experts(b);
+  }
+
+  void shared_experts(const TransformerShape& b) const {
+    const std::int64_t m = tokens * samples, width = (b.gated ? 2 : 1) * b.shared_ffn;
+    p.product(m, width, b.hidden);
+    p.each(m * (width + b.shared_ffn), m * (2 * width + b.shared_ffn));
+    p.product(m, b.hidden, b.shared_ffn);
+    p.each((b.shared_gate ? 3 : 2) * m * b.hidden, 2 * m * b.hidden);  // added to the others'
   }
 };
 

@@ -13,14 +13,16 @@ Flops forward_flops(const Layer& layer, std::int64_t seq_length) {
 }
 
 CoreFlops core_flops(const TransformerShape& block, std::int64_t seq_length) {
-  const auto s = static_cast<double>(seq_length),
-             q = static_cast<double>(block.heads * block.head_dim);
+  const auto s = static_cast<double>(seq_length);
+  // A query's products with keys are as wide as these, those with values as wide as those.
+  const auto wide = static_cast<double>(block.heads * block.head_dim),
+             deep = static_cast<double>(block.heads * value_dim(block));
   const bool fused = block.attention == AttentionKind::fused;
   const double cores = block.cross_attention ? 2 : 1;
   // A decoder's cross attention sees every key.
   const double seen = fused && block.causal ? cores - 0.5 : cores;
-  const double product = 2 * s * s * q * seen;
-  return {Flops(2 * product), Flops((fused ? 5 : 4) * product)};
+  const double each = 2 * s * keys_seen(block, s) * seen;
+  return {Flops((wide + deep) * each), Flops(((fused ? 3 : 2) * wide + 2 * deep) * each)};
 }
 
 Flops executed_flops(const Layer& layer, std::int64_t seq_length) {

@@ -18,6 +18,7 @@ struct LackingOnCpu {
     if (e.norm) return "a normalised embedding";
     if (e.patch > 0) return "image patches";
     if (e.shared) return "a second embedding";
+    if (e.scale != 1) return "a scaled embedding";
     return "";
   }
   std::string_view operator()(const TransformerShape& b) const {
@@ -25,6 +26,9 @@ struct LackingOnCpu {
       return "this scaling of rotary positions";
     if (b.rotary && b.head_dim % 2 != 0) return "rotary positions in heads of odd width";
     if (b.experts > 1) return "experts";
+    if (b.latent.key_value > 0) return "latent attention";
+    if (b.window > 0 || b.sinks) return "windows or sinks of attention";
+    if (b.post_norms) return "norms of what attention and MLP give";
     if (!b.pre_norm || b.parallel) return "this order of norms";
     if (!b.causal || b.cross_attention || b.relative_buckets > 0) return "this attention";
     return "";

@@ -40,11 +40,29 @@ ChunkPlacement placement_of(const ScheduleShape& shape) {
                     : ChunkPlacement::other;
 }
 
+namespace {
+
+// What no exporter has words for: a script without it would train another model.
+std::string_view lacking_words(const Decoder& d) {
+  const TransformerShape& b = d.block;
+  if (b.latent.key_value > 0) return "latent attention";
+  if (b.shared_ffn > 0 || b.router_bias) return "shared experts or a router's bias";
+  if (b.window > 0 || b.sinks) return "windows or sinks of attention";
+  if (b.post_norms || b.single_norm) return "this number of norms";
+  return d.embedding.scale != 1 ? "a scaled embedding" : "";
+}
+
+}  // namespace
+
 std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
-  if (!as_decoder(loaded.model)) {
+  const auto decoder = as_decoder(loaded.model);
+  if (!decoder) {
     throw InputError(loaded.plan.model_path, "layers",
                      "expected an embedding, equal blocks, a norm and a head: other models have no "
                      "arguments there");
+  }
+  if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
+    throw InputError(loaded.plan.model_path, "layers", fmt::format("{} cannot be exported", what));
   }
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.

@@ -27,6 +27,22 @@ std::string_view to_string(Fate fate) {
   return "";
 }
 
+namespace {
+
+// An embedding, blocks, a norm and a head, whatever the blocks are.
+bool has_blocks_between(const Model& model) {
+  const std::size_t layers = model.layers.size();
+  if (layers < 4 || !model.skips.empty()) return false;
+  for (std::size_t i = 1; i + 2 < layers; ++i) {
+    if (!std::holds_alternative<TransformerShape>(model.layers[i].shape)) return false;
+  }
+  return std::holds_alternative<EmbeddingShape>(model.layers.front().shape) &&
+         std::holds_alternative<NormShape>(model.layers[layers - 2].shape) &&
+         std::holds_alternative<HeadShape>(model.layers.back().shape);
+}
+
+}  // namespace
+
 std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding
@@ -38,7 +54,7 @@ std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
 }
 
 std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& model) {
-  if (!as_decoder(model)) return std::nullopt;
+  if (!has_blocks_between(model)) return std::nullopt;
   const auto layers = static_cast<int>(model.layers.size());
   std::vector<int> blocks;
   int before = 1;
@@ -84,7 +100,11 @@ std::optional<Decoder> as_decoder(const Model& model) {
   if (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0) return std::nullopt;
   if (embedding->patch > 0 || embedding->shared) return std::nullopt;
   if (block->cross_attention || block->relative_buckets > 0) return std::nullopt;
-  const Decoder decoder{*embedding, *block, static_cast<std::int64_t>(layers) - 3, *norm, *head};
+  const Decoder decoder{.embedding = *embedding,
+                        .block = *block,
+                        .blocks = static_cast<std::int64_t>(layers) - 3,
+                        .norm = *norm,
+                        .head = *head};
   // Equal lists are equal layers: the list says everything a shape does.
   Model same = decoder_model(decoder, model.seq_length), named = model;
   named.name.clear();

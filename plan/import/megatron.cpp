@@ -8,6 +8,7 @@
 #include <array>
 
 #include "plan/import/megatron_layout.hpp"
+#include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -76,8 +77,7 @@ class StageBlocks {
   std::int64_t blocks_;
 };
 
-void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file,
-                std::vector<Remark>& remarks) {
+void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file) {
   const auto per_chunk = a.maybe_integer("num-layers-per-virtual-pipeline-stage", 1, blocks);
   const auto chunks = a.maybe_integer("num-virtual-stages-per-pipeline-rank", 1, 1024);
   const auto layout = a.text("pipeline-model-parallel-layout");
@@ -102,10 +102,8 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
     if (sum != blocks)
       throw InputError(file, layout_key,
                        fmt::format("holds {} blocks of num-layers {}", sum, blocks));
-    if (parsed.predictions > 0) {
-      remarks.push_back({"pipeline-model-parallel-layout",
-                         "m: blocks that predict further tokens are not modelled"});
-    }
+    if (parsed.predictions > 0)
+      throw InputError(file, layout_key, "m: multi-token prediction is not modelled");
   } else {
     if (per_chunk && blocks % (*per_chunk * plan.pp) != 0) {
       a.fail("num-layers-per-virtual-pipeline-stage",
@@ -287,6 +285,22 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
   plan.microbatches = static_cast<int>(*global / per_step);
 }
 
+// What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
+void refuse_unmodelled(Arguments& a) {
+  if (a.integer_or("mtp-num-layers", 0, 0, kMostLayers) > 0)
+    a.fail("mtp-num-layers", "multi-token prediction is not modelled");
+  for (const char* name : {"optimizer-cpu-offload", "cpu-offloading", "cpu-offload",
+                           "offload-optimizer-states", "fine-grained-activation-offloading"}) {
+    if (a.flag(name)) a.fail(name, "offload to host memory is not modelled");
+  }
+  if (a.integer_or("cpu-offloading-num-layers", 0, 0, kMostLayers) > 0)
+    a.fail("cpu-offloading-num-layers", "offload to host memory is not modelled");
+  if (a.integer_or("num-distributed-optimizer-instances", 1, 1, kMostRanks) > 1)
+    a.fail("num-distributed-optimizer-instances", "hybrid sharding is not modelled");
+  if (a.text_or("outer-dp-sharding-strategy", "no_shard") != "no_shard")
+    a.fail("outer-dp-sharding-strategy", "hybrid sharding is not modelled");
+}
+
 }  // namespace
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
@@ -294,6 +308,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (a.empty())
     throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
   refuse_other_models(a, file);
+  refuse_unmodelled(a);
   Job job;
   Plan& plan = job.plan;
   if (a.integer_or("expert-model-parallel-size", 1, 1, kMostRanks) != 1) {
@@ -311,7 +326,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
   set_sharing(a, plan, job.remarks);
   set_batch(a, plan, file, job.remarks);
-  set_stages(a, plan, blocks, file, job.remarks);
+  set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);
   set_attention(a, plan, job.remarks);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "plan/import/megatron.hpp"
 #include "plan/model/limits.hpp"
+#include "plan/text/cells.hpp"
 
 namespace weir {
 namespace {
@@ -77,6 +79,63 @@ void set_width(Arguments& a, TransformerShape& block) {
     a.fail("num-query-groups", "does not divide num-attention-heads");
 }
 
+// Megatron's defaults; its inner norms are there with --qk-layernorm.
+void set_latent_attention(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
+  if (!a.flag("multi-latent-attention")) return;
+  if (block.kv_heads != block.heads)
+    a.fail("multi-latent-attention", "excludes group-query-attention");
+  LatentAttention& latent = block.latent;
+  latent.query = a.maybe_integer("q-lora-rank", 1, kLargestSize).value_or(0);
+  latent.key_value = a.integer_or("kv-lora-rank", 32, 1, kLargestSize);
+  latent.rotary = a.integer_or("qk-pos-emb-head-dim", 64, 1, kLargestSize);
+  latent.value = a.integer_or("v-head-dim", 128, 1, kLargestSize);
+  block.head_dim = a.integer_or("qk-head-dim", 128, 1, kLargestSize) + latent.rotary;
+  if (!a.flag("qk-layernorm")) {
+    remarks.push_back(
+        {"qk-layernorm", "not given: the norms within latent attention are in the model"});
+  }
+}
+
+// Which blocks have experts: every n-th from the first, or a list as Python writes it,
+// "([0]*3+[1]*58)".
+std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
+  constexpr std::string_view kName = "moe-layer-freq";
+  const std::string text = a.text_or(kName, "1");
+  std::vector<bool> sparse;
+  if (const auto every = whole_number<int>(text)) {
+    if (*every < 1) a.fail(kName, "expected 1 or more, or a list");
+    for (std::int64_t i = 0; i < blocks; ++i) sparse.push_back(i % *every == 0);
+    return sparse;
+  }
+  const std::string expected = "expected a number, or a list as ([0]*3+[1]*58)";
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const auto next = rest.find_first_not_of("()+ ");
+    if (next == std::string_view::npos) break;
+    rest.remove_prefix(next);
+    const auto close = rest.find(']');
+    if (rest.front() != '[' || close == std::string_view::npos) a.fail(kName, expected);
+    std::vector<bool> part;
+    for (const char c : rest.substr(1, close - 1)) {
+      if (c == '0' || c == '1') part.push_back(c == '1');
+      if (c != '0' && c != '1' && c != ',' && c != ' ') a.fail(kName, expected);
+    }
+    rest.remove_prefix(close + 1);
+    int times = 1;
+    if (rest.starts_with('*')) {
+      const auto end = std::min(rest.find_first_not_of("0123456789", 1), rest.size());
+      const auto count = whole_number<int>(rest.substr(1, end - 1));
+      if (!count || *count > kMostLayers) a.fail(kName, expected);
+      times = *count;
+      rest.remove_prefix(end);
+    }
+    for (int i = 0; i < times; ++i) sparse.insert(sparse.end(), part.begin(), part.end());
+  }
+  if (static_cast<std::int64_t>(sparse.size()) != blocks)
+    a.fail(kName, fmt::format("holds {} layers of num-layers {}", sparse.size(), blocks));
+  return sparse;
+}
+
 void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
   const bool swiglu = a.flag("swiglu"), squared = a.flag("squared-relu");
   const bool tanh_form =
@@ -92,11 +151,17 @@ void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks
   // Megatron's default: 4 h, or two thirds of it, in whole 64s, where the MLP has three matrices.
   const std::int64_t usual = swiglu ? 4 * block.hidden * 2 / 3 / 64 * 64 : 4 * block.hidden;
   block.ffn = a.integer_or("ffn-hidden-size", usual, 1, kLargestSize);
+}
+
+// The block with experts, where there are any.
+void set_experts(Arguments& a, TransformerShape& block) {
   block.experts = a.integer_or("num-experts", 1, 1, 1 << 16);
-  if (block.experts > 1) {
-    block.experts_per_token = a.integer_or("moe-router-topk", 2, 1, block.experts);
-    block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
-  }
+  if (block.experts == 1) return;
+  block.experts_per_token = a.integer_or("moe-router-topk", 2, 1, block.experts);
+  block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
+  block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
+  block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
+  block.router_bias = a.flag("moe-router-enable-expert-bias");
 }
 
 void set_biases_and_norm(Arguments& a, TransformerShape& block) {
@@ -122,6 +187,7 @@ void set_biases_and_norm(Arguments& a, TransformerShape& block) {
 Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
   TransformerShape block;
   set_width(a, block);
+  set_latent_attention(a, block, remarks);
   set_mlp(a, block, remarks);
   set_biases_and_norm(a, block);
   const std::int64_t blocks = a.integer("num-layers", 1, kMostLayers);
@@ -131,7 +197,8 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   std::string kind = a.text_or("position-embedding-type", "learned_absolute");
   if (a.flag("use-rotary-position-embeddings")) kind = "rope";
   block.rotary = kind == "rope" || kind == "rotary";
-  block.qk_norm = a.flag("qk-layernorm");
+  // Of latent attention the same argument means its inner norms.
+  block.qk_norm = a.flag("qk-layernorm") && block.latent.key_value == 0;
   if (a.number_or("rotary-percent", 1, 0, 1) != 1) {
     remarks.push_back({"rotary-percent", "turns only a part of each head; not timed"});
   }
@@ -153,6 +220,12 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
                                  .dropout = block.residual_dropout,
                                  .tied = tied};
   Model model = decoder_model(usual_decoder(embedding, block, blocks), seq_length);
+  TransformerShape sparse = block;
+  set_experts(a, sparse);
+  const std::vector<bool> has_experts = sparse_blocks(a, blocks);
+  for (std::size_t i = 0; i < has_experts.size() && sparse.experts > 1; ++i) {
+    if (has_experts[i]) model.layers[i + 1].shape = sparse;
+  }
   model.initializer_range = a.number_or("init-method-std", 0.02, 0, 10);
   return model;
 }

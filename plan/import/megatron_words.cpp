@@ -94,7 +94,6 @@ constexpr Matter kMatters[] = {
     {"main-", "format of the optimizer's state, not in the plan"},
     {"exp-avg-", "format of the optimizer's state, not in the plan"},
     {"use-precision-aware-optimizer", "format of the optimizer's state, not in the plan"},
-    {"optimizer-cpu-offload", "keeps the optimizer's state in host memory; not modelled"},
     {"optimizer-offload", "keeps the optimizer's state in host memory; not modelled"},
     {"cpu-offload", "keeps tensors in host memory; not modelled"},
     {"offload-", "keeps tensors in host memory; not modelled"},
@@ -119,7 +118,6 @@ constexpr Matter kMatters[] = {
     {"empty-unused-memory-level", "frees memory between steps, which takes time; not modelled"},
     {"clip-grad", "a norm over all ranks before the update; not timed"},
     {"moe-", "a detail of the experts, not modelled"},
-    {"mtp-", "blocks that predict further tokens; not modelled"},
     {"sync-tp-duplicated-parameters", "sums over tensor-parallel ranks; not modelled"},
 };
 

@@ -218,9 +218,8 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
   if (copies > 1) {
-    remarks.push_back(
-        {"parallelism.data_parallel_replicate_degree",
-         fmt::format("{} copies, each sharded: the plan shares among all of them", copies)});
+    t.fail("parallelism.data_parallel_replicate_degree",
+           fmt::format("{} copies, each sharded: hybrid sharding is not modelled", copies));
   }
   if (plan.zero == 3 && plan.pp > 1) {
     remarks.push_back(
@@ -419,6 +418,8 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   for (const TomlTable::Leaf& leaf : t.unread()) {
     if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]")
       continue;  // switched off: nothing to say
+    if (leaf.path == "training.enable_cpu_offload")
+      t.fail(leaf.path, "offload to host memory is not modelled");
     job.remarks.push_back(
         {leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
   }

@@ -16,15 +16,18 @@
 namespace weir {
 namespace {
 
-constexpr Names<Width, 9> kWidths{{{Width::hidden, "hidden"},
-                                   {Width::query, "query"},
-                                   {Width::key_value, "key_value"},
-                                   {Width::up, "up"},
-                                   {Width::ffn, "ffn"},
-                                   {Width::heads, "heads"},
-                                   {Width::scores, "scores"},
-                                   {Width::token, "token"},
-                                   {Width::vocabulary, "vocabulary"}}};
+constexpr Names<Width, 12> kWidths{{{Width::hidden, "hidden"},
+                                    {Width::query, "query"},
+                                    {Width::key_value, "key_value"},
+                                    {Width::context, "context"},
+                                    {Width::latents, "latents"},
+                                    {Width::visits, "visits"},
+                                    {Width::up, "up"},
+                                    {Width::ffn, "ffn"},
+                                    {Width::heads, "heads"},
+                                    {Width::scores, "scores"},
+                                    {Width::token, "token"},
+                                    {Width::vocabulary, "vocabulary"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
 constexpr Names<StagePlacement, 4> kPlacements{{{StagePlacement::layers, "layers"},

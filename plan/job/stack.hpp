@@ -22,8 +22,11 @@ enum class Width : std::uint8_t {
   hidden,
   query,       // heads x head_dim
   key_value,   // keys and values: 2 x kv_heads x head_dim
+  context,     // what heads give: heads x a value's numbers
+  latents,     // of latent attention: what its inner norms read and write
+  visits,      // of a layer with experts: hidden for every expert visited
   up,          // what the MLP's first product makes: gated twice ffn; of every expert visited
-  ffn,         // what its second one reads; of every expert visited
+  ffn,         // what its second one reads; of every expert visited, and of shared ones
   heads,       // one number a head
   scores,      // heads x keys; of fused attention none
   token,       // one number

@@ -11,14 +11,20 @@ namespace {
 // Whole numbers of a block for one token.
 double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
   const auto visits = static_cast<double>(b.experts > 1 ? b.experts_per_token : 1);
-  const auto ffn = static_cast<double>(b.ffn) * visits;
+  const auto ffn = static_cast<double>(b.ffn) * visits + static_cast<double>(b.shared_ffn);
   switch (width) {
     case Width::hidden:
       return static_cast<double>(b.hidden);
     case Width::query:
       return static_cast<double>(b.heads * b.head_dim);
     case Width::key_value:
-      return static_cast<double>(2 * b.kv_heads * b.head_dim);
+      return static_cast<double>(b.kv_heads * (b.head_dim + value_dim(b)));
+    case Width::context:
+      return static_cast<double>(b.heads * value_dim(b));
+    case Width::latents:
+      return static_cast<double>(2 * (b.latent.query + b.latent.key_value) + b.latent.rotary);
+    case Width::visits:
+      return b.experts > 1 ? static_cast<double>(b.hidden) * visits : 0;
     case Width::up:
       return (b.gated ? 2 : 1) * ffn;
     case Width::ffn:

@@ -9,8 +9,11 @@ namespace weir {
 Decoder usual_decoder(const EmbeddingShape& embedding, const TransformerShape& block,
                       std::int64_t blocks) {
   return {
-      embedding, block, blocks, NormShape{block.hidden, block.norm, block.norm_epsilon},
-      HeadShape{
+      .embedding = embedding,
+      .block = block,
+      .blocks = blocks,
+      .norm = NormShape{block.hidden, block.norm, block.norm_epsilon},
+      .head = HeadShape{
           .vocabulary = embedding.vocabulary, .hidden = embedding.hidden, .tied = embedding.tied}};
 }
 
@@ -19,7 +22,8 @@ Model decoder_model(const Decoder& decoder) {
   model.max_positions = decoder.embedding.positions;
   model.layers.push_back({"embedding", decoder.embedding, ""});
   for (std::int64_t i = 0; i < decoder.blocks; ++i)
-    model.layers.push_back({fmt::format("block.{}", i), decoder.block, ""});
+    model.layers.push_back({fmt::format("block.{}", i),
+                            i < decoder.first_blocks ? decoder.first_block : decoder.block, ""});
   model.layers.push_back({"norm", decoder.norm, ""});
   model.layers.push_back({"head", decoder.head, ""});
   return model;

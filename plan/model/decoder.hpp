@@ -1,4 +1,4 @@
-// The embedding, equal blocks, norm and head that most language models are.
+// The embedding, blocks, norm and head that most language models are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,6 +12,8 @@ struct Decoder {
   EmbeddingShape embedding;
   TransformerShape block;
   std::int64_t blocks = 0;
+  TransformerShape first_block;   // of the first blocks where they differ: dense before experts
+  std::int64_t first_blocks = 0;  // of all
   NormShape norm;
   HeadShape head;
 };

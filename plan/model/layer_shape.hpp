@@ -45,6 +45,19 @@ struct RotaryAngles {
   auto operator<=>(const RotaryAngles&) const = default;
 };
 
+// Multi-head latent attention (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1): keys and values of
+// all heads are made from one narrow vector a token, and queries from another where `query` is
+// above 0. A head's query and key are `head_dim` wide, of which the last `rotary` numbers are
+// turned by their position; those of the keys are one vector for all heads. Training makes keys and
+// values whole.
+struct LatentAttention {
+  std::int64_t query = 0;      // width that queries are compressed to; 0: they are not
+  std::int64_t key_value = 0;  // width that keys and values are compressed to; 0: no such attention
+  std::int64_t rotary = 0;
+  std::int64_t value = 0;  // numbers of a head's value
+  bool operator==(const LatentAttention&) const = default;
+};
+
 // Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden].
 // With `patch` > 0 the samples are images: s - 1 patches, each projected to hidden with a bias,
 // after a learned class token (ViT).
@@ -58,6 +71,7 @@ struct EmbeddingShape {
   bool tied = false;       // the token table is shared with the head (T5: with the decoder)
   bool shared = false;     // the token table is the first layer's (T5's decoder), which counts it
   std::int64_t patch = 0;  // values of a patch, channels x side^2; 0: tokens
+  double scale = 1;        // that tokens are multiplied by (Gemma)
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -67,8 +81,11 @@ struct TransformerShape {
   std::int64_t kv_heads = 0;  // = heads without grouped-query attention
   std::int64_t head_dim = 0;
   std::int64_t ffn = 0;
-  std::int64_t experts = 1;            // 1: dense
+  std::int64_t experts = 1;            // 1: dense; else each `ffn` wide, behind a router
   std::int64_t experts_per_token = 1;  //
+  std::int64_t shared_ffn = 0;         // together, of experts that every token visits (no biases)
+  bool shared_gate = false;            // weighs what those give by one product of the token
+  bool router_bias = false;            // a number an expert: learned, or kept for balance
   Activation activation = Activation::gelu_tanh;
   NormKind norm = NormKind::layer_norm;
   bool pre_norm = true;
@@ -81,6 +98,11 @@ struct TransformerShape {
   RotaryAngles angles = {};           // of it
   bool qk_norm = false;               // RMS norms of each head's query and key (Qwen3)
   bool parallel = false;              // GPT-NeoX: attention and MLP read the same input
+  bool single_norm = false;           // of both, in a parallel block (Phi)
+  bool post_norms = false;            // what attention and MLP give is normalised too (Gemma 2)
+  bool sinks = false;                 // a learned score a head beside those of the keys (gpt-oss)
+  std::int64_t window = 0;            // keys that a query sees, itself the last; 0: all
+  LatentAttention latent = {};        //
   bool cross_attention = false;       // T5 decoder
   std::int64_t relative_buckets = 0;  // T5's relative position table (first block of a stack only)
   double norm_epsilon = 1e-5;
@@ -88,6 +110,18 @@ struct TransformerShape {
   double residual_dropout = 0;
   AttentionKind attention = AttentionKind::unfused;
 };
+
+// Numbers of a head's value, and so of what the head gives.
+[[nodiscard]] constexpr std::int64_t value_dim(const TransformerShape& block) {
+  return block.latent.key_value > 0 ? block.latent.value : block.head_dim;
+}
+// Keys that a query of a sequence sees on average, twice: as many as there are tokens without a
+// window, of w of s tokens w (2 - w / s).
+[[nodiscard]] constexpr double keys_seen(const TransformerShape& block, double seq_length) {
+  const auto window = static_cast<double>(block.window);
+  if (block.window == 0 || window >= seq_length) return seq_length;
+  return window * (2 - window / seq_length);
+}
 
 // Norm over hidden, x[b, s, hidden] -> same.
 struct NormShape {

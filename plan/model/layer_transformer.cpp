@@ -14,29 +14,81 @@ namespace {
 
 using Init = ParameterTensor::Init;
 
+// Its inner norms are RMS norms; nothing of it has a bias but its output.
+std::int64_t latent_parameters(const TransformerShape& s) {
+  const LatentAttention& l = s.latent;
+  const std::int64_t queries = s.heads * s.head_dim;
+  const std::int64_t query =
+      l.query > 0 ? s.hidden * l.query + l.query + l.query * queries : s.hidden * queries;
+  const std::int64_t unturned = s.head_dim - l.rotary;
+  return query + s.hidden * (l.key_value + l.rotary) + l.key_value +
+         l.key_value * s.heads * (unturned + l.value) + s.heads * l.value * s.hidden +
+         (s.output_bias ? s.hidden : 0);
+}
+
 std::int64_t attention_parameters(const TransformerShape& s) {
+  if (s.latent.key_value > 0) return latent_parameters(s);
   const std::int64_t q = s.heads * s.head_dim;
   const std::int64_t kv = 2 * s.kv_heads * s.head_dim;
   return s.hidden * (q + kv) + (s.qkv_bias ? q + kv : 0) + q * s.hidden +
-         (s.output_bias ? s.hidden : 0) + (s.qk_norm ? 2 * s.head_dim : 0);
+         (s.output_bias ? s.hidden : 0) + (s.qk_norm ? 2 * s.head_dim : 0) +
+         (s.sinks ? s.heads : 0);
 }
 
 std::int64_t mlp_parameters(const TransformerShape& s) {
   const std::int64_t matrices = (s.gated ? 3 : 2) * s.hidden * s.ffn;
   const std::int64_t biases = s.mlp_bias ? (s.gated ? 2 : 1) * s.ffn + s.hidden : 0;
-  const std::int64_t router = s.experts > 1 ? s.hidden * s.experts : 0;
-  return s.experts * (matrices + biases) + router;
+  const std::int64_t router =
+      s.experts > 1 ? s.hidden * s.experts + (s.router_bias ? s.experts : 0) : 0;
+  const std::int64_t shared =
+      (s.gated ? 3 : 2) * s.hidden * s.shared_ffn + (s.shared_gate ? s.hidden : 0);
+  return s.experts * (matrices + biases) + router + shared;
+}
+
+// Multiply-adds a token of latent attention's products: its matrices' numbers.
+double latent_products(const TransformerShape& b) {
+  const std::int64_t gains = b.latent.query + b.latent.key_value;
+  return static_cast<double>(latent_parameters(b) - gains - (b.output_bias ? b.hidden : 0));
+}
+
+std::int64_t norm_count(const TransformerShape& s) {
+  return 2 + (s.cross_attention ? 1 : 0) + (s.post_norms ? 2 : 0) - (s.single_norm ? 1 : 0);
 }
 
 // What a weight gradient reads must stay until W, the rest goes with I.
 KeptUntil until(bool read_by_w) { return read_by_w ? KeptUntil::W : KeptUntil::I; }
 
 std::int64_t qkv_width(const TransformerShape& b) {
-  return (b.heads + 2 * b.kv_heads) * b.head_dim;
+  return (b.heads + b.kv_heads) * b.head_dim + b.kv_heads * value_dim(b);
+}
+// Of a token, what latent attention makes queries, keys and values of.
+std::int64_t latent_width(const TransformerShape& b) {
+  return b.latent.query + b.latent.key_value + b.latent.rotary;
 }
 std::int64_t up_width(const TransformerShape& b) { return (b.gated ? 2 : 1) * b.ffn; }
+std::int64_t shared_up_width(const TransformerShape& b) { return (b.gated ? 2 : 1) * b.shared_ffn; }
+
+void add_latent_attention(LayerTensors& t, const TransformerShape& b) {
+  const LatentAttention& l = b.latent;
+  const std::int64_t queries = b.heads * b.head_dim;
+  if (l.query > 0) {
+    add_product(t, "attention.query.down", {l.query, b.hidden}, Init::normal, false);
+    add_norm(t, "attention.query.norm", l.query, NormKind::rms_norm);
+    add_product(t, "attention.query.up", {queries, l.query}, Init::normal, false);
+  } else {
+    add_product(t, "attention.query", {queries, b.hidden}, Init::normal, false);
+  }
+  const std::int64_t expanded = b.heads * (b.head_dim - l.rotary + l.value);
+  add_product(t, "attention.key_value.down", {l.key_value + l.rotary, b.hidden}, Init::normal,
+              false);
+  add_norm(t, "attention.key_value.norm", l.key_value, NormKind::rms_norm);
+  add_product(t, "attention.key_value.up", {expanded, l.key_value}, Init::normal, false);
+  add_product(t, "attention.output", {b.hidden, b.heads * l.value}, Init::residual_normal,
+              b.output_bias);
+}
 
 void add_attention(LayerTensors& t, const TransformerShape& b) {
+  if (b.latent.key_value > 0) return add_latent_attention(t, b);
   add_product(t, "attention.qkv", {qkv_width(b), b.hidden}, Init::normal, b.qkv_bias);
   if (b.qk_norm) {
     add_norm(t, "attention.query.norm", b.head_dim, NormKind::rms_norm);
@@ -44,6 +96,17 @@ void add_attention(LayerTensors& t, const TransformerShape& b) {
   }
   add_product(t, "attention.output", {b.hidden, b.heads * b.head_dim}, Init::residual_normal,
               b.output_bias);
+  if (b.sinks) t.parameters.push_back({"attention.sinks", {b.heads}, Init::zeros, false, ""});
+}
+
+// What the inner norms read, their statistics, and what the products behind them read; of tokens
+// that tensor parallelism leaves whole.
+void save_latents(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t norms = b.latent.query > 0 ? 2 : 1;
+  t.saved.push_back({"attention.latents", z.rows * latent_width(b) * z.element, KeptUntil::I});
+  t.saved.push_back({"attention.latents.statistics", norms * z.rows * 4, KeptUntil::I});
+  t.saved.push_back({"attention.latents.normed",
+                     z.rows * (b.latent.query + b.latent.key_value) * z.element, KeptUntil::W});
 }
 
 // Queries and keys as their norms read them, and 1 / deviation of each head's.
@@ -65,7 +128,8 @@ KeptTensor core(const std::string& attention, const TransformerShape& b, const D
 void save_attention(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
   t.saved.push_back({"attention.qkv", z.s * qkv_width(b) * z.element, KeptUntil::I});
   t.saved.push_back(core("attention", b, z));
-  t.saved.push_back({"attention.context", z.s * b.heads * b.head_dim * z.element, KeptUntil::W});
+  t.saved.push_back({"attention.context", z.s * b.heads * value_dim(b) * z.element, KeptUntil::W});
+  if (b.latent.key_value > 0) save_latents(t, b, z);
 }
 
 // Queries from the decoder, keys and values from the encoder's output, which is as long as the
@@ -85,6 +149,18 @@ void add_cross_attention(LayerTensors& t, const TransformerShape& b, const Devic
   t.saved.push_back({"cross.context", z.s * q * z.element, KeptUntil::W});
 }
 
+// One MLP that every token passes beside the experts it was sent to.
+void add_shared_experts(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t up = shared_up_width(b);
+  add_product(t, "mlp.shared.up", {up, b.hidden}, Init::normal, false);
+  add_product(t, "mlp.shared.down", {b.hidden, b.shared_ffn}, Init::residual_normal, false);
+  t.saved.push_back({"mlp.shared.up", z.s * up * z.element, KeptUntil::I});
+  t.saved.push_back({"mlp.shared.activated", z.s * b.shared_ffn * z.element, KeptUntil::W});
+  if (!b.shared_gate) return;
+  add_product(t, "mlp.shared.gate", {1, b.hidden}, Init::normal, false);
+  t.saved.push_back({"mlp.shared.answers", z.s * b.hidden * z.element, KeptUntil::I});
+}
+
 // Experts: each token is copied to those it visits, in the order of experts; their outputs are
 // weighed by the router's probabilities, whose gradient needs them.
 void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
@@ -98,6 +174,8 @@ void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) 
   }
   const std::int64_t visits = z.s * b.experts_per_token;
   t.parameters.push_back({"mlp.router.weight", {b.experts, b.hidden}, Init::normal, true, ""});
+  if (b.router_bias)
+    t.parameters.push_back({"mlp.router.bias", {b.experts}, Init::zeros, false, ""});
   t.parameters.push_back({"mlp.up.weight", {b.experts, up, b.hidden}, Init::normal, true, ""});
   if (b.mlp_bias) t.parameters.push_back({"mlp.up.bias", {b.experts, up}, Init::zeros, false, ""});
   t.parameters.push_back(
@@ -109,6 +187,17 @@ void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) 
   t.saved.push_back({"mlp.up", visits * up * z.element, KeptUntil::I});
   t.saved.push_back({"mlp.activated", visits * b.ffn * z.element, KeptUntil::W});
   t.saved.push_back({"mlp.answers", visits * b.hidden * z.element, KeptUntil::I});
+  if (b.shared_ffn > 0) add_shared_experts(t, b, z);
+}
+
+// Norms of what attention and MLP give: what they read, and their statistics.
+void save_post_norms(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  for (const char* of : {"attention", "mlp"}) {
+    const std::string name = std::string(of) + ".answer";
+    add_norm(t, name + ".norm", b.hidden, b.norm);
+    t.saved.push_back({name, z.rows * b.hidden * z.element, KeptUntil::I});
+    t.saved.push_back({name + ".norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+  }
 }
 
 void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
@@ -117,15 +206,22 @@ void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTok
   if (b.experts > 1) {
     t.carried.push_back({"mlp.router.gradient", z.s * b.experts * z.element, KeptUntil::W});
     t.carried.push_back({"mlp.answers.gradient", visits * b.hidden * z.element, KeptUntil::W});
+    if (b.shared_ffn > 0) {
+      t.carried.push_back(
+          {"mlp.shared.up.gradient", z.s * shared_up_width(b) * z.element, KeptUntil::W});
+    }
   }
   t.carried.push_back({"attention.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
   t.carried.push_back({"attention.qkv.gradient", z.s * qkv_width(b) * z.element, KeptUntil::W});
+  if (b.latent.key_value > 0) {
+    t.carried.push_back(
+        {"attention.latents.gradient", z.rows * latent_width(b) * z.element, KeptUntil::W});
+  }
   if (b.cross_attention) {
     t.carried.push_back({"cross.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
     t.carried.push_back({"cross.gradients", z.s * qkv_width(b) * z.element, KeptUntil::W});
   }
-  const std::int64_t norms = b.cross_attention ? 3 : 2;
-  t.carried.push_back({"norm.gradients", norms * 2 * b.hidden * 4, KeptUntil::W});
+  t.carried.push_back({"norm.gradients", norm_count(b) * 2 * b.hidden * 4, KeptUntil::W});
   if (b.qk_norm)
     t.carried.push_back({"query_key.norm.gradients", 2 * b.head_dim * 4, KeptUntil::W});
 }
@@ -134,9 +230,8 @@ void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTok
 
 std::int64_t parameter_count(const TransformerShape& s) {
   const std::int64_t attentions = s.cross_attention ? 2 : 1;
-  const std::int64_t norms = s.cross_attention ? 3 : 2;
   return attentions * attention_parameters(s) + mlp_parameters(s) +
-         norms * norm_parameters(s.norm, s.hidden) + s.relative_buckets * s.heads;
+         norm_count(s) * norm_parameters(s.norm, s.hidden) + s.relative_buckets * s.heads;
 }
 
 // n1 = norm(x); q,k,v = n1 Wqkv; p = softmax(q k'); c = drop(p) v; y1 = x + drop(c Wo); n2 =
@@ -157,10 +252,13 @@ LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
   t.saved.push_back({b.pre_norm ? "attention.normed" : "attention.sum", tokens, until(b.pre_norm)});
   save_attention(t, b, z);
   if (b.cross_attention) add_cross_attention(t, b, z);
-  add_norm(t, "mlp.norm", b.hidden, b.norm);
+  if (b.post_norms) save_post_norms(t, b, z);
+  if (!b.single_norm) add_norm(t, "mlp.norm", b.hidden, b.norm);
   if (!b.parallel) t.saved.push_back({"mlp.input", tokens, until(!b.pre_norm)});
-  t.saved.push_back({"mlp.norm.statistics", 2 * z.rows * 4, KeptUntil::I});
-  t.saved.push_back({b.pre_norm ? "mlp.normed" : "mlp.sum", tokens, until(b.pre_norm)});
+  if (!b.single_norm) {
+    t.saved.push_back({"mlp.norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+    t.saved.push_back({b.pre_norm ? "mlp.normed" : "mlp.sum", tokens, until(b.pre_norm)});
+  }
   add_mlp(t, b, z);
   if (b.qk_norm) save_head_norms(t, b, z);
   t.output_bytes_per_sample = tokens;
@@ -171,7 +269,7 @@ LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
   const bool fused = b.attention == AttentionKind::fused;
   const std::int64_t scores = fused ? 0 : z.s * z.keys;
   // The context's gradient takes turns with that of the residual stream.
-  const std::int64_t widest = std::max(b.hidden, b.heads * b.head_dim);
+  const std::int64_t widest = std::max(b.hidden, b.heads * value_dim(b));
   const std::int64_t row_sums =
       fused ? b.heads * z.s * 4 : 0;  // of a fused backward: context times its gradient
   const std::int64_t gathered =
@@ -188,31 +286,48 @@ Flops forward_flops(const TransformerShape& b, std::int64_t seq_length) {
   const auto h = static_cast<double>(b.hidden);
   const auto q = static_cast<double>(b.heads * b.head_dim);
   const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
-  const double attention = s * (2 * h * (q + 2 * kv) + 2 * q * h) + 4 * s * s * q;
+  const auto context = static_cast<double>(b.heads * value_dim(b));
+  const double products =
+      b.latent.key_value > 0 ? 2 * latent_products(b) : 2 * h * (q + 2 * kv) + 2 * q * h;
+  const double attention = s * products + 2 * s * keys_seen(b, s) * (q + context);
   const double experts = b.experts > 1 ? static_cast<double>(b.experts_per_token) : 1;
   const double mlp = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.ffn) * experts;
   const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
-  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router);
+  const double shared = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.shared_ffn) +
+                        (b.shared_gate ? s * 2 * h : 0);
+  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router + shared);
 }
 
 TransformerShape shard(TransformerShape b, int tp) {
   b.heads /= tp;
   b.kv_heads /= tp;
   b.ffn /= tp;
+  b.shared_ffn /= tp;
   return b;
 }
 
 std::string work_key(const TransformerShape& b) {
+  const auto word = [](std::string_view name, std::int64_t value) {
+    return value > 0 ? fmt::format(" {}={}", name, value) : std::string();
+  };
+  const LatentAttention& l = b.latent;
+  const std::string later =
+      word("shared", b.shared_ffn) + word("window", b.window) + word("latent", l.key_value) +
+      word("latent_query", l.query) + word("rotary_dim", l.rotary) + word("value_dim", l.value) +
+      (b.shared_gate ? " shared_gate" : "") + (b.router_bias ? " router_bias" : "") +
+      (b.single_norm ? " single_norm" : "") + (b.post_norms ? " post_norms" : "") +
+      (b.sinks ? " sinks" : "");
   const std::string_view fused = b.attention == AttentionKind::fused ? " attention=fused" : "";
   return fmt::format(
       "transformer hidden={} heads={} kv_heads={} head_dim={} ffn={} experts={}/{} activation={} "
       "norm={} pre_norm={} "
-      "gated={} bias={}{}{} causal={} rotary={} parallel={} cross={} relative={} dropout={}/{}{}{}",
+      "gated={} bias={}{}{} causal={} rotary={} parallel={} cross={} relative={} "
+      "dropout={}/{}{}{}{}",
       b.hidden, b.heads, b.kv_heads, b.head_dim, b.ffn, b.experts_per_token, b.experts,
       static_cast<int>(b.activation), static_cast<int>(b.norm), b.pre_norm, b.gated,
       static_cast<int>(b.qkv_bias), static_cast<int>(b.output_bias), static_cast<int>(b.mlp_bias),
       b.causal, b.rotary, b.parallel, b.cross_attention, b.relative_buckets, b.attention_dropout,
-      b.residual_dropout, b.qk_norm ? " qk_norm" : "", fused);
+      b.residual_dropout, b.qk_norm ? " qk_norm" : "", later, fused);
 }
 
 }  // namespace weir::kinds

@@ -37,10 +37,11 @@ struct Model {
   std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv, "cnn"
   std::vector<Layer> layers;
   std::vector<Skip> skips;
-  std::int64_t seq_length = 0;      // default tokens a sample; 0 where samples are not sequences
-  std::int64_t max_positions = 0;   // longest sequence the model accepts; 0: unbounded
-  double initializer_range = 0.02;  // standard deviation of initial weights
-  int ignored_keys = 0;             // keys of a Hugging Face config that mean nothing here
+  std::int64_t seq_length = 0;       // default tokens a sample; 0 where samples are not sequences
+  std::int64_t max_positions = 0;    // longest sequence the model accepts; 0: unbounded
+  double initializer_range = 0.02;   // standard deviation of initial weights
+  std::vector<std::string> remarks;  // what of the file is left out, a line each
+  int ignored_keys = 0;              // keys of a Hugging Face config that mean nothing here
 };
 
 // All blocks compute their attention like this.

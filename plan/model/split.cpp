@@ -19,9 +19,11 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
         fmt::format("{} is known by its times or sizes alone and cannot be split", layer.name)};
   }
   if (block == nullptr || split.tp == 1) return std::nullopt;
-  const std::pair<const char*, std::int64_t> widths[] = {{"heads", block->heads},
-                                                         {"key-value heads", block->kv_heads},
-                                                         {"feed-forward width", block->ffn}};
+  const std::pair<const char*, std::int64_t> widths[] = {
+      {"heads", block->heads},
+      {"key-value heads", block->kv_heads},
+      {"feed-forward width", block->ffn},
+      {"width of shared experts", block->shared_ffn}};
   for (const auto& [what, size] : widths) {
     if (size % split.tp != 0) {
       return Misfit{"tp", fmt::format("{} does not divide the {} {} of {}", split.tp, size, what,

@@ -184,10 +184,12 @@ TEST(Families, TensorsHaveAsManyElementsAsAreCounted) {
 }
 
 TEST(Families, RefusalsNameTheKey) {
-  EXPECT_THAT(refusal(R"({"model_type":"deepseek_v3"})"),
-              HasSubstr("config.json: model_type: unknown family \"deepseek_v3\"; known: gpt2, "
+  EXPECT_THAT(refusal(R"({"model_type":"mamba"})"),
+              HasSubstr("config.json: model_type: unknown family \"mamba\"; known: gpt2, "
                         "llama, mistral, mixtral, "
-                        "qwen2, qwen3, opt, gpt_neox, bert, t5, vit"));
+                        "qwen2, qwen2_moe, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, kimi_k2, "
+                        "gpt_oss, gemma, gemma2, gemma3_text, phi, bloom, gpt_bigcode, opt, "
+                        "gpt_neox, bert, t5, vit"));
   EXPECT_THAT(refusal(with(kBert, R"(,"architectures":["BertForPreTraining"])")),
               HasSubstr("config.json: architectures: \"BertForPreTraining\": expected BertModel"));
   EXPECT_THAT(

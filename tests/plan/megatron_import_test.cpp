@@ -312,6 +312,34 @@ TEST(MegatronJob, RefusesInOneLine) {
             "job.args: --hidden-size: is missing");
 }
 
+// DeepSeek-R1's arguments: 671,026,419,200 parameters, as its config has (deepseek-ai/DeepSeek-V3
+// README_WEIGHTS.md: 671B).
+TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
+  const std::string r1 =
+      "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 "
+      "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 "
+      "--qk-pos-emb-head-dim 64 --v-head-dim 128 --qk-layernorm --swiglu --disable-bias-linear "
+      "--normalization RMSNorm --position-embedding-type rope --num-experts 256 "
+      "--moe-router-topk 8 --moe-ffn-hidden-size 2048 --moe-shared-expert-intermediate-size 2048 "
+      "--moe-layer-freq \"([0]*3+[1]*58)\" --moe-router-enable-expert-bias "
+      "--untie-embeddings-and-output-weights --vocab-size 129280 --seq-length 4096 "
+      "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 16\n";
+  const Job job = megatron(r1);
+  EXPECT_EQ(parameter_count(job.model), 671'026'419'200);
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--mtp-num-layers 1")); }),
+              HasSubstr("job.args: --mtp-num-layers: multi-token prediction is not modelled"));
+  for (const char* off : {"--optimizer-cpu-offload", "--cpu-offloading-num-layers 2"}) {
+    EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + off)); }),
+                HasSubstr("offload to host memory is not modelled"));
+  }
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(megatron(r1 + "--num-distributed-optimizer-instances 2"));
+              }),
+              HasSubstr("hybrid sharding is not modelled"));
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-layer-freq [0]*3")); }),
+              HasSubstr("--moe-layer-freq: holds 3 layers of num-layers 61"));
+}
+
 // A layer list says everything a decoder of arguments can be: written and read, it is written the
 // same again.
 TEST(LayerList, KeepsEveryShape) {

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/model.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/words/error.hpp"
@@ -25,10 +28,20 @@ ModelResult model(const ModelRequest& request, const Session& session) {
     throw UsageError("--run, --workers and --rounds need --layout");
   if (has_layouts) return {.layouts = layouts(request.layouts, request.seed, session)};
   ModelResult result{.model = load_model(request.plan)};
-  const Plan plan = base_plan(request.plan, request.seed, result.model, session);
+  const Plan plan =
+      base_plan(request.plan, request.seed, result.model, session, SampleLength::not_needed);
   result.seq_length = plan.seq_length;
+  if (!has_length(result)) {
+    session.note(fmt::format(
+        "FLOPs and bytes need the tokens of a sample: --seq-length (the model accepts up to {})",
+        result.model.max_positions));
+  }
   result.dtype = plan.dtype;
   return result;
+}
+
+bool has_length(const ModelResult& result) {
+  return result.seq_length > 0 || result.model.max_positions == 0;
 }
 
 nlohmann::ordered_json to_json(const ModelResult& result) {
@@ -38,16 +51,22 @@ nlohmann::ordered_json to_json(const ModelResult& result) {
       {"schema", "weir.model/1"}, {"name", model.name},
       {"family", model.family},   {"parameters", parameter_count(model)},
       {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
-  const ModelPart part = model_part(model, seq_length, dtype);
+  std::optional<ModelPart> part;
+  if (has_length(result)) part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    json["layers"].push_back(
-        {{"name", layer.name},
-         {"kind", kind_name(layer)},
-         {"parameters", parameter_count(layer)},
-         {"flops_forward", forward_flops(layer, seq_length).count()},
-         {"activation_bytes", activation_bytes(part, static_cast<int>(l)).count()},
-         {"boundary_bytes", part.layers[l].crossing_bytes}});
+    nlohmann::ordered_json entry{{"name", layer.name},
+                                 {"kind", kind_name(layer)},
+                                 {"parameters", parameter_count(layer)},
+                                 {"flops_forward", nullptr},
+                                 {"activation_bytes", nullptr},
+                                 {"boundary_bytes", nullptr}};
+    if (part) {
+      entry["flops_forward"] = forward_flops(layer, seq_length).count();
+      entry["activation_bytes"] = activation_bytes(*part, static_cast<int>(l)).count();
+      entry["boundary_bytes"] = part->layers[l].crossing_bytes;
+    }
+    json["layers"].push_back(std::move(entry));
   }
   return json;
 }

@@ -26,6 +26,9 @@ struct ModelResult {
   std::optional<LayoutsResult> layouts;  // then nothing else
 };
 
+// Whether FLOPs and bytes can be told: the length of a sample is known, or there is none.
+[[nodiscard]] bool has_length(const ModelResult& result);
+
 [[nodiscard]] ModelResult model(const ModelRequest& request, const Session& session);
 // weir.model/1, or weir.layout_costs/1
 [[nodiscard]] nlohmann::ordered_json to_json(const ModelResult& result);

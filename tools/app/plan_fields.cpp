@@ -126,15 +126,17 @@ Model load_model(const PlanOptions& options) {
 }
 
 Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
-               const app::Session& session) {
+               const app::Session& session, SampleLength length) {
   if (model.ignored_keys > 0)
     session.note(
         fmt::format("{}: {} unknown keys ignored", options.model.string(), model.ignored_keys));
+  for (const std::string& remark : model.remarks)
+    session.note(fmt::format("{}: {}", options.model.string(), remark));
   Plan plan;
   plan.model_path = options.model.string();
   plan.model_sha256 = sha256_hex(read_text_file(options.model));
   plan.seq_length = options.seq_length.value_or(model.seq_length);
-  if (plan.seq_length <= 0 && model.max_positions > 0) {
+  if (plan.seq_length <= 0 && model.max_positions > 0 && length == SampleLength::needed) {
     throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",
                                  model.max_positions));
   }

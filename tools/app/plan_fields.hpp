@@ -45,10 +45,14 @@ struct PlanOptions {
 // The model these name, its blocks with the attention they ask for.
 [[nodiscard]] Model load_model(const PlanOptions& options);
 
-// A plan with these and one stage; model path as given, hash of its bytes. Notes keys of the model
-// file that were ignored.
+// Whether something is asked for that depends on the tokens of a sample: then a length must be
+// given where the model has no usual one.
+enum class SampleLength : std::uint8_t { needed, not_needed };
+// A plan with these and one stage; model path as given, hash of its bytes; without a length
+// seq_length is 0. Notes what of the model file was ignored.
 [[nodiscard]] Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
-                             const app::Session& session);
+                             const app::Session& session,
+                             SampleLength length = SampleLength::needed);
 
 // A memory size, "80 GiB"; throws UsageError.
 [[nodiscard]] Bytes parse_memory(const std::string& text, const std::string& option);

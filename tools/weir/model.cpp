@@ -12,6 +12,17 @@
 namespace weir {
 namespace {
 
+// Of a model whose samples have no length yet.
+void print_parameters(const Model& model) {
+  say("{} ({}): {} layers, {} parameters\n", model.name, model.family, model.layers.size(),
+      parameter_count(model));
+  say("{:>5}  {:<20} {:<12} {:>12}\n", "layer", "name", "kind", "parameters");
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    say("{:>5}  {:<20} {:<12} {:>12}\n", l, layer.name, kind_name(layer), parameter_count(layer));
+  }
+}
+
 void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
   say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
       model.layers.size(), parameter_count(model), seq_length);
@@ -30,6 +41,7 @@ void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
 }  // namespace
 
 void print(const app::ModelRequest&, const app::ModelResult& result) {
+  if (!result.layouts && !app::has_length(result)) return print_parameters(result.model);
   if (!result.layouts) return print_table(result.model, result.seq_length, result.dtype);
   const auto& [file, request, run] = *result.layouts;
   print_layouts(file);

@@ -30,6 +30,30 @@ void append_blocks(Model& model, std::string_view name, const TransformerShape& 
     model.layers.push_back({fmt::format("{}.{}", name, i), block, ""});
 }
 
+std::vector<bool> windowed_blocks(JsonObject& config, std::int64_t blocks, std::int64_t period) {
+  std::vector<bool> windowed;
+  if (config.has("layer_types") && !config.is_null("layer_types")) {
+    for (const std::string& type : config.texts("layer_types")) {
+      if (type != "sliding_attention" && type != "full_attention")
+        config.fail("layer_types", "expected sliding_attention or full_attention, a layer each");
+      windowed.push_back(type == "sliding_attention");
+    }
+    if (static_cast<std::int64_t>(windowed.size()) != blocks)
+      config.fail("layer_types", fmt::format("expected {}, one a layer", blocks));
+    return windowed;
+  }
+  for (std::int64_t i = 0; i < blocks; ++i) windowed.push_back((i + 1) % period != 0);
+  return windowed;
+}
+
+void set_windows(Model& model, const std::vector<bool>& windowed, std::int64_t window) {
+  auto next = windowed.begin();
+  for (Layer& layer : model.layers) {
+    auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block != nullptr && *next++) block->window = window;
+  }
+}
+
 std::int64_t vocabulary_size(JsonObject& config) {
   return config.integer("vocab_size", 1, kLargestSize);
 }

@@ -5,7 +5,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
 #include "plan/text/strict_json.hpp"
 
@@ -15,12 +17,26 @@ namespace weir {
 [[nodiscard]] Model gpt2_model(JsonObject& config);
 [[nodiscard]] Model opt_model(JsonObject& config);
 [[nodiscard]] Model gpt_neox_model(JsonObject& config);
+[[nodiscard]] Model gpt_bigcode_model(JsonObject& config);
+[[nodiscard]] Model phi_model(JsonObject& config);
+[[nodiscard]] Model bloom_model(JsonObject& config);
 // llama.cpp
 [[nodiscard]] Model llama_model(JsonObject& config);
 [[nodiscard]] Model mistral_model(JsonObject& config);
-[[nodiscard]] Model mixtral_model(JsonObject& config);
 [[nodiscard]] Model qwen2_model(JsonObject& config);
 [[nodiscard]] Model qwen3_model(JsonObject& config);
+// experts.cpp
+[[nodiscard]] Model mixtral_model(JsonObject& config);
+[[nodiscard]] Model qwen2_moe_model(JsonObject& config);
+[[nodiscard]] Model qwen3_moe_model(JsonObject& config);
+[[nodiscard]] Model gpt_oss_model(JsonObject& config);
+// deepseek.cpp
+[[nodiscard]] Model deepseek_v2_model(JsonObject& config);
+[[nodiscard]] Model deepseek_v3_model(JsonObject& config);
+// gemma.cpp
+[[nodiscard]] Model gemma_model(JsonObject& config);
+[[nodiscard]] Model gemma2_model(JsonObject& config);
+[[nodiscard]] Model gemma3_model(JsonObject& config);
 // encoders.cpp
 [[nodiscard]] Model bert_model(JsonObject& config);
 [[nodiscard]] Model vit_model(JsonObject& config);
@@ -37,6 +53,31 @@ void append_blocks(Model& model, std::string_view name, const TransformerShape& 
                    std::int64_t count);
 // A transformer block of these sizes, all heads alike.
 [[nodiscard]] TransformerShape even_block(JsonObject& config, const BlockSizes& sizes);
+
+// What distinguishes the classes that share Llama's block (llama.cpp).
+struct LlamaDefaults {
+  std::int64_t kv_heads;  // 0: as many as heads, which an explicit null always means
+  bool qkv_bias;
+  double epsilon = 1e-6;
+  double theta = 10000;
+  std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  bool qk_norm = false;
+  bool attention_bias = false;
+  bool tied = false;
+};
+// Llama's design: rotary positions, RMS norms, gated SiLU, grouped-query attention.
+[[nodiscard]] Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults);
+[[nodiscard]] RotaryAngles rotary_angles(JsonObject& config, double theta);
+// Its layers, with the initial weights and positions that the config says.
+[[nodiscard]] Model decoder_of(JsonObject& config, const Decoder& decoder);
+// Where a family's window of attention is not modelled it bounds the sequence; 0: there is none.
+void bound_by_window(JsonObject& config, Model& model, std::int64_t otherwise);
+// By block, whether it attends within the window: `layer_types`, or where that is absent all but
+// the last of every `period` blocks.
+[[nodiscard]] std::vector<bool> windowed_blocks(JsonObject& config, std::int64_t blocks,
+                                                std::int64_t period);
+// Gives those blocks of a decoder their window.
+void set_windows(Model& model, const std::vector<bool>& windowed, std::int64_t window);
 
 [[nodiscard]] std::int64_t vocabulary_size(JsonObject& config);
 [[nodiscard]] std::int64_t position_count(JsonObject& config);

@@ -1,25 +1,14 @@
-// Llama's design and those that share its block: Mistral, Mixtral, Qwen2, Qwen3.
+// Llama's design and those that are its block with other numbers: Mistral, Qwen2, Qwen3.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "plan/model/decoder.hpp"
 #include "plan/model/hugging_face/families.hpp"
 #include "plan/model/limits.hpp"
 
 namespace weir {
 namespace {
-
-// What distinguishes the classes that share Llama's block.
-struct LlamaDefaults {
-  std::int64_t kv_heads;  // 0: as many as heads, which an explicit null always means
-  bool qkv_bias;
-  double epsilon = 1e-6;
-  double theta = 10000;
-  std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
-  bool qk_norm = false;
-};
 
 RotaryScaling rotary_scaling(const std::string& type) {
   if (type == "default") return RotaryScaling::none;
@@ -44,6 +33,8 @@ void read_rotary(JsonObject& keys, RotaryAngles& angles) {
   angles.original_positions = keys.integer("original_max_position_embeddings", 1, kLargestSize);
 }
 
+}  // namespace
+
 RotaryAngles rotary_angles(JsonObject& config, double theta) {
   RotaryAngles angles{.theta = config.number_or("rope_theta", theta, 1e-3, 1e12)};
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -57,8 +48,7 @@ RotaryAngles rotary_angles(JsonObject& config, double theta) {
   return angles;
 }
 
-// Llama's design: rotary positions, RMS norms, gated SiLU, grouped-query attention.
-Model llama_like(JsonObject& config, const LlamaDefaults& defaults) {
+Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults) {
   require_causal_head(config);
   const BlockSizes sizes = block_sizes(config);
   const std::int64_t vocabulary = vocabulary_size(config);
@@ -80,7 +70,7 @@ Model llama_like(JsonObject& config, const LlamaDefaults& defaults) {
   block.gated = block.rotary = true;
   block.angles = rotary_angles(config, defaults.theta);
   block.qk_norm = defaults.qk_norm;
-  const bool bias = config.boolean_or("attention_bias", false);
+  const bool bias = config.boolean_or("attention_bias", defaults.attention_bias);
   block.qkv_bias = bias || defaults.qkv_bias;
   block.output_bias = bias;
   block.mlp_bias = config.boolean_or("mlp_bias", false);
@@ -89,14 +79,17 @@ Model llama_like(JsonObject& config, const LlamaDefaults& defaults) {
 
   const EmbeddingShape embedding{.vocabulary = vocabulary,
                                  .hidden = sizes.hidden,
-                                 .tied = config.boolean_or("tie_word_embeddings", false)};
-  Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
+                                 .tied = config.boolean_or("tie_word_embeddings", defaults.tied)};
+  return usual_decoder(embedding, block, sizes.blocks);
+}
+
+Model decoder_of(JsonObject& config, const Decoder& decoder) {
+  Model model = decoder_model(decoder);
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   model.max_positions = position_count(config);
   return model;
 }
 
-// Attention beyond the window is not modelled, so the window bounds the sequence; 0: there is none.
 void bound_by_window(JsonObject& config, Model& model, std::int64_t otherwise) {
   if (config.is_null("sliding_window")) {
     static_cast<void>(config.at("sliding_window"));
@@ -106,45 +99,27 @@ void bound_by_window(JsonObject& config, Model& model, std::int64_t otherwise) {
   if (window > 0) model.max_positions = std::min(model.max_positions, window);
 }
 
-}  // namespace
-
 Model llama_model(JsonObject& config) {
-  return llama_like(config, {.kv_heads = 0, .qkv_bias = false});
+  return decoder_of(config, llama_like(config, {.kv_heads = 0, .qkv_bias = false}));
 }
 
 Model mistral_model(JsonObject& config) {
-  Model model = llama_like(config, {.kv_heads = 8, .qkv_bias = false});
+  Model model = decoder_of(config, llama_like(config, {.kv_heads = 8, .qkv_bias = false}));
   bound_by_window(config, model, 4096);
-  return model;
-}
-
-// Mistral's block with experts: a router sends each token to a few of them.
-Model mixtral_model(JsonObject& config) {
-  Model model =
-      llama_like(config, {.kv_heads = 8, .qkv_bias = false, .epsilon = 1e-5, .theta = 1e6});
-  bound_by_window(config, model, 0);
-  const std::int64_t experts = config.integer_or("num_local_experts", 8, 1, kLargestSize);
-  const std::int64_t visits = config.integer_or("num_experts_per_tok", 2, 1, kLargestSize);
-  if (visits > experts)
-    config.fail("num_experts_per_tok", fmt::format("exceeds num_local_experts = {}", experts));
-  for (Layer& layer : model.layers) {
-    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) {
-      block->experts = experts;
-      block->experts_per_token = visits;
-    }
-  }
   return model;
 }
 
 Model qwen2_model(JsonObject& config) {
   require(config, "use_sliding_window", false);
-  return llama_like(config, {.kv_heads = 32, .qkv_bias = true});
+  return decoder_of(config, llama_like(config, {.kv_heads = 32, .qkv_bias = true}));
 }
 
 // Qwen2's block with norms of each head's query and key instead of biases.
 Model qwen3_model(JsonObject& config) {
   require(config, "use_sliding_window", false);
-  return llama_like(config, {.kv_heads = 32, .qkv_bias = false, .head_dim = 128, .qk_norm = true});
+  return decoder_of(
+      config,
+      llama_like(config, {.kv_heads = 32, .qkv_bias = false, .head_dim = 128, .qk_norm = true}));
 }
 
 }  // namespace weir

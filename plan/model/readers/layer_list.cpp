@@ -78,12 +78,62 @@ RotaryAngles listed_angles(JsonObject& layer) {
   return angles;
 }
 
+// Words that came later stand in a list only where they say something.
+void add_later_words(Json& entry, const TransformerShape& s) {
+  for (const auto& [word, said] : {std::pair<const char*, bool>{"shared_gate", s.shared_gate},
+                                   {"router_bias", s.router_bias},
+                                   {"single_norm", s.single_norm},
+                                   {"post_norms", s.post_norms},
+                                   {"sinks", s.sinks}}) {
+    if (said) entry[word] = true;
+  }
+  for (const auto& [word, size] : {std::pair<const char*, std::int64_t>{"shared_ffn", s.shared_ffn},
+                                   {"window", s.window},
+                                   {"latent_query", s.latent.query},
+                                   {"latent_key_value", s.latent.key_value},
+                                   {"latent_rotary", s.latent.rotary},
+                                   {"latent_value", s.latent.value}}) {
+    if (size > 0) entry[word] = size;
+  }
+}
+
+void read_later_words(JsonObject& layer, TransformerShape& s) {
+  for (const auto& [word, said] : {std::pair<const char*, bool*>{"shared_gate", &s.shared_gate},
+                                   {"router_bias", &s.router_bias},
+                                   {"single_norm", &s.single_norm},
+                                   {"post_norms", &s.post_norms},
+                                   {"sinks", &s.sinks}})
+    *said = layer.boolean_or(word, false);
+  for (const auto& [word, size] :
+       {std::pair<const char*, std::int64_t*>{"shared_ffn", &s.shared_ffn},
+        {"window", &s.window},
+        {"latent_query", &s.latent.query},
+        {"latent_key_value", &s.latent.key_value},
+        {"latent_rotary", &s.latent.rotary},
+        {"latent_value", &s.latent.value}})
+    *size = layer.integer_or(word, 0, 0, kLargestSize);
+  if (s.experts == 1 && (s.shared_ffn > 0 || s.router_bias))
+    layer.fail("experts", "expected more than one beside shared_ffn or router_bias");
+  if (s.shared_gate && s.shared_ffn == 0) layer.fail("shared_ffn", "expected with shared_gate");
+  if (s.single_norm && !s.parallel) layer.fail("parallel", "expected true with single_norm");
+  const bool latent = s.latent.key_value > 0;
+  if (latent != (s.latent.value > 0))
+    layer.fail("latent_value", "expected with latent_key_value, and only then");
+  if (!latent && (s.latent.query > 0 || s.latent.rotary > 0))
+    layer.fail("latent_key_value", "expected with latent_query and latent_rotary");
+  if (latent && (s.kv_heads != s.heads || s.latent.rotary >= s.head_dim || s.qk_norm))
+    layer.fail("latent_key_value",
+               "expected as many kv_heads as heads, latent_rotary below head_dim, no qk_norm");
+}
+
 struct Entry {
   Json operator()(const EmbeddingShape& s) const {
-    return {{"kind", "embedding"}, {"vocabulary", s.vocabulary},
-            {"hidden", s.hidden},  {"positions", s.positions},
-            {"norm", s.norm},      {"token_types", s.token_types},
-            {"tied", s.tied},      {"dropout", s.dropout}};
+    Json entry{{"kind", "embedding"}, {"vocabulary", s.vocabulary},
+               {"hidden", s.hidden},  {"positions", s.positions},
+               {"norm", s.norm},      {"token_types", s.token_types},
+               {"tied", s.tied},      {"dropout", s.dropout}};
+    if (s.scale != 1) entry["scale"] = s.scale;
+    return entry;
   }
   Json operator()(const TransformerShape& s) const {
     Json entry{{"kind", "transformer"},
@@ -109,6 +159,7 @@ struct Entry {
                {"residual_dropout", s.residual_dropout}};
     if (s.rotary) add_rotary(entry, s.angles);
     if (s.qk_norm) entry["qk_norm"] = true;
+    add_later_words(entry, s);
     return entry;
   }
   Json operator()(const NormShape& s) const {
@@ -215,6 +266,7 @@ TransformerShape listed_transformer(JsonObject& layer) {
   shape.parallel = layer.boolean_or("parallel", shape.parallel);
   shape.attention_dropout = layer.number_or("attention_dropout", 0, 0, 0.999);
   shape.residual_dropout = layer.number_or("residual_dropout", 0, 0, 0.999);
+  read_later_words(layer, shape);
   return shape;
 }
 

@@ -37,7 +37,8 @@ LayerShape listed_shape(JsonObject& layer, const std::string& kind) {
                           .token_types = layer.integer_or("token_types", 0, 0, kLargestSize),
                           .norm = layer.boolean_or("norm", false),
                           .dropout = layer.number_or("dropout", 0, 0, 0.999),
-                          .tied = layer.boolean_or("tied", false)};
+                          .tied = layer.boolean_or("tied", false),
+                          .scale = layer.number_or("scale", 1, 1e-6, 1e6)};
   }
   if (kind == "transformer") return listed_transformer(layer);
   if (kind == "norm") {

@@ -1,0 +1,105 @@
+// DeepSeek-V2, and V3 with its kin (R1, Kimi K2): latent attention, experts after the first blocks.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "plan/model/hugging_face/families.hpp"
+#include "plan/model/limits.hpp"
+
+namespace weir {
+namespace {
+
+// Where the two classes' defaults differ.
+struct DeepSeekDefaults {
+  std::int64_t experts, visited;  // visited 0: must be there
+  std::int64_t shared, expert_width, dense_blocks;
+  bool router_bias;  // that keeps the experts' loads alike, a number each
+};
+
+LatentAttention latent_attention(JsonObject& config) {
+  LatentAttention latent;
+  if (!config.is_null("q_lora_rank")) {
+    latent.query = config.integer_or("q_lora_rank", 1536, 1, kLargestSize);
+  } else {
+    static_cast<void>(config.at("q_lora_rank"));
+  }
+  latent.key_value = config.integer_or("kv_lora_rank", 512, 1, kLargestSize);
+  latent.rotary = config.integer_or("qk_rope_head_dim", 64, 1, kLargestSize);
+  latent.value = config.integer_or("v_head_dim", 128, 1, kLargestSize);
+  return latent;
+}
+
+void set_experts(JsonObject& config, TransformerShape& block, const DeepSeekDefaults& defaults) {
+  block.experts = config.integer_or("n_routed_experts", defaults.experts, 2, kLargestSize);
+  block.experts_per_token =
+      defaults.visited == 0
+          ? config.integer("num_experts_per_tok", 1, kLargestSize)
+          : config.integer_or("num_experts_per_tok", defaults.visited, 1, kLargestSize);
+  if (block.experts_per_token > block.experts)
+    config.fail("num_experts_per_tok", fmt::format("exceeds n_routed_experts = {}", block.experts));
+  block.ffn = config.integer_or("moe_intermediate_size", defaults.expert_width, 1, kLargestSize);
+  // Shared experts are one MLP of their summed width.
+  block.shared_ffn = block.ffn * config.integer_or("n_shared_experts", defaults.shared, 0, 1024);
+  block.router_bias = defaults.router_bias;
+  if (config.integer_or("moe_layer_freq", 1, 1, kMostLayers) != 1)
+    config.fail("moe_layer_freq", "expected 1: every block after the first ones has experts");
+}
+
+Model deepseek_model(JsonObject& config, const DeepSeekDefaults& defaults) {
+  require_causal_head(config);
+  require(config, "attention_bias", false);
+  const BlockSizes sizes = block_sizes(config);
+  TransformerShape dense{.hidden = sizes.hidden, .heads = sizes.heads, .kv_heads = sizes.heads};
+  static_cast<void>(config.integer_or("num_key_value_heads", sizes.heads, 1, kLargestSize));
+  dense.latent = latent_attention(config);
+  dense.head_dim =
+      config.integer_or("qk_nope_head_dim", 128, 1, kLargestSize) + dense.latent.rotary;
+  dense.ffn = config.integer("intermediate_size", 1, kLargestSize);
+  dense.activation = activation(config, "hidden_act", "silu");
+  dense.norm = NormKind::rms_norm;
+  dense.gated = dense.rotary = true;
+  dense.qkv_bias = dense.output_bias = dense.mlp_bias = false;
+  dense.angles = rotary_angles(config, 10000);
+  dense.norm_epsilon = config.number_or("rms_norm_eps", 1e-6, 1e-12, 1);
+  dense.attention_dropout = rate(config, "attention_dropout", 0);
+  TransformerShape sparse = dense;
+  set_experts(config, sparse, defaults);
+  const EmbeddingShape embedding{.vocabulary = vocabulary_size(config),
+                                 .hidden = sizes.hidden,
+                                 .tied = config.boolean_or("tie_word_embeddings", false)};
+  Decoder decoder = usual_decoder(embedding, sparse, sizes.blocks);
+  decoder.first_block = dense;
+  decoder.first_blocks =
+      config.integer_or("first_k_dense_replace", defaults.dense_blocks, 0, sizes.blocks);
+  Model model = decoder_of(config, decoder);
+  for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"}) {
+    const std::int64_t predicting = config.integer_or(key, 0, 0, 1024);
+    if (predicting == 0) continue;
+    model.remarks.push_back(fmt::format(
+        "{}: {}: layers that predict further tokens are not modelled and are left out, as the "
+        "class leaves them out",
+        key, predicting));
+  }
+  return model;
+}
+
+}  // namespace
+
+Model deepseek_v2_model(JsonObject& config) {
+  return deepseek_model(config, {.experts = 64,
+                                 .visited = 0,
+                                 .shared = 2,
+                                 .expert_width = 1407,
+                                 .dense_blocks = 0,
+                                 .router_bias = false});
+}
+
+Model deepseek_v3_model(JsonObject& config) {
+  return deepseek_model(config, {.experts = 256,
+                                 .visited = 8,
+                                 .shared = 1,
+                                 .expert_width = 2048,
+                                 .dense_blocks = 3,
+                                 .router_bias = true});
+}
+
+}  // namespace weir
