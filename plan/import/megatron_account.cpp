@@ -25,9 +25,8 @@ constexpr std::array<OtherModel, 10> kPrograms{{{"t5", "an encoder with a decode
                                                 {"ict", "a retriever"},
                                                 {"realm", "a retriever"},
                                                 {"multimodal", "a vision-language model"}}};
-constexpr std::array<OtherModel, 8> kArguments{
-    {{"multi-latent-attention", "multi-latent attention"},
-     {"hybrid-override-pattern", "Mamba's blocks"},
+constexpr std::array<OtherModel, 7> kArguments{
+    {{"hybrid-override-pattern", "Mamba's blocks"},
      {"hybrid-layer-pattern", "Mamba's blocks"},
      {"is-hybrid-model", "Mamba's blocks"},
      {"heterogeneous-layers-config-path", "blocks that differ from each other"},

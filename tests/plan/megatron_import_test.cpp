@@ -197,8 +197,8 @@ TEST(MegatronJob, ProgramsThatTrainOtherModelsAreRefusedByName) {
   EXPECT_EQ(line("torchrun pretrain_t5.py --encoder-num-layers 12 --num-layers 12"),
             "job.args: pretrain_t5.py: trains an encoder with a decoder, which is not read from "
             "Megatron's jobs: pretrain_gpt.py's are");
-  EXPECT_EQ(line(kSmall + "--multi-latent-attention"),
-            "job.args: --multi-latent-attention: not modelled: multi-latent attention");
+  EXPECT_EQ(line(kSmall + "--is-hybrid-model"),
+            "job.args: --is-hybrid-model: not modelled: Mamba's blocks");
   EXPECT_EQ(line(". ./sizes.sh\ntorchrun pretrain_gpt.py --num-layers 4"),
             "job.args: --hidden-size: is missing; line 1: source ./sizes.sh: not followed, what it "
             "sets is not known");
