@@ -119,6 +119,17 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   f.interval = around(f.step_time, h, costs.interval->nominal);
 }
 
+void warn_of_crowded_memory(const Plan& plan, const Cluster& cluster, Forecast& f) {
+  const double crowded = cluster.stack.memory.crowded;
+  const auto most = static_cast<double>(cluster.device.memory.count());
+  if (plan.pp == 1 || crowded == 1) return;
+  if (static_cast<double>(f.peak_memory().count()) <= crowded * most) return;
+  f.warnings.push_back(fmt::format(
+      "more than {:.0f} % of the memory is taken: measured pipelines of {} so full took "
+      "several times as long, their allocator freeing and asking again",
+      crowded * 100, cluster.stack.name));
+}
+
 void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
   const auto empty = std::ranges::count_if(loaded.stages, [](const StagePart& stage) {
     return stage.layers.first == stage.layers.last;
@@ -264,6 +275,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);
   narrow_band(f, costs, cluster);
+  warn_of_crowded_memory(loaded.plan, cluster, f);
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::ranking) return result;
   result.trace.counters =

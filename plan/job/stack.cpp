@@ -103,6 +103,7 @@ StackMemory memory_of(JsonObject object) {
   read_number(object, "pending_least", m.pending_least, 0, m.pending);
   read_number(object, "pending_nodes", m.pending_nodes, 0, 1e4);
   read_number(object, "pending_spread", m.pending_spread, 1, 10);
+  read_number(object, "crowded", m.crowded, 0, 1);
   read_number(object, "reserved_expected", m.reserved_expected, 1, 10);
   read_number(object, "reserved_most", m.reserved_most, m.reserved_expected, 10);
   if (object.has("process")) {

@@ -83,6 +83,9 @@ struct StackMemory {
   double pending = 0, pending_least = 0, pending_nodes = 0, pending_spread = 1;
   // What is reserved over what is allocated: of a caching allocator's fragments and segments.
   double reserved_expected = 1, reserved_most = 1;
+  // Share of the device's memory from which on its allocator gives cached blocks back and asks
+  // again, step by step, in pipelines; 1: never.
+  double crowded = 1;
   Bytes process{0};  // beside the tensors: context, libraries and their buffers; 0: the device's
 };
 

@@ -123,6 +123,8 @@ TEST(Forecast, AnEmptyStageHandsOn) {
   const ForecastResult three = forecasted({2, 2}, 0);
   EXPECT_DOUBLE_EQ(two.step_time.count(), 0.030);
   EXPECT_DOUBLE_EQ(three.forecast.step_time.count(), 0.030);
+  EXPECT_THAT(three.forecast.warnings, Contains(HasSubstr("1 of 3 stages hold no layer")));
+  EXPECT_THAT(two.warnings, Not(Contains(HasSubstr("no layer"))));
   EXPECT_GE(three.forecast.memory[1].peak, Bytes(1024));
   EXPECT_LE(three.forecast.memory[1].peak, Bytes(3 * 1024));
   for (const Counter& counter : three.trace.counters) {
@@ -134,6 +136,25 @@ TEST(Forecast, AnEmptyStageHandsOn) {
               forecasted({2}, 1e-4).forecast.step_time.count() + 2e-4, 1e-9);
   for (const std::vector<int>& ends : std::vector<std::vector<int>>{{0, 2}, {2, 4}})
     EXPECT_DOUBLE_EQ(forecasted(ends, 0).forecast.step_time.count(), 0.030);
+}
+
+// The rank's peak is above half of the memory that it is given: said of a pipeline whose software
+// is known to be slow there, and of nothing else.
+TEST(Forecast, CrowdedMemoryIsWarnedOf) {
+  ResolvedPlan resolved = chain(2, 4, "gpipe");
+  for (Layer& layer : resolved.model.layers)
+    std::get<TimedShape>(layer.shape).boundary = Bytes(1000);
+  resolved =
+      derive(resolved.plan, resolved.model, std::get<Schedule>(make_schedule("gpipe", {2, 1, 4})));
+  Cluster cluster;
+  cluster.devices_per_node = 2;
+  cluster.device.memory = Bytes(1);
+  const auto warnings = [&] { return forecast(resolved, Costs{}, cluster).forecast.warnings; };
+  EXPECT_THAT(warnings(), Not(Contains(HasSubstr("memory is taken"))));
+  cluster.stack.memory.crowded = 0.5;
+  EXPECT_THAT(warnings(), Contains(HasSubstr("more than 50 % of the memory is taken")));
+  cluster.device.memory = Bytes(1'000'000'000);
+  EXPECT_THAT(warnings(), Not(Contains(HasSubstr("memory is taken"))));
 }
 
 // Layers of 1 ms a pass on one rank: `full` adds their forward to B, 4 x 4 ms in all, and says so
