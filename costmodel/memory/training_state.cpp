@@ -7,10 +7,7 @@ namespace weir {
 StateBytes state_bytes(const Optimizer& optimizer, Dtype dtype) {
   const std::int64_t weights = bytes_per_element(dtype);
   const std::int64_t master = weights < 4 ? 4 : 0;
-  const std::int64_t moments = optimizer.kind == OptimizerKind::adamw ? 2
-                               : optimizer.momentum > 0               ? 1
-                                                                      : 0;
-  return {weights, 4, master + 4 * moments};
+  return {weights, 4, master + std::int64_t{4} * state_numbers(optimizer)};
 }
 
 StateShare zero_share(std::int64_t parameters, const StateBytes& bytes, int zero, int replicas) {

@@ -17,8 +17,9 @@ struct StateBytes {
 };
 
 // fp32 and tf32: weights of 4 bytes; bf16 and fp16: weights of 2 and, among the optimizer's, a
-// master copy of 4 (Micikevicius et al., ICLR 2018, section 3.1). AdamW keeps two moments in fp32,
-// SGD one with momentum and none without. AdamW: 4 + 4 + 8 = 16, mixed 2 + 4 + 12 = 18.
+// master copy of 4 (Micikevicius et al., ICLR 2018, section 3.1). Adam and AdamW keep two moments
+// in fp32, RMSProp one, SGD none; the latter two another with momentum. AdamW: 4 + 4 + 8 = 16,
+// mixed 2 + 4 + 12 = 18.
 [[nodiscard]] StateBytes state_bytes(const Optimizer& optimizer, Dtype dtype);
 
 // Rajbhandari et al., "ZeRO", SC 2020, section 5: of `parameters` shared by N replicas, stage 1

@@ -18,7 +18,7 @@
 
 #include "exec/weights/safetensors.hpp"
 #include "exec/weights/weight_names.hpp"
-#include "plan/job/plan_json.hpp"
+#include "plan/job/optimizer_json.hpp"
 #include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
@@ -39,8 +39,8 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 32;
 // The parts of a weight's state that there are, with what stands before its name in the file.
 std::vector<std::pair<ParameterPart, std::string>> parts_of(const Optimizer& optimizer) {
   std::vector<std::pair<ParameterPart, std::string>> parts{{ParameterPart::values, ""}};
-  if (optimizer_states(optimizer) > 0) parts.emplace_back(ParameterPart::state1, "state1.");
-  if (optimizer_states(optimizer) > 1) parts.emplace_back(ParameterPart::state2, "state2.");
+  if (state_numbers(optimizer) > 0) parts.emplace_back(ParameterPart::state1, "state1.");
+  if (state_numbers(optimizer) > 1) parts.emplace_back(ParameterPart::state2, "state2.");
   return parts;
 }
 
@@ -209,17 +209,19 @@ Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesyst
   const Plan& plan = loaded.plan;
   Json texts = Json::array();
   for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_bytes(file)));
-  return {{"model", loaded.model.name},
-          {"model_sha256", plan.model_sha256},
-          {"seq_length", plan.seq_length},
-          {"dtype", to_string(plan.dtype)},
-          {"attention", to_string(plan.attention)},
-          {"microbatches", plan.microbatches},
-          {"micro_batch_size", plan.micro_batch_size},
-          {"dp", plan.dp},
-          {"optimizer", optimizer_json(plan.optimizer)},
-          {"seed", plan.seed},
-          {"data_sha256", texts}};
+  Json trained{{"model", loaded.model.name},
+               {"model_sha256", plan.model_sha256},
+               {"seq_length", plan.seq_length},
+               {"dtype", to_string(plan.dtype)},
+               {"attention", to_string(plan.attention)},
+               {"microbatches", plan.microbatches},
+               {"micro_batch_size", plan.micro_batch_size},
+               {"dp", plan.dp},
+               {"optimizer", optimizer_json(plan.optimizer)},
+               {"seed", plan.seed},
+               {"data_sha256", texts}};
+  if (plan.samples > 0) trained["global_batch_size"] = plan.samples;
+  return trained;
 }
 
 Checkpoint find_checkpoint(const std::filesystem::path& path, const Json& trained) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "exec/cpu/core.hpp"
-#include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
+#include "exec/cpu/update.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"
 
@@ -55,10 +55,11 @@ class CpuBackend : public Backend {
     cpu::logits(std::get<HeadShape>(call.layer->shape), call, on_, to);
   }
   void update(const UpdateCall& call) override {
-    std::vector<const float*> gradients;
-    for (const Tensor& gradient : call.gradients) gradients.push_back(gradient.floats());
-    cpu::update({call.step, call.decays, call.optimizer}, gradients, call.elements,
-                call.weight.floats(), call.state1.floats(), call.state2.floats());
+    cpu::update({call.step, call.decays, call.factor, call.optimizer}, floats(call.gradients),
+                call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats());
+  }
+  double sum_of_squares(std::span<const Tensor> gradients, std::int64_t elements) override {
+    return cpu::sum_of_squares(floats(gradients), elements);
   }
   void finish() override {}
   bool in_host_memory() const override { return true; }
@@ -74,6 +75,12 @@ class CpuBackend : public Backend {
   }
 
  private:
+  static std::vector<const float*> floats(std::span<const Tensor> tensors) {
+    std::vector<const float*> all;
+    for (const Tensor& tensor : tensors) all.push_back(tensor.floats());
+    return all;
+  }
+
   HostBlocks blocks_;
   int core_;
   std::vector<float> evicted_;

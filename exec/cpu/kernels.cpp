@@ -1,5 +1,4 @@
-// What the CPU computes besides gemms, for one thread: norms, activations, dropout, softmax, loss,
-// optimizers.
+// What the CPU computes besides gemms, for one thread: norms, activations, dropout, softmax, loss.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/kernels.hpp"
 
@@ -310,74 +309,6 @@ WEIR_MULTIVERSION void column_sum(const float* x, std::int64_t rows, std::int64_
 
 WEIR_MULTIVERSION void add(const float* x, std::int64_t n, float* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
-}
-
-namespace {
-
-struct AdamFactors {
-  float rate, decay;     // decay: 1 - rate * weight decay
-  float share1, share2;  // 1 - beta, which rounds once, from double: 1.7e-4 off at 0.9999 in fp32
-  float epsilon, unbias1, unbias2;
-};
-
-WEIR_MULTIVERSION void adamw(const AdamFactors& a, const float* first, const float* second,
-                             std::int64_t n, float* w, float* m, float* v) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float g = second == nullptr ? first[i] : first[i] + second[i];
-    m[i] += a.share1 * (g - m[i]);
-    v[i] += a.share2 * (g * g - v[i]);
-    w[i] = w[i] * a.decay - a.rate * (m[i] * a.unbias1) / (std::sqrt(v[i] * a.unbias2) + a.epsilon);
-  }
-}
-
-WEIR_MULTIVERSION void sgd(float rate, float decay, float momentum, const float* first,
-                           const float* second, std::int64_t n, float* w, float* m) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float g = (second == nullptr ? first[i] : first[i] + second[i]) + decay * w[i];
-    float step = g;
-    // Without momentum there is no state, and the step is the gradient.
-    if (m != nullptr) step = m[i] = momentum * m[i] + g;
-    w[i] -= rate * step;
-  }
-}
-
-}  // namespace
-
-void update(const Update& u, std::span<const float* const> gradients, std::int64_t n, float* weight,
-            float* state1, float* state2) {
-  // More than two copies: sum all but the last into short blocks first, so that one kernel serves
-  // every number of them.
-  constexpr std::int64_t kBlock = 4096;
-  float sum[kBlock];
-  const Optimizer& o = u.optimizer;
-  const auto rate = static_cast<float>(o.learning_rate);
-  const float decay = u.decays ? static_cast<float>(o.weight_decay) : 0.0F;
-  const auto step = static_cast<double>(u.step);
-  const AdamFactors adam{rate,
-                         1.0F - rate * decay,
-                         static_cast<float>(1 - o.beta1),
-                         static_cast<float>(1 - o.beta2),
-                         static_cast<float>(o.epsilon),
-                         static_cast<float>(1 / (1 - std::pow(o.beta1, step))),
-                         static_cast<float>(1 / (1 - std::pow(o.beta2, step)))};
-  for (std::int64_t at = 0; at < n; at += kBlock) {
-    const std::int64_t count = std::min(kBlock, n - at);
-    const float* first = gradients.front() + at;
-    const float* second = gradients.size() > 1 ? gradients.back() + at : nullptr;
-    // The order is kept: ((first + middle...) + last), as for two.
-    if (gradients.size() > 2) {
-      std::copy(first, first + count, sum);
-      for (const float* middle : gradients.subspan(1, gradients.size() - 2))
-        add(middle + at, count, sum);
-      first = sum;
-    }
-    if (o.kind == OptimizerKind::adamw) {
-      adamw(adam, first, second, count, weight + at, state1 + at, state2 + at);
-    } else {
-      sgd(rate, decay, static_cast<float>(o.momentum), first, second, count, weight + at,
-          state1 == nullptr ? nullptr : state1 + at);
-    }
-  }
 }
 
 }  // namespace weir::cpu

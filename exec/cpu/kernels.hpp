@@ -8,7 +8,6 @@
 #include <span>
 
 #include "exec/training/philox.hpp"
-#include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir::cpu {
@@ -62,15 +61,5 @@ double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t ro
 // y[j] (+)= sum over rows of x[row, j].
 void column_sum(const float* x, std::int64_t rows, std::int64_t width, Beta beta, float* y);
 void add(const float* x, std::int64_t n, float* y);  // y += x
-
-struct Update {
-  std::int64_t step = 1;  // 1-based
-  bool decays = false;
-  Optimizer optimizer;
-};
-// The gradient is the sum of `gradients`, in that order. SGD with momentum, or AdamW (Loshchilov &
-// Hutter, ICLR 2019, algorithm 2: decay apart from the gradient).
-void update(const Update& update, std::span<const float* const> gradients, std::int64_t n,
-            float* weight, float* state1, float* state2);
 
 }  // namespace weir::cpu

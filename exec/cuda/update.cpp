@@ -17,7 +17,7 @@ void update(const UpdateCall& call, const Workbench& on) {
   Gradients gradients{};
   for (const Tensor& gradient : call.gradients) gradients.of[gradients.count++] = gradient.floats();
   const Optimizer& o = call.optimizer;
-  const auto rate = static_cast<float>(o.learning_rate);
+  const auto rate = static_cast<float>(learning_rate_at(o, call.step - 1));
   const float decay = call.decays ? static_cast<float>(o.weight_decay) : 0.0F;
   const Weights weights = call.master ? Weights{call.master.floats(), elements<Bf16>(call.weight)}
                                       : Weights{call.weight.floats(), nullptr};

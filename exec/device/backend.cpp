@@ -20,6 +20,10 @@ void Backend::logits(const LayerCall&, float*) {
   throw MissingComponent("logits are kept on the cpu backend only");
 }
 
+double Backend::sum_of_squares(std::span<const Tensor>, std::int64_t) {
+  throw MissingComponent("gradients are clipped on the cpu backend only");
+}
+
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {
   const auto factory = backends.find(kind);
   if (factory == backends.end())

@@ -80,6 +80,7 @@ struct UpdateCall {
   std::int64_t elements = 0;
   bool decays = false;
   std::int64_t step = 1;  // 1-based
+  double factor = 1;      // of the gradient: clipping's
   Optimizer optimizer;
 };
 
@@ -131,6 +132,10 @@ class Backend : public BlockSource {
   // Throws MissingComponent where the backend cannot give them.
   virtual void logits(const LayerCall& call, float* to);
   virtual void update(const UpdateCall& call) = 0;
+  // Of the sum of these gradients (copies of a weight), in this order. Throws MissingComponent
+  // where the backend cannot give it.
+  [[nodiscard]] virtual double sum_of_squares(std::span<const Tensor> gradients,
+                                              std::int64_t elements);
   virtual void finish() = 0;
 
   // For tokens and losses, which launches read and write when they run: a GPU reaches them without

@@ -24,6 +24,7 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
     first_tag_.push_back(next);
     next += static_cast<int>(stage.size());
   }
+  squares_tag_ = next;
   for (std::int32_t stage = 0; stage < setup_.program.shape().total_stages(); ++stage) {
     if (setup_.program.shape().rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
   }
@@ -181,6 +182,34 @@ void ProcessGradients::exchange_copies() {
   }
 }
 
+void ProcessGradients::exchange_squares() {
+  if (!setup_.norm.clips()) return;
+  for (const std::int32_t stage : own_) {
+    const StageWorker& worker = *setup_.stages[stage];
+    setup_.norm.set(Stage{stage}, [&](int parameter) {
+      return worker.sum_of_squares(parameter,
+                                   copies(Stage{stage}, static_cast<std::size_t>(parameter)));
+    });
+  }
+  const ScheduleShape& shape = setup_.program.shape();
+  std::vector<Processes::Ticket> receives;
+  for (std::int32_t stage = 0; stage < shape.total_stages(); ++stage) {
+    const auto squares = std::as_writable_bytes(setup_.norm.squares_of(Stage{stage}));
+    const Rank holder = shape.rank_of(Stage{stage});
+    if (holder != setup_.rank) {
+      receives.push_back(processes_.start_receive(process_of(holder.value, setup_.replica),
+                                                  squares_tag_ + stage, squares));
+      continue;
+    }
+    for (std::int32_t rank = 0; rank < shape.ranks; ++rank) {
+      if (Rank{rank} == setup_.rank) continue;
+      sends_.push_back(
+          processes_.start_send(process_of(rank, setup_.replica), squares_tag_ + stage, squares));
+    }
+  }
+  for (const Processes::Ticket receive : receives) processes_.wait(receive);
+}
+
 void ProcessGradients::exchange_notes() {
   std::vector<Processes::Ticket> receives;
   for (const int process : noted_) {
@@ -201,6 +230,7 @@ void ProcessGradients::meet() {
     start_reductions(stage);  // copies without micro-batches have not yet
   for (auto& [key, reduction] : reductions_) finish_reduction(key, reduction);
   exchange_copies();
+  exchange_squares();
 }
 
 void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& clock) {

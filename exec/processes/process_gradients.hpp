@@ -2,7 +2,8 @@
 // overlaps them, within it layer by layer, the replicas of its rank begin to sum its gradients:
 // each owns a slice, sums all replicas' copies of it in their order, and sends the sum round.
 // Before the first optimizer of the step the gradients of tied weights go to every rank that holds
-// a copy, and each sums them in layer order, so all copies update alike.
+// a copy, and each sums them in layer order, so all copies update alike. Where gradients are
+// clipped the ranks of a replica then give each other the squares of theirs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,6 +17,7 @@
 #include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/training/gradient_copies.hpp"
+#include "exec/training/gradient_norm.hpp"
 #include "exec/training/gradient_peers.hpp"
 
 namespace weir {
@@ -26,6 +28,7 @@ class ProcessGradients : public GradientExchange {
     const Program& program;
     const Stages& stages;   // this rank's; empty for timed waits
     GradientCopies copies;  // empty for timed waits
+    GradientNorm norm;
     Rank rank;
     int replica = 0;
     int replicas = 1;
@@ -37,9 +40,11 @@ class ProcessGradients : public GradientExchange {
 
   void ended(OperationId id, std::uint32_t step) override;
   void whole(Stage stage, int first_parameter, int count) override;
-  // REDUCE_GRAD: from the stage's last backward until the last copy was there.
+  // REDUCE_GRAD: from the stage's last backward until the last copy was there, and where gradients
+  // are clipped their norm.
   void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
+  [[nodiscard]] double factor() const override { return setup_.norm.factor(); }
   void end_step() override;
   void stop() override {}  // those who wait for another process are stopped by Processes
 
@@ -63,6 +68,8 @@ class ProcessGradients : public GradientExchange {
   void start_reductions(std::int32_t stage);
   void finish_reduction(const GradientKey& key, Reduction& reduction);
   void exchange_copies();
+  // Makes this rank's squares and gives each rank of the replica all of them.
+  void exchange_squares();
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
 
@@ -71,6 +78,7 @@ class ProcessGradients : public GradientExchange {
   std::vector<OperationId> last_gradient_;  // by stage
   std::vector<std::int32_t> own_;           // stages of this rank
   std::vector<int> first_tag_;              // by stage
+  int squares_tag_ = 0;                     // of stage 0, the others' behind it
   GradientPeers peers_;
   std::set<int> noted_;                          // processes that wait for each other, timed waits
   std::map<GradientKey, Reduction> reductions_;  // under way

@@ -52,11 +52,16 @@ class ProcessRun {
     connect(links);
     ProcessRecord record(program_, rank_, shape_);
     blocks_ = blocks_taken();
+    // The leader first: what an earlier run has left is gone when the others, whom its clock waits
+    // for, write theirs.
+    if (leads() && options_.output) LastAction::clear(*options_.output);
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
+    write_down_actions(program_, rank_, replica_, options_, activity_);
     {
       const auto watchdog = watch_actions(program_, activity_, options_);
       train(record);
     }
+    activity_.forget_lines();
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
@@ -135,8 +140,9 @@ class ProcessRun {
     own_rank_ = std::make_unique<InterpretedRank>(
         routes_, std::move(transport),
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
-                                training_ ? gradient_copies(loaded_) : GradientCopies{}, rank_,
-                                replica_, loaded_.plan.dp, backend, arena, now_ns},
+                                training_ ? gradient_copies(loaded_) : GradientCopies{},
+                                training_ ? GradientNorm(loaded_) : GradientNorm(), rank_, replica_,
+                                loaded_.plan.dp, backend, arena, now_ns},
         processes_, activity_,
         [this](GradientExchange& gradients) { return make_handler(gradients); });
   }
@@ -269,22 +275,25 @@ class ProcessRun {
   // The step from here on leaves its logits.
   void begin_dump(int step) {
     if (!options_.dump || step + 1 < shape_.steps) return;
-    const auto microbatches = static_cast<std::int64_t>(training_->losses.size());
-    training_->logits.resize(
-        static_cast<std::size_t>(microbatches * logits_of_microbatch(loaded_)));
+    training_->logits.resize(training_->all_logits());
   }
 
   [[nodiscard]] std::vector<float> gather_logits() {
-    const auto each = static_cast<std::size_t>(logits_of_microbatch(loaded_));
+    const Plan& plan = loaded_.plan;
     std::vector<float> all;
-    if (leads()) all.resize(training_->logits.size() * static_cast<std::size_t>(loaded_.plan.dp));
-    each_loss([&](int process, std::size_t unit, std::size_t place) {
-      const std::span<float> own = std::span(training_->logits).subspan(unit * each, each);
+    // The leader is of replica 0, before which there are none.
+    if (leads()) all.resize(training_->logits_before(std::int64_t{plan.microbatches} * plan.dp));
+    each_loss([&](int process, std::size_t, std::size_t place) {
+      const bool own = process == processes_.index();
+      if (!own && !leads()) return;
+      const auto microbatch = static_cast<std::int64_t>(place);
+      const std::size_t first = training_->logits_before(microbatch);
+      const std::size_t count = training_->logits_before(microbatch + 1) - first;
       const std::span<float> to =
-          leads() ? std::span(all).subspan(place * each, each) : std::span<float>();
-      if (process == 0 && leads()) std::ranges::copy(own, to.begin());
-      if (process != 0 && (leads() || process == processes_.index()))
-        collect(process, kLogitsTag, std::as_writable_bytes(leads() ? to : own));
+          std::span(leads() ? all : training_->logits).subspan(first, count);
+      if (own && leads())
+        std::ranges::copy(std::span(training_->logits).subspan(first, count), to.begin());
+      if (process != 0) collect(process, kLogitsTag, std::as_writable_bytes(to));
     });
     training_->logits.clear();
     return all;

@@ -89,7 +89,7 @@ class LayerBench {
     const auto own = [&](std::size_t i) {
       return std::vector<Tensor>{worker_->parameters()[i].gradient};
     };
-    times.optimizer.push_back(timed([&] { worker_->update(++step_, own); }));
+    times.optimizer.push_back(timed([&] { worker_->update({.number = ++step_}, own); }));
   }
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
 

@@ -8,7 +8,18 @@
 
 namespace weir {
 
-Activity::Activity(int ranks) : slots_(static_cast<std::size_t>(ranks)) {}
+Activity::Activity(int ranks)
+    : slots_(static_cast<std::size_t>(ranks)), lines_(static_cast<std::size_t>(ranks)) {}
+
+void Activity::write_down(Rank rank, std::unique_ptr<LastAction> line) {
+  lines_[rank.position()] = std::move(line);
+}
+
+void Activity::forget_lines() {
+  for (const auto& line : lines_) {
+    if (line) line->remove();
+  }
+}
 
 void Activity::begin(Rank rank, OperationId id, std::uint32_t step, std::int64_t now_ns) {
   Slot& slot = slots_[rank.position()];
@@ -16,10 +27,15 @@ void Activity::begin(Rank rank, OperationId id, std::uint32_t step, std::int64_t
   slot.step.store(step, std::memory_order_relaxed);
   // Release: who reads the time finds the action that began then, or a later one.
   slot.since_ns.store(now_ns, std::memory_order_release);
+  if (const auto& line = lines_[rank.position()]) line->begun(id, step);
 }
 
 void Activity::end(Rank rank) {
-  slots_[rank.position()].since_ns.store(0, std::memory_order_release);
+  Slot& slot = slots_[rank.position()];
+  slot.since_ns.store(0, std::memory_order_release);
+  const OperationId id{static_cast<std::size_t>(slot.id.load(std::memory_order_relaxed))};
+  if (const auto& line = lines_[rank.position()])
+    line->ended(id, slot.step.load(std::memory_order_relaxed));
 }
 
 std::optional<Activity::Action> Activity::longest() const {

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "exec/rank/last_action.hpp"
 #include "plan/program/program.hpp"
 #include "plan/words/units.hpp"
 
@@ -19,6 +21,11 @@ namespace weir {
 class Activity {
  public:
   explicit Activity(int ranks);
+
+  // Before the rank's first action: each is written down where it outlives this process.
+  void write_down(Rank rank, std::unique_ptr<LastAction> line);
+  // The run has ended well.
+  void forget_lines();
 
   void begin(Rank rank, OperationId id, std::uint32_t step, std::int64_t now_ns);
   void end(Rank rank);
@@ -39,6 +46,7 @@ class Activity {
     std::atomic<std::uint32_t> step{0};
   };
   std::vector<Slot> slots_;
+  std::vector<std::unique_ptr<LastAction>> lines_;  // by rank; null: not written down
 };
 
 // "rank 1, step 3, 1F2"

@@ -32,6 +32,8 @@ class GradientExchange {
   // After `await`: the gradients to sum for a parameter (its index among the stage's), in layer
   // order and then by stage; empty for a use that is updated with another one of this stage.
   [[nodiscard]] virtual std::vector<Tensor> copies(Stage stage, std::size_t parameter) = 0;
+  // After `await`: what all gradients are multiplied with, 1 or below where they are clipped.
+  [[nodiscard]] virtual double factor() const = 0;
   virtual void end_step() = 0;  // gradients may be overwritten after it
   virtual void stop() = 0;      // a rank failed: wakes all that wait
 };

@@ -16,7 +16,9 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSourc
     for (int l = range.first; l < range.last; ++l)
       layers.push_back(loaded.model.layers[static_cast<std::size_t>(l)]);
   }
-  backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
+  const Plan& plan = loaded.plan;
+  backend_->prepare(layers, plan.micro_batch_size, plan.seq_length);
+  if (plan.samples > 0) backend_->prepare(layers, plan.micro_batch_size - 1, plan.seq_length);
   for (const Stage stage : own) {
     stages[static_cast<std::size_t>(stage.value)] =
         std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_);

@@ -73,7 +73,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     } else {
       made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
       if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
-      const int states = optimizer_states(plan_.optimizer);
+      const int states = state_numbers(plan_.optimizer);
       if (states > 0) made.state1 = arena_.allocate(elements * 4);
       if (states > 1) made.state2 = arena_.allocate(elements * 4);
       put_state(made, state(weight, part_.parameter(weight)));
@@ -108,7 +108,7 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   const int index = range_.first + static_cast<int>(layer);
   call.layer =
       pass.evaluates ? &evaluated_[layer] : &model_.layers[static_cast<std::size_t>(index)];
-  call.batch = plan_.micro_batch_size;
+  call.batch = plan_.samples_of(pass.microbatch);  // tensors have room for the largest's
   call.seq_length = plan_.seq_length;
   call.dropout = {plan_.seed, pass.step, static_cast<std::uint32_t>(pass.microbatch),
                   static_cast<std::uint32_t>(index)};
@@ -180,7 +180,7 @@ std::optional<int> StageWorker::first_not_finite(Pass pass, const Tensor& output
   const auto finite = [&](const Tensor& tensor, int layer) {
     if (!tensor) return true;
     const std::int64_t bytes =
-        part_.layer(layer).tensors.output_bytes_per_sample * plan_.micro_batch_size;
+        part_.layer(layer).tensors.output_bytes_per_sample * plan_.samples_of(pass.microbatch);
     const std::span<const float> values(tensor.floats(),
                                         static_cast<std::size_t>(bytes) / sizeof(float));
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });

@@ -25,7 +25,7 @@ namespace weir {
 // Where a pass stands in training.
 struct Pass {
   std::uint32_t step = 0;
-  std::int32_t microbatch = 0;  // among those of all replicas
+  std::int32_t microbatch = 0;  // among those of all replicas; it says how many samples there are
   const std::int32_t* tokens = nullptr;
   double* loss = nullptr;
   RebuildClock* rebuilds = nullptr;  // told of layers that B or I rebuilds; null: nobody asks
@@ -80,9 +80,18 @@ class StageWorker {
   [[nodiscard]] Tensor discard(Pass pass, Tensor output_gradient);
 
   void begin_step() { fresh_gradients_ = true; }
+  struct Step {
+    std::int64_t number = 1;  // 1-based
+    double factor = 1;        // of all gradients: clipping's
+  };
   // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
   template <class Copies>
-  void update(std::int64_t step, Copies copies);
+  void update(Step step, Copies copies);
+  // Of the sum of a parameter's gradients.
+  [[nodiscard]] double sum_of_squares(int parameter, std::span<const Tensor> copies) const {
+    return backend_.sum_of_squares(
+        copies, parameters_[static_cast<std::size_t>(parameter)].description.elements());
+  }
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
 
  private:
@@ -131,7 +140,7 @@ class StageWorker {
 };
 
 template <class Copies>
-void StageWorker::update(std::int64_t step, Copies copies) {
+void StageWorker::update(Step step, Copies copies) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
     const std::vector<Tensor> gradients = copies(i);
@@ -144,7 +153,8 @@ void StageWorker::update(std::int64_t step, Copies copies) {
                      .state2 = parameter.state2,
                      .elements = parameter.description.elements(),
                      .decays = parameter.description.decays,
-                     .step = step,
+                     .step = step.number,
+                     .factor = step.factor,
                      .optimizer = plan_.optimizer});
   }
 }

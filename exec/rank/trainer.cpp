@@ -25,6 +25,13 @@ Tensor Waiter::act(OperationId id, const Action&, Tensor) {
   return {};
 }
 
+std::size_t Training::logits_before(std::int64_t microbatch) const {
+  const Plan& plan = loaded.plan;
+  const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
+  const std::int64_t samples = plan.first_sample(microbatch) - plan.first_sample(first_microbatch);
+  return static_cast<std::size_t>(samples * plan.seq_length * head.vocabulary);
+}
+
 Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank)
     : training_(training),
       backend_(backend),
@@ -59,9 +66,9 @@ void Trainer::begin_step(std::uint32_t step) {
   backend_.begin_step(step);
   const Plan& plan = training_.loaded.plan;
   for (std::int32_t m = 0; m < training_.program.shape().microbatches; ++m) {
-    for (int sample = 0; sample < plan.micro_batch_size; ++sample) {
-      const auto index = static_cast<std::uint32_t>(
-          (training_.first_microbatch + m) * plan.micro_batch_size + sample);
+    const std::int64_t microbatch = training_.first_microbatch + m;
+    for (std::int64_t sample = 0; sample < plan.samples_of(microbatch); ++sample) {
+      const auto index = static_cast<std::uint32_t>(plan.first_sample(microbatch) + sample);
       training_.batches->sample(step, index, tokens(m) + sample * (plan.seq_length + 1));
     }
   }
@@ -93,8 +100,7 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   const std::size_t m = action.microbatch.position();
   Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
   if (!training_.logits.empty()) {
-    const std::size_t each = training_.logits.size() / training_.losses.size();
-    pass.logits = training_.logits.data() + m * each;
+    pass.logits = training_.logits.data() + training_.logits_before(pass.microbatch);
   }
   if (training_.evaluates) return evaluate(action, pass, incoming);
   if (is_backward(action.kind) && training_.loaded.plan.recompute.mode == RecomputeMode::full) {
@@ -169,7 +175,7 @@ StageWorker::Keep Trainer::keep(const Action& forward) const {
 
 void Trainer::update(Stage stage) {
   StageWorker& worker = *training_.stages[stage.position()];
-  worker.update(step_ + 1,
+  worker.update({step_ + 1, gradients_.factor()},
                 [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
   worker.begin_step();
 }

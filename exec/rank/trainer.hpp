@@ -39,7 +39,14 @@ struct Training {
   // Set between steps, by whoever begins them.
   const Batches* batches;     // outlive this
   bool evaluates = false;     // steps compute losses without dropout, and train nothing
-  std::vector<float> logits;  // [micro-batch, b, s, V], where a step is to leave them; else empty
+  std::vector<float> logits;  // [sample, s, V], where a step is to leave them; else empty
+
+  // Of this replica: how many logits are in front of a micro-batch's (its number among all), and
+  // how many there are.
+  [[nodiscard]] std::size_t logits_before(std::int64_t microbatch) const;
+  [[nodiscard]] std::size_t all_logits() const {
+    return logits_before(first_microbatch + static_cast<std::int64_t>(losses.size()));
+  }
 
   StateSource state;  // what the stages begin with
   std::int32_t first_microbatch =

@@ -82,12 +82,15 @@ class ThreadRun {
       throw UsageError(fmt::format("graphs repeat launches on a GPU; the {} backend makes none",
                                    to_string(options.backend)));
     }
+    if (options.graphs && loaded.plan.optimizer.rate != RateSchedule{})
+      throw UsageError("graphs repeat one step: its learning rate cannot follow a schedule");
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
     gradients_ = std::make_unique<GradientBarrier>(
-        program_, training_ ? training_->stages : none_,
-        training_ ? gradient_copies(loaded) : GradientCopies{}, spin_);
+        GradientBarrier::Setup{program_, training_ ? training_->stages : none_,
+                               training_ ? gradient_copies(loaded) : GradientCopies{},
+                               training_ ? GradientNorm(loaded) : GradientNorm(), spin_, now_ns});
     context_ = std::make_unique<StepContext>(
         StepContext{program_, routes_, *transport_, *gradients_, now_ns, clock_, activity_});
   }
@@ -159,6 +162,9 @@ class ThreadRun {
 
   void thread_steps() {
     const auto ranks = static_cast<std::ptrdiff_t>(program_.shape().ranks);
+    if (options_.output) LastAction::clear(*options_.output);
+    for (const Rank rank : program_.ranks())
+      write_down_actions(program_, rank, 0, options_, activity_);
     barrier_ = std::make_unique<std::barrier<Stamp>>(ranks + 1, Stamp{&arrived_ns_});
     // Before the ranks: where it cannot be made, nobody waits yet.
     const auto watchdog = watch_actions(program_, activity_, options_);
@@ -178,6 +184,7 @@ class ThreadRun {
     barrier_->arrive_and_wait();
     workers.join();
     if (failure_) std::rethrow_exception(failure_);
+    activity_.forget_lines();
   }
 
   void open_devices(const Backends& backends) {
@@ -242,9 +249,7 @@ class ThreadRun {
   // The step from here on leaves its logits.
   void begin_dump(int step) {
     if (!options_.dump || step + 1 < all_steps()) return;
-    const auto microbatches = static_cast<std::int64_t>(training_->losses.size());
-    training_->logits.resize(
-        static_cast<std::size_t>(microbatches * logits_of_microbatch(loaded_)));
+    training_->logits.resize(training_->all_logits());
   }
 
   [[nodiscard]] double loss() const {

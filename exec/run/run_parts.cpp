@@ -63,6 +63,12 @@ Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   return from;
 }
 
+void write_down_actions(const Program& program, Rank rank, int replica, const RunOptions& options,
+                        Activity& activity) {
+  if (!options.output) return;
+  activity.write_down(rank, std::make_unique<LastAction>(*options.output, program, rank, replica));
+}
+
 std::unique_ptr<Watchdog> watch_actions(const Program& program, const Activity& activity,
                                         const RunOptions& options) {
   if (!options.hangs) return nullptr;
@@ -112,11 +118,6 @@ Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
   evaluation.samples = steps * each;
   evaluation.tokens = evaluation.samples * loaded.plan.seq_length;
   return evaluation;
-}
-
-std::int64_t logits_of_microbatch(const ResolvedPlan& loaded) {
-  const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
-  return loaded.plan.micro_batch_size * loaded.plan.seq_length * head.vocabulary;
 }
 
 std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded, const Batches& batches,

@@ -46,8 +46,6 @@ void require_consistent(const RunOptions& options);
 [[nodiscard]] Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
                                   const std::function<double(std::uint32_t step)>& loss_of);
 
-// Numbers of the logits of a micro-batch.
-[[nodiscard]] std::int64_t logits_of_microbatch(const ResolvedPlan& loaded);
 // Of a step: seq_length + 1 of each sample of the mini-batch.
 [[nodiscard]] std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded,
                                                        const Batches& batches, std::int64_t step);
@@ -63,6 +61,11 @@ struct RunEnd {
   std::vector<std::int32_t> tokens;
 };
 void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end);
+
+// Each rank's actions are written down in the output folder, where there is one, until the run has
+// ended well. Throws InputError.
+void write_down_actions(const Program& program, Rank rank, int replica, const RunOptions& options,
+                        Activity& activity);
 
 // Watches for actions that stand still; null where nobody is to be told.
 [[nodiscard]] std::unique_ptr<Watchdog> watch_actions(const Program& program,

@@ -44,6 +44,8 @@ class StreamGradients : public GradientExchange {
   void await(OperationId, std::uint32_t, StepClock&) override {
   }  // the launcher has ordered the optimizer
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
+  // Where launches do not wait nothing is clipped (exec/training/trainable).
+  [[nodiscard]] double factor() const override { return 1; }
   void end_step() override;
   void stop() override {}
 

@@ -6,16 +6,6 @@
 
 namespace weir {
 
-int optimizer_states(const Optimizer& optimizer) {
-  switch (optimizer.kind) {
-    case OptimizerKind::sgd:
-      return optimizer.momentum > 0 ? 1 : 0;
-    case OptimizerKind::adamw:
-      break;
-  }
-  return 2;
-}
-
 StateSource seeded_state(const ResolvedPlan& loaded) {
   return [&loaded](ParameterId weight, const ParameterTensor& parameter) {
     return ParameterState{

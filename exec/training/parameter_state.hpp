@@ -17,9 +17,6 @@ struct ParameterState {
 // By the weight's first use and what it is there; called by several threads at once.
 using StateSource = std::function<ParameterState(ParameterId weight, const ParameterTensor&)>;
 
-// How many numbers the optimizer keeps for each of a weight's.
-[[nodiscard]] int optimizer_states(const Optimizer& optimizer);
-
 // Initial weights by the plan's seed. `loaded` outlives it.
 [[nodiscard]] StateSource seeded_state(const ResolvedPlan& loaded);
 

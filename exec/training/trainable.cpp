@@ -94,10 +94,33 @@ void require_kernels(const Model& model, BackendKind backend) {
   }
 }
 
+namespace {
+
+// Rules that CUDA's kernels do not know.
+void require_optimizer(const Optimizer& optimizer, BackendKind backend) {
+  if (backend != BackendKind::cuda) return;
+  const auto refuse = [](std::string_view what) {
+    throw MissingComponent(fmt::format(
+        "optimizer: the cuda backend has no kernels for {}; the cpu backend has", what));
+  };
+  if (optimizer.kind != OptimizerKind::sgd && optimizer.kind != OptimizerKind::adamw)
+    refuse(to_string(optimizer.kind));
+  if (optimizer.nesterov) refuse("nesterov");
+  if (optimizer.clip_norm > 0) refuse("clip_norm");
+}
+
+}  // namespace
+
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   require_what_runs(loaded.plan, replicas);
   require_stages(loaded, Stack{});
   require_kernels(loaded.model, backend);
+  require_optimizer(loaded.plan.optimizer, backend);
+  if (loaded.plan.samples > 0 && backend == BackendKind::cuda)
+    throw MissingComponent(
+        "the cuda backend trains on micro-batches of one size: the plan's global_batch_size is "
+        "none "
+        "of b M D");
   for (const Layer& layer : loaded.model.layers) {
     if (std::holds_alternative<TimedShape>(layer.shape)) {
       throw InputError(

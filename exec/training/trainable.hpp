@@ -21,7 +21,8 @@ enum class Replicas : std::uint8_t { one, many };
 
 // All of the above, for a plan that is about to be trained, and more: throws MissingComponent
 // naming the first thing in the plan that is forecast only (devices beside those of the pipeline,
-// ZeRO, selective re-materialisation), InputError for layers and schedules that no backend can
+// ZeRO, selective re-materialisation) or in its optimizer, for which the backend has no kernels,
+// InputError for layers and schedules that no backend can
 // train.
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend);
 

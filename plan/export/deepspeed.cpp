@@ -81,25 +81,57 @@ if __name__ == "__main__":
     main()
 )py";
 
+Json optimizer_of(const Optimizer& o) {
+  Json params{{"lr", o.learning_rate}};
+  switch (o.kind) {
+    case OptimizerKind::sgd:
+      params["momentum"] = o.momentum;
+      if (o.nesterov) params["nesterov"] = true;
+      params["weight_decay"] = o.weight_decay;
+      return {{"type", "SGD"}, {"params", params}};
+    case OptimizerKind::rmsprop:
+      params["alpha"] = o.alpha;
+      params["momentum"] = o.momentum;
+      params["eps"] = o.epsilon;
+      params["weight_decay"] = o.weight_decay;
+      return {{"type", "RMSprop"}, {"params", params}};
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      break;
+  }
+  params["betas"] = {o.beta1, o.beta2};
+  params["eps"] = o.epsilon;
+  params["weight_decay"] = o.weight_decay;
+  if (o.kind == OptimizerKind::adamw) return {{"type", "AdamW"}, {"params", params}};
+  params["adam_w_mode"] = false;
+  return {{"type", "Adam"}, {"params", params}};
+}
+
+// Its linear decay ends at 0, whatever the plan's minimum is.
+Json scheduler_of(const Optimizer& o) {
+  const RateSchedule& rate = o.rate;
+  Json params{{"warmup_num_steps", rate.warmup_iters}, {"warmup_type", "linear"}};
+  if (rate.style != DecayStyle::constant) params["total_num_steps"] = rate.decay_iters;
+  if (rate.style == DecayStyle::cosine) {
+    params["warmup_min_ratio"] = 0;
+    params["cos_min_ratio"] = rate.min_lr / o.learning_rate;
+    return {{"type", "WarmupCosineLR"}, {"params", params}};
+  }
+  params["warmup_min_lr"] = 0;
+  params["warmup_max_lr"] = o.learning_rate;
+  return {{"type", rate.style == DecayStyle::linear ? "WarmupDecayLR" : "WarmupLR"},
+          {"params", params}};
+}
+
 std::string config(const Plan& plan) {
   const Optimizer& o = plan.optimizer;
   Json json;
   json["train_batch_size"] = plan.global_batch_size();
   json["train_micro_batch_size_per_gpu"] = plan.micro_batch_size;
   json["gradient_accumulation_steps"] = plan.microbatches;
-  if (o.kind == OptimizerKind::sgd) {
-    json["optimizer"] = {
-        {"type", "SGD"},
-        {"params",
-         {{"lr", o.learning_rate}, {"momentum", o.momentum}, {"weight_decay", o.weight_decay}}}};
-  } else {
-    json["optimizer"] = {{"type", "AdamW"},
-                         {"params",
-                          {{"lr", o.learning_rate},
-                           {"betas", {o.beta1, o.beta2}},
-                           {"eps", o.epsilon},
-                           {"weight_decay", o.weight_decay}}}};
-  }
+  json["optimizer"] = optimizer_of(o);
+  if (o.rate != RateSchedule{}) json["scheduler"] = scheduler_of(o);
+  if (o.clip_norm > 0) json["gradient_clipping"] = o.clip_norm;
   json["bf16"] = {{"enabled", plan.dtype == Dtype::bf16}};
   json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
   json["zero_optimization"] = {{"stage", 0}};
@@ -154,6 +186,9 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
       {"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
   remark_sharing(plan, "DeepSpeed", job.not_carried);
   remark_ours(plan, "DeepSpeed", job.not_carried);
+  const RateSchedule& rate = plan.optimizer.rate;
+  if (rate.style == DecayStyle::linear && rate.min_lr > 0)
+    job.not_carried.push_back({"min_lr", "WarmupDecayLR ends at 0"});
   return job;
 }
 

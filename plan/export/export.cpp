@@ -108,6 +108,12 @@ std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view to
 }
 
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.samples > 0) {
+    remarks.push_back(
+        {"global_batch_size",
+         fmt::format("{}: micro-batches of {} and {} samples; {} has one size", plan.samples,
+                     plan.micro_batch_size, plan.micro_batch_size - 1, tool)});
+  }
   const Recompute& recompute = plan.recompute;
   if (recompute.except_last && recompute.mode != RecomputeMode::none) {
     remarks.push_back(

@@ -215,6 +215,15 @@ void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vect
   }
 }
 
+void add_rate(ArgumentLines& s, const Optimizer& o) {
+  const RateSchedule& rate = o.rate;
+  s.add("lr-decay-style", to_string(rate.style));
+  if (rate.warmup_iters > 0) s.add("lr-warmup-iters", rate.warmup_iters);
+  if (rate.style == DecayStyle::constant) return;
+  s.add("lr-decay-iters", rate.decay_iters);
+  s.add("min-lr", python_number(rate.min_lr));
+}
+
 void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remarks) {
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
@@ -225,6 +234,14 @@ void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remar
   const Optimizer& o = plan.optimizer;
   s.add("lr", python_number(o.learning_rate));
   s.add("weight-decay", python_number(o.weight_decay));
+  s.add("clip-grad", python_number(o.clip_norm));
+  add_rate(s, o);
+  if (o.nesterov) remarks.push_back({"nesterov", "Megatron-LM's sgd has none"});
+  if (o.kind == OptimizerKind::rmsprop || o.kind == OptimizerKind::adam) {
+    remarks.push_back({"optimizer", fmt::format("{}: adam, which decays weights apart from the "
+                                                "gradient, in the arguments",
+                                                to_string(o.kind))});
+  }
   if (o.kind == OptimizerKind::sgd) {
     s.add("optimizer", "sgd");
     s.add("sgd-momentum", python_number(o.momentum));

@@ -123,6 +123,27 @@ std::string recomputed(const ResolvedPlan& loaded) {
   return fmt::format("{}", layers);
 }
 
+// Python that makes it.
+std::string optimizer_of(const Optimizer& o) {
+  const std::string rate = python_number(o.learning_rate), momentum = python_number(o.momentum),
+                    decay = python_number(o.weight_decay), epsilon = python_number(o.epsilon);
+  switch (o.kind) {
+    case OptimizerKind::sgd:
+      return fmt::format("torch.optim.SGD(parameters, lr={}, momentum={}, weight_decay={}{})", rate,
+                         momentum, decay, o.nesterov ? ", nesterov=True" : "");
+    case OptimizerKind::rmsprop:
+      return fmt::format(
+          "torch.optim.RMSprop(parameters, lr={}, alpha={}, eps={}, weight_decay={}, momentum={})",
+          rate, python_number(o.alpha), epsilon, decay, momentum);
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      break;
+  }
+  return fmt::format("torch.optim.{}(parameters, lr={}, betas=({}, {}), eps={}, weight_decay={})",
+                     o.kind == OptimizerKind::adam ? "Adam" : "AdamW", rate, python_number(o.beta1),
+                     python_number(o.beta2), epsilon, decay);
+}
+
 }  // namespace
 
 ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options) {
@@ -139,16 +160,6 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
   for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
   // The script has no other parallelism.
   job.launch = torchrun(nodes_of(Plan{.pp = plan.pp}, options)) + " pipeline.py";
-  const Optimizer& o = plan.optimizer;
-  const std::string optimizer =
-      o.kind == OptimizerKind::sgd
-          ? fmt::format("torch.optim.SGD(parameters, lr={}, momentum={}, weight_decay={})",
-                        python_number(o.learning_rate), python_number(o.momentum),
-                        python_number(o.weight_decay))
-          : fmt::format(
-                "torch.optim.AdamW(parameters, lr={}, betas=({}, {}), eps={}, weight_decay={})",
-                python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
-                python_number(o.epsilon), python_number(o.weight_decay));
   job.files.push_back(
       {"pipeline.py", filled(kTorchScript, {{"LAUNCH", job.launch},
                                             {"LAYERS", layer_lines(loaded.model)},
@@ -159,7 +170,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                                             {"RANKS", fmt::format("{}", ranks)},
                                             {"RECOMPUTE", recomputed(loaded)},
                                             {"DTYPE", torch_dtype(plan.dtype)},
-                                            {"OPTIMIZER", optimizer},
+                                            {"OPTIMIZER", optimizer_of(plan.optimizer)},
                                             {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
   const auto parallel = [&](const char* name, int degree, const char* instead) {
@@ -169,6 +180,10 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
   parallel("cp", plan.cp, "context parallelism is the user's to apply in layers()");
   parallel("dp", plan.dp,
            "replicas are the user's: DistributedDataParallel or fully_shard over each stage");
+  if (plan.optimizer.clip_norm > 0)
+    job.not_carried.push_back({"clip_norm", "the norm over all ranks' gradients is the user's"});
+  if (plan.optimizer.rate != RateSchedule{})
+    job.not_carried.push_back({"lr_decay_style", "the script's learning rate is constant"});
   if (plan.dtype == Dtype::tf32)
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) {

@@ -99,13 +99,30 @@ std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks
 
 std::string optimizer_table(const Plan& plan, std::vector<Remark>& remarks) {
   const Optimizer& o = plan.optimizer;
-  if (o.kind == OptimizerKind::sgd)
-    remarks.push_back({"optimizer", "sgd: torchtitan has none, AdamW in the file"});
+  if (o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::rmsprop) {
+    remarks.push_back({"optimizer", fmt::format("{}: torchtitan has none, AdamW in the file",
+                                                to_string(o.kind))});
+  }
   return fmt::format(
-      "[optimizer]\nname = \"AdamW\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = "
+      "[optimizer]\nname = \"{}\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = "
       "{}\n\n",
-      python_number(o.learning_rate), python_number(o.beta1), python_number(o.beta2),
-      python_number(o.epsilon), python_number(o.weight_decay));
+      o.kind == OptimizerKind::adam ? "Adam" : "AdamW", python_number(o.learning_rate),
+      python_number(o.beta1), python_number(o.beta2), python_number(o.epsilon),
+      python_number(o.weight_decay));
+}
+
+// torchtitan's decay begins behind the warm-up and ends with the training, whose steps are the
+// training table's.
+std::string rate_table(const Optimizer& o) {
+  const RateSchedule& rate = o.rate;
+  std::string text = fmt::format("[lr_scheduler]\nwarmup_steps = {}\n", rate.warmup_iters);
+  if (rate.style == DecayStyle::constant) {
+    text += "decay_ratio = 0.0\n";
+  } else {
+    text += fmt::format("decay_type = \"{}\"\nmin_lr_factor = {}\n", to_string(rate.style),
+                        python_number(rate.min_lr / o.learning_rate));
+  }
+  return text + "\n";
 }
 
 std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
@@ -113,12 +130,16 @@ std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
   if (plan.dtype == Dtype::fp16) remarks.push_back({"dtype", "fp16: bfloat16 in the file"});
   if (plan.dtype == Dtype::tf32)
     remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
+  // torchtitan always clips: a norm that none reaches where the plan does not.
+  const double clip = plan.optimizer.clip_norm;
+  const std::int64_t steps = plan.optimizer.rate.decay_iters;
   const int local = plan.micro_batch_size * (plan.pp > 1 ? plan.microbatches : 1);
   return fmt::format(
       "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = "
       "{}\nmixed_precision_param = \"{}\"\nseed = "
-      "{}\n\n",
-      local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed);
+      "{}\nmax_norm = {}\n{}\n",
+      local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed,
+      python_number(clip > 0 ? clip : 1e9), steps > 0 ? fmt::format("steps = {}\n", steps) : "");
 }
 
 // Degrees, and what replicas share: FSDP's stages as plan/import/torchtitan reads them.
@@ -214,7 +235,8 @@ ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& o
   require_stages(loaded, Stack{.name = "torchtitan"});
   const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
   std::string text = "# Written by weir export.\n\n" + model_table(loaded, job.not_carried) +
-                     optimizer_table(plan, job.not_carried) + training_table(plan, job.not_carried);
+                     optimizer_table(plan, job.not_carried) + rate_table(plan.optimizer) +
+                     training_table(plan, job.not_carried);
   text += parallelism_table(plan, job.not_carried);
   if (plan.pp > 1) {
     const Order order = order_of(loaded, job.not_carried);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "plan/import/megatron_layout.hpp"
 #include "plan/model/limits.hpp"
@@ -247,6 +248,45 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   }
 }
 
+// --lr-warmup-iters and its like: iterations, a share of the decay's, or samples.
+std::int64_t iterations(Arguments& a, const std::string& of, std::int64_t batch) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (const auto count = a.maybe_integer(of + "-iters", 0, kMost)) return *count;
+  return a.integer_or(of + "-samples", 0, 0, kMost) / batch;
+}
+
+// The learning rate's course, where it says one: a decay ends with the training where nothing else
+// is said. Read after the batch.
+void set_rate(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+  RateSchedule& rate = plan.optimizer.rate;
+  const std::int64_t batch = plan.global_batch_size();
+  const std::int64_t trained = iterations(a, "train", batch);
+  const std::int64_t decay = iterations(a, "lr-decay", batch);
+  const double share = a.number_or("lr-warmup-fraction", 0, 0, 1);
+  const double least = a.number_or("min-lr", 0, 0, 1e6);
+  const std::string style = a.text_or("lr-decay-style", "linear");
+  rate.decay_iters = decay > 0 ? decay : trained;
+  rate.warmup_iters = iterations(a, "lr-warmup", batch);
+  if (share > 0) rate.warmup_iters = std::llround(share * static_cast<double>(rate.decay_iters));
+  if (a.number_or("lr-warmup-init", 0, 0, 1e6) > 0)
+    remarks.push_back({"lr-warmup-init", "the plan's warm-up begins at 0"});
+  const auto known = parse_decay_style(style);
+  const bool decays = known && *known != DecayStyle::constant;
+  if (!known) {
+    remarks.push_back({"lr-decay-style", style.substr(0, 40) + ": constant in the plan"});
+  } else if (decays && rate.decay_iters > rate.warmup_iters &&
+             least <= plan.optimizer.learning_rate) {
+    rate.style = *known;
+    rate.min_lr = least;
+    return;
+  } else if (decays && a.flag("lr-decay-style")) {
+    remarks.push_back({"lr-decay-style",
+                       style + ": without a number of iterations above the warm-up's and a minimum "
+                               "below the rate: constant in the plan"});
+  }
+  rate.decay_iters = 0;
+}
+
 void set_optimizer(Arguments& a, Plan& plan) {
   Optimizer& o = plan.optimizer;
   const std::string kind = a.text_or("optimizer", "adam");
@@ -255,6 +295,7 @@ void set_optimizer(Arguments& a, Plan& plan) {
   }
   o.learning_rate = a.number_or("lr", o.learning_rate, 0, 1e6);
   o.weight_decay = a.number_or("weight-decay", 0.01, 0, 1e3);
+  o.clip_norm = a.number_or("clip-grad", 1, 0, 1e9);
   if (kind == "sgd") {
     o.kind = OptimizerKind::sgd;
     o.momentum = a.number_or("sgd-momentum", 0.9, 0, 1);
@@ -332,6 +373,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, plan, of_stages, job.remarks);
   set_optimizer(a, plan);
+  set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   static_cast<void>(a.flag("deepspeed"));
   account_for(a, job);  // last: by now every reader has marked what it understood

@@ -55,11 +55,6 @@ bool has_remark(const Job& job, const std::string& name) {
   return std::ranges::any_of(job.remarks, [&](const Remark& r) { return r.name == name; });
 }
 
-// What "off" looks like: no gradient is clipped to a norm of 0.
-bool is_off(Arguments& a, const std::string& name) {
-  return name == "clip-grad" && a.number_or(name, 1, 0, 1e9) == 0;
-}
-
 }  // namespace
 
 std::optional<std::int64_t> megatron_devices(Arguments& a) {
@@ -99,7 +94,7 @@ void account_for(Arguments& a, Job& job) {
     JobArgument argument{name, a.values(name), Fate::carried};
     const bool nobody = std::ranges::find(unread, name) != unread.end();
     if (nobody) {
-      const UnreadArgument means = is_off(a, name) ? UnreadArgument{} : unread_argument(name);
+      const UnreadArgument means = unread_argument(name);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
     } else if (has_remark(job, name)) {

@@ -9,8 +9,7 @@
 namespace weir {
 namespace {
 
-// Data, files, logs, evaluation, the learning rate's course, start-up: between steps or beside
-// them.
+// Data, files, logs, evaluation, start-up: between steps or beside them.
 constexpr std::string_view kHarmlessPrefixes[] = {
     "log-",    "tensorboard", "wandb-",   "save",      "load",       "eval-",
     "data-",   "lr-",         "min-lr",   "train-",    "valid-",     "test-",
@@ -116,7 +115,6 @@ constexpr Matter kMatters[] = {
      "shares what re-materialisation keeps among ranks; not modelled"},
     {"partition-activations", "shares what re-materialisation keeps among ranks; not modelled"},
     {"empty-unused-memory-level", "frees memory between steps, which takes time; not modelled"},
-    {"clip-grad", "a norm over all ranks before the update; not timed"},
     {"moe-", "a detail of the experts, not modelled"},
     {"sync-tp-duplicated-parameters", "sums over tensor-parallel ranks; not modelled"},
 };

@@ -43,15 +43,18 @@ std::string lower(std::string_view text) {
 
 // Tables that change neither time nor memory of a step, and keys of the same kind in the others.
 bool harmless(std::string_view path) {
-  constexpr std::array<std::string_view, 9> kTables{"job.",        "profiling.",    "metrics.",
-                                                    "checkpoint.", "comm.",         "lr_scheduler.",
-                                                    "validation.", "experimental.", "debug."};
-  constexpr std::array<std::string_view, 10> kKeys{
-      "training.steps",        "training.dataset",
-      "training.dataset_path", "training.gc_freq",
-      "training.gc_debug",     "model.tokenizer_path",
-      "model.hf_assets_path",  "model.print_after_conversion",
-      "float8.filter_fqns",    "compile.components"};
+  constexpr std::array<std::string_view, 8> kTables{"job.",          "profiling.", "metrics.",
+                                                    "checkpoint.",   "comm.",      "validation.",
+                                                    "experimental.", "debug."};
+  constexpr std::array<std::string_view, 9> kKeys{"training.dataset",
+                                                  "training.dataset_path",
+                                                  "training.gc_freq",
+                                                  "training.gc_debug",
+                                                  "model.tokenizer_path",
+                                                  "model.hf_assets_path",
+                                                  "model.print_after_conversion",
+                                                  "float8.filter_fqns",
+                                                  "compile.components"};
   return std::ranges::find(kKeys, path) != kKeys.end() ||
          std::ranges::any_of(kTables,
                              [&](std::string_view table) { return path.starts_with(table); });
@@ -292,7 +295,10 @@ void set_optimizer(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   const std::string name = t.text_or("optimizer.name", "AdamW");
   Optimizer& o = plan.optimizer;
   if (name != "AdamW" && name != "Adam")
-    t.fail("optimizer.name", fmt::format("{}: expected AdamW", name.substr(0, 40)));
+    t.fail("optimizer.name", fmt::format("{}: expected AdamW or Adam", name.substr(0, 40)));
+  if (name == "Adam") o.kind = OptimizerKind::adam;
+  o.clip_norm = t.number_or("training.max_norm", 1, 0, 1e9);
+  if (o.clip_norm == 1e9) o.clip_norm = 0;  // as the export writes none, which torchtitan has not
   o.learning_rate = t.number_or("optimizer.lr", 8e-4, 0, 1e6);
   o.beta1 = t.number_or("optimizer.beta1", 0.9, 0, 1);
   o.beta2 = t.number_or("optimizer.beta2", 0.95, 0, 1);
@@ -302,6 +308,34 @@ void set_optimizer(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   if (kernels != "fused") {
     remarks.push_back({"optimizer.implementation",
                        kernels + ": updates in other kernels than the fused one, not modelled"});
+  }
+}
+
+// torchtitan's step n of the warm-up has (n + 1) / warmup of the rate, Megatron's and the plan's
+// n / warmup.
+void set_rate(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  RateSchedule& rate = plan.optimizer.rate;
+  const std::int64_t steps = t.integer_or("training.steps", 10000, 1, kMost);
+  rate.warmup_iters = std::min(t.integer_or("lr_scheduler.warmup_steps", 200, 0, kMost), steps);
+  const double share = t.number_or("lr_scheduler.decay_ratio", 1, 0, 1);
+  const double least = t.number_or("lr_scheduler.min_lr_factor", 0, 0, 1);
+  const std::string style = t.text_or("lr_scheduler.decay_type", "linear");
+  const auto known = parse_decay_style(style);
+  const auto decaying = static_cast<double>(steps) * share;
+  if (share == 0) return;
+  if (!known || *known == DecayStyle::constant) {
+    remarks.push_back({"lr_scheduler.decay_type", style.substr(0, 40) + ": constant in the plan"});
+  } else if (decaying < static_cast<double>(steps - rate.warmup_iters)) {
+    remarks.push_back(
+        {"lr_scheduler.decay_ratio",
+         fmt::format("{}: the plan's decay begins behind the warm-up; constant in the "
+                     "plan",
+                     share)});
+  } else if (rate.warmup_iters < steps) {
+    rate.style = *known;
+    rate.decay_iters = steps;
+    rate.min_lr = least * plan.optimizer.learning_rate;
   }
 }
 
@@ -412,6 +446,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_optimizer(t, plan, job.remarks);
+  set_rate(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,
                    std::int64_t{1} << 53));

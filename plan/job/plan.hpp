@@ -11,23 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/job/optimizer.hpp"
 #include "plan/job/recompute.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
 #include "plan/words/dtype.hpp"
 
 namespace weir {
-
-enum class OptimizerKind : std::uint8_t { sgd, adamw };
-
-struct Optimizer {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double learning_rate = 1e-3;
-  double momentum = 0;                               // sgd
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adamw
-  double weight_decay = 0;
-  bool operator==(const Optimizer&) const = default;
-};
 
 // The largest of any parallel degree that readers take: what is above is a typing error.
 inline constexpr std::int64_t kMostRanks = 1 << 16;
@@ -41,7 +31,8 @@ struct Plan {
   int pp = 1;                // K
   int vpp = 1;               // v
   int microbatches = 1;      // M
-  int micro_batch_size = 1;  // b
+  int micro_batch_size = 1;  // b, of the largest
+  int samples = 0;           // of a mini-batch, G, where M D does not divide it; 0: b M D
   int tp = 1, cp = 1, dp = 1;
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
@@ -63,7 +54,20 @@ struct Plan {
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
   [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel}; }
   [[nodiscard]] std::int64_t global_batch_size() const {
-    return std::int64_t{micro_batch_size} * microbatches * dp;
+    return samples > 0 ? samples : std::int64_t{micro_batch_size} * microbatches * dp;
+  }
+  // Micro-batches, numbered over all replicas, have b samples and behind them some b - 1, as
+  // torch.tensor_split deals them.
+  [[nodiscard]] std::int64_t whole_microbatches() const {
+    const std::int64_t all = std::int64_t{microbatches} * dp;
+    return global_batch_size() - all * (micro_batch_size - 1);
+  }
+  [[nodiscard]] std::int64_t samples_of(std::int64_t microbatch) const {
+    return microbatch < whole_microbatches() ? micro_batch_size : micro_batch_size - 1;
+  }
+  [[nodiscard]] std::int64_t first_sample(std::int64_t microbatch) const {
+    const std::int64_t smaller = microbatch - whole_microbatches();
+    return microbatch * micro_batch_size - (smaller > 0 ? smaller : 0);
   }
   bool operator==(const Plan&) const = default;
 };

@@ -6,30 +6,13 @@
 
 #include <string_view>
 
+#include "plan/job/optimizer_json.hpp"
 #include "plan/text/strict_json.hpp"
 
 namespace weir {
 namespace {
 
 constexpr std::string_view kSchema = "weir.plan/1";
-
-Optimizer parse_optimizer(JsonObject object) {
-  Optimizer optimizer;
-  const std::string kind = object.text("kind");
-  if (kind != "sgd" && kind != "adamw") object.fail("kind", "expected sgd or adamw");
-  optimizer.learning_rate = object.number("learning_rate", 0, 1e6);
-  if (kind == "sgd") {
-    optimizer.kind = OptimizerKind::sgd;
-    optimizer.momentum = object.number("momentum", 0, 1);
-  } else {
-    optimizer.beta1 = object.number("beta1", 0, 1);
-    optimizer.beta2 = object.number("beta2", 0, 1);
-    optimizer.epsilon = object.number("epsilon", 0, 1);
-  }
-  optimizer.weight_decay = object.number("weight_decay", 0, 1e3);
-  object.finish();
-  return optimizer;
-}
 
 std::string one_line(const Json& object) {
   std::string text;
@@ -80,6 +63,22 @@ AttentionKind parse_attention(JsonObject& top) {
   return AttentionKind::fused;
 }
 
+// A mini-batch that M D does not divide: all micro-batches have b samples or b - 1, and some b - 1.
+void parse_samples(JsonObject& top, Plan& plan) {
+  if (!top.has("global_batch_size")) return;
+  const std::int64_t all = std::int64_t{plan.microbatches} * plan.dp;
+  const std::int64_t most = all * plan.micro_batch_size, least = most - all;
+  const std::int64_t samples = top.integer("global_batch_size", 1, std::int64_t{1} << 30);
+  if (samples <= least || samples >= most) {
+    top.fail("global_batch_size",
+             fmt::format(
+                 "{}: expected {} to {}, micro-batches of {} and {} samples (left out where "
+                 "all have as many)",
+                 samples, least + 1, most - 1, plan.micro_batch_size, plan.micro_batch_size - 1));
+  }
+  plan.samples = static_cast<int>(samples);
+}
+
 void parse_parallel(JsonObject& top, Plan& plan) {
   const auto only_true = [&](std::string_view key) {
     if (!top.has(key)) return false;
@@ -97,18 +96,6 @@ int small(JsonObject& top, std::string_view key, std::int64_t high) {
 
 }  // namespace
 
-Json optimizer_json(const Optimizer& o) {
-  if (o.kind == OptimizerKind::sgd) {
-    return {{"kind", "sgd"},
-            {"learning_rate", o.learning_rate},
-            {"momentum", o.momentum},
-            {"weight_decay", o.weight_decay}};
-  }
-  return {{"kind", "adamw"},      {"learning_rate", o.learning_rate},
-          {"beta1", o.beta1},     {"beta2", o.beta2},
-          {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}};
-}
-
 Json plan_json(const Plan& p) {
   Json json{{"schema", kSchema},
             {"model", p.model_path},
@@ -120,6 +107,7 @@ Json plan_json(const Plan& p) {
   json["vpp"] = p.vpp;
   json["microbatches"] = p.microbatches;
   json["micro_batch_size"] = p.micro_batch_size;
+  if (p.samples > 0) json["global_batch_size"] = p.samples;
   json["tp"] = p.tp;
   json["cp"] = p.cp;
   json["dp"] = p.dp;
@@ -180,6 +168,7 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
   plan.tp = small(top, "tp", kMostRanks);
   plan.cp = small(top, "cp", kMostRanks);
   plan.dp = small(top, "dp", kMostRanks);
+  parse_samples(top, plan);
   parse_parallel(top, plan);
   for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
     plan.boundaries.push_back(static_cast<int>(boundary));

@@ -11,6 +11,5 @@
 namespace weir {
 
 [[nodiscard]] nlohmann::ordered_json plan_json(const Plan& plan);
-[[nodiscard]] nlohmann::ordered_json optimizer_json(const Optimizer& optimizer);
 
 }  // namespace weir

@@ -111,6 +111,7 @@ LoweringOptions lowering_options(const ResolvedPlan& resolved) {
   options.placement = plan.recompute.placement;
   options.slots = plan.slots;
   options.reduce_all = plan.replicas() > 1;
+  options.clips = plan.optimizer.clip_norm > 0;
   for (const Tie& tie : resolved.ties) options.tied.push_back(tie.holders);
   return options;
 }

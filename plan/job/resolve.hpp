@@ -37,8 +37,8 @@ struct Tie {
   bool operator==(const Tie&) const = default;
 };
 
-// A change to what others follow from (all of a plan but its paths, optimizer, seed and note) needs
-// resolving again.
+// A change to what others follow from (all of a plan but its paths, seed, note, and optimizer where
+// it clips as before) needs resolving again.
 struct ResolvedPlan {
   Plan plan;
   Model model;

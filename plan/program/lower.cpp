@@ -125,7 +125,7 @@ class Lowering {
     return id;
   }
   [[nodiscard]] bool reduces(Stage stage) const {
-    return options_.reduce_all || copies_[stage].size() > 1;
+    return options_.reduce_all || options_.clips || copies_[stage].size() > 1;
   }
 
   void lay_out_lanes() {
@@ -220,10 +220,15 @@ class Lowering {
       value_of(receive_b_[action], backward_(action.stage + 1, action.microbatch));
     } else if (action.kind == ActionKind::OPTIMIZER && reduces(action.stage)) {
       // All copies reduce before any updates: a gradient is not overwritten while a peer still
-      // reads it.
+      // reads it. A norm is all stages'.
+      if (options_.clips) return optimizer_waits_for_all();
       for (const Stage copy : copies_[action.stage])
         depend(reduce_[copy], DependencyKind::gradient);
     }
+  }
+
+  void optimizer_waits_for_all() {
+    for (const OperationId reduce : reduce_) depend(reduce, DependencyKind::gradient);
   }
 
   void reduce_waits_for(Stage stage) {

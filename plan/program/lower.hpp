@@ -25,7 +25,8 @@ struct LoweringOptions {
   bool optimizer =
       true;  // add OPTIMIZER (and REDUCE_GRAD where stages have copies or tied weights)
   bool reduce_all =
-      false;  // every stage reduces: devices outside the program hold the same weights
+      false;           // every stage reduces: devices outside the program hold the same weights
+  bool clips = false;  // the update waits for the norm of all stages' gradients: every one reduces
   std::vector<std::vector<Stage>> tied;  // groups of stages that share a weight, each ascending
 };
 

@@ -21,6 +21,11 @@ TEST(TrainingState, BytesAParameter) {
   EXPECT_EQ(bytes_a_parameter({}, Dtype::bf16), 2 + 4 + 12);
   EXPECT_EQ(bytes_a_parameter(sgd, Dtype::fp32), 4 + 4);
   EXPECT_EQ(bytes_a_parameter(momentum, Dtype::fp16), 2 + 4 + 8);
+  Optimizer rmsprop{.kind = OptimizerKind::rmsprop};
+  EXPECT_EQ(bytes_a_parameter(rmsprop, Dtype::fp32), 4 + 4 + 4);
+  rmsprop.momentum = 0.9;
+  EXPECT_EQ(bytes_a_parameter(rmsprop, Dtype::bf16), 2 + 4 + 12);
+  EXPECT_EQ(bytes_a_parameter({.kind = OptimizerKind::adam}, Dtype::fp32), 4 + 4 + 8);
 }
 
 // Figure 1: 7.5B parameters, 64 replicas, 2 + 2 + 12 bytes: 120, 31.4, 16.6 and 1.9 GB.

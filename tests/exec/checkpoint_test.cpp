@@ -70,11 +70,17 @@ TEST_F(Checkpoints, AnyPipelineGoesOnBitwise) {
   add({1, 2, 4}, "gpipe", RecomputeMode::stage);
   add({1, 2, 4}, "interleaved-1f1b", RecomputeMode::none);
   plans.back().pp = plans.back().vpp = 2;
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-    for (Plan& plan : plans) {
-      plan.optimizer = {.kind = kind, .learning_rate = 1e-2};
-      if (kind == OptimizerKind::sgd) plan.optimizer.momentum = 0.9;
-    }
+  using enum OptimizerKind;
+  // The rate moves across the stop, and the norm is clipped on both sides of it.
+  const RateSchedule rate{
+      .warmup_iters = 1, .decay_iters = 4, .style = DecayStyle::cosine, .min_lr = 1e-3};
+  for (const Optimizer& optimizer :
+       {Optimizer{.learning_rate = 1e-2},
+        Optimizer{.kind = sgd, .learning_rate = 1e-2, .momentum = 0.9},
+        Optimizer{.kind = rmsprop, .learning_rate = 1e-2, .momentum = 0.9, .rate = rate},
+        Optimizer{.kind = adam, .learning_rate = 1e-2, .clip_norm = 0.05, .rate = rate}}) {
+    SCOPED_TRACE(to_string(optimizer.kind));
+    for (Plan& plan : plans) plan.optimizer = optimizer;
     const RunResult whole = trained(plans.front(), steps(kSteps));
     for (const Plan& before : plans) {
       stop_early(before);
@@ -103,6 +109,10 @@ TEST_F(Checkpoints, OfAnotherTrainingAreRefusedNamingBoth) {
   EXPECT_THAT(with([](Plan& p) { p.micro_batch_size = 1; }), HasSubstr("has 2, this run has 1"));
   EXPECT_THAT(with([](Plan& p) { p.optimizer.kind = OptimizerKind::sgd; }),
               testing::AllOf(HasSubstr("optimizer"), HasSubstr("adamw"), HasSubstr("sgd")));
+  EXPECT_THAT(with([](Plan& p) { p.optimizer.clip_norm = 1; }),
+              testing::AllOf(HasSubstr("optimizer"), HasSubstr("clip_norm")));
+  EXPECT_THAT(with([](Plan& p) { p.optimizer.rate.warmup_iters = 3; }),
+              HasSubstr("lr_warmup_iters"));
   EXPECT_THAT(with([](Plan& p) { p.seed = 7; }), HasSubstr("seed"));
   const auto kept = output().parent_path().string() + "-kept";
   std::filesystem::remove_all(kept);

@@ -68,6 +68,27 @@ TEST(Faults, AThrowIsToldWithRankStepAndAction) {
             "rank 1, step 1, 1F1: the device fell off the bus");
 }
 
+// What was left behind says what each rank was last at; a run that ends well leaves nothing.
+TEST(Faults, TheLastActionsAreInTheOutputFolder) {
+  const TinyModel model;
+  const ResolvedPlan loaded = model.load(model.plan({2}, 4, "gpipe"));
+  RunOptions options;
+  options.output = std::filesystem::temp_directory_path() /
+                   ("weir-exec-test-" + std::to_string(::getpid())) / "out";
+  const std::filesystem::path actions = *options.output / "last-actions";
+  static_cast<void>(run(loaded, options, cpu_only()));
+  EXPECT_FALSE(std::filesystem::exists(actions));
+  const Backends backends{{BackendKind::cpu, [](const BackendRequest& request) {
+                             return std::make_unique<Throwing>(request, 1, 4 * 4 + 6);
+                           }}};
+  EXPECT_EQ(end_of(loaded, options, backends), "rank 1, step 1, 1F1: the device fell off the bus");
+  EXPECT_THAT(read_text_file(actions / "rank-1.txt"), StartsWith("rank 1, step 1, 1F1: begun  "));
+  const std::string first = read_text_file(actions / "rank-0.txt");
+  EXPECT_THAT(first, StartsWith("rank 0, step 1, 0"));
+  EXPECT_EQ(first.size(), 128U);
+  EXPECT_EQ(first.back(), '\n');
+}
+
 // A learning rate that throws the weights far out: the next step's first forward finds them.
 TEST(Faults, ANumberThatIsNotFiniteEndsTheRun) {
   const TinyModel model;

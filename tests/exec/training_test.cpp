@@ -184,6 +184,27 @@ TEST(Training, LearnsAShippedText) {
 }
 
 // The measured peak is the forecast's for the same spans, to 1 %, whatever the plan.
+void expect_predicted_peak(const TinyModel& model, const Plan& plan) {
+  const ResolvedPlan loaded = model.load(plan);
+  const RunResult result = run(loaded, {}, cpu_only());
+  const Program& program = loaded.program;
+  const std::span<const Span> spans(result.trace.spans.data(), program.size());
+  const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    const auto measured = static_cast<double>(result.peak_memory[rank].count());
+    const auto predicted = static_cast<double>(peaks[rank].peak.count());
+    // The tiny model's messages are large beside its weights: one slot more or less is
+    // allowed for timing.
+    const auto message = static_cast<double>(plan.micro_batch_size * plan.seq_length * 16 * 4);
+    EXPECT_NEAR(predicted, measured, 0.01 * measured + message)
+        << "K" << plan.pp << " " << plan.schedule << " " << recompute_word(plan.recompute)
+        << " rank " << rank;
+    std::int64_t parts = 0;
+    for (const Bytes part : peaks[rank].at_peak.values) parts += part.count();
+    EXPECT_EQ(parts, peaks[rank].peak.count());
+  }
+}
+
 void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {
     for (const char* schedule : {"gpipe", "1f1b"}) {
@@ -191,24 +212,7 @@ void expect_predicted_peaks(const TinyModel& model, AttentionKind attention) {
         Plan plan = model.plan(boundaries, 6, schedule);
         plan.recompute = recompute(mode);
         plan.attention = attention;
-        const ResolvedPlan loaded = model.load(plan);
-        const RunResult result = run(loaded, {}, cpu_only());
-        const Program& program = loaded.program;
-        const std::span<const Span> spans(result.trace.spans.data(), program.size());
-        const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
-        for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
-          const auto measured = static_cast<double>(result.peak_memory[rank].count());
-          const auto predicted = static_cast<double>(peaks[rank].peak.count());
-          // The tiny model's messages are large beside its weights: one slot more or less is
-          // allowed for timing.
-          const auto message =
-              static_cast<double>(plan.micro_batch_size * plan.seq_length * 16 * 4);
-          EXPECT_NEAR(predicted, measured, 0.01 * measured + message)
-              << "K" << plan.pp << " " << schedule << " " << mode << " rank " << rank;
-          std::int64_t parts = 0;
-          for (const Bytes part : peaks[rank].at_peak.values) parts += part.count();
-          EXPECT_EQ(parts, peaks[rank].peak.count());
-        }
+        expect_predicted_peak(model, plan);
       }
     }
   }
@@ -220,6 +224,20 @@ TEST(Memory, PredictedPeakIsTheArenas) {
 
 TEST(Memory, PredictedPeakIsTheArenasWithFusedAttentionToo) {
   expect_predicted_peaks(TinyModel(true, 0.1, 32, 3, 20), AttentionKind::fused);
+}
+
+TEST(Memory, PredictedPeakIsTheArenasForEveryOptimizer) {
+  using enum OptimizerKind;
+  const TinyModel model;
+  for (const Optimizer& optimizer :
+       {Optimizer{.kind = sgd}, Optimizer{.kind = sgd, .momentum = 0.9}, Optimizer{.kind = rmsprop},
+        Optimizer{.kind = rmsprop, .momentum = 0.9}, Optimizer{.kind = adam},
+        Optimizer{.clip_norm = 1}}) {
+    SCOPED_TRACE(to_string(optimizer.kind));
+    Plan plan = model.plan({3}, 6);
+    plan.optimizer = optimizer;
+    expect_predicted_peak(model, plan);
+  }
 }
 
 TEST(Memory, PredictedPeakIsTheArenasOfLlamas) {

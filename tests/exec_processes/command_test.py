@@ -48,6 +48,8 @@ with tempfile.TemporaryDirectory() as name:
                 "2",
                 "--dp",
                 str(dp),
+                "--clip-grad",
+                "0.05",
                 "-o",
                 f"k{k}.json",
             ],
@@ -168,9 +170,13 @@ with tempfile.TemporaryDirectory() as name:
     expect("and soon", ended.seconds < 20)
 
     kill = "(sleep 0.8; kill -KILL $$) > /dev/null 2>&1 &"
-    ended = by_mpi.start(folder, 2, long_run, kill)
+    ended = by_mpi.start(folder, 2, long_run + " -o killed", kill)
     expect(f"a killed process ends all; the code is then the launcher's: {ended}",
            ended.codes[0] != 0 and ended.seconds < 20)
+    left = folder / "killed" / "last-actions" / "rank-1.txt"
+    line = left.read_text() if left.exists() else "nothing"
+    expect(f"what it was last at is in its folder: {line}", line.startswith("rank 1"))
+    expect("a run that ends well leaves none", not (folder / "out" / "last-actions").exists())
 
     alone = subprocess.run(
         [weir, "run", "k1.json"], cwd=folder, check=False, capture_output=True, text=True

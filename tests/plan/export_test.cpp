@@ -15,6 +15,7 @@
 namespace weir {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -202,6 +203,22 @@ TEST(MegatronExport, ZeroBubbleAndSgdReadBack) {
     EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "data")) << schedule;
     EXPECT_EQ(back(plan, job).plan, p) << schedule;
   }
+}
+
+// Norm and rate are carried there and back; Megatron's decay of weights is AdamW's alone.
+TEST(MegatronExport, TheOptimizersCourseReadsBack) {
+  Plan p = example();
+  for (const RateSchedule& rate : {RateSchedule{}, RateSchedule{.warmup_iters = 9},
+                                   RateSchedule{10, 200, DecayStyle::linear, 0},
+                                   RateSchedule{0, 200, DecayStyle::cosine, 1e-5}}) {
+    p.optimizer.clip_norm = rate.min_lr > 0 ? 0 : 1.5;
+    p.optimizer.rate = rate;
+    const ResolvedPlan plan = loaded(p, llama_like(8));
+    EXPECT_EQ(back(plan, export_megatron(plan, {})).plan.optimizer, p.optimizer);
+  }
+  p.optimizer.kind = OptimizerKind::adam;
+  EXPECT_THAT(names(export_megatron(loaded(p, llama_like(8)), {}).not_carried),
+              Contains("optimizer"));
 }
 
 TEST(MegatronExport, SaysWhatRunsInstead) {

@@ -223,6 +223,31 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
   EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-param-gather ");
 }
 
+// Megatron clips by a norm of 1 where it is not told; its decay needs to know when it ends, and
+// samples are iterations times the batch.
+TEST(MegatronJob, ClipsAndMovesItsRate) {
+  const auto optimizer = [](const std::string& more) {
+    const Job job = megatron(kSmall + more);
+    EXPECT_EQ(names(job), "") << more;
+    return job.plan.optimizer;
+  };
+  EXPECT_EQ(optimizer("").clip_norm, 1);
+  EXPECT_EQ(optimizer("--clip-grad 0").clip_norm, 0);
+  EXPECT_EQ(optimizer("").rate, RateSchedule{});
+  EXPECT_EQ(optimizer("--train-iters 500").rate, (RateSchedule{0, 500, DecayStyle::linear, 0}));
+  EXPECT_EQ(optimizer("--lr 1e-3 --min-lr 1e-5 --lr-decay-style cosine --lr-decay-iters 400 "
+                      "--lr-warmup-iters 30 --train-iters 500")
+                .rate,
+            (RateSchedule{30, 400, DecayStyle::cosine, 1e-5}));
+  EXPECT_EQ(optimizer("--train-samples 8000 --lr-warmup-fraction 0.1").rate,
+            (RateSchedule{50, 500, DecayStyle::linear, 0}));
+  EXPECT_EQ(optimizer("--lr-decay-style constant --train-iters 500 --lr-warmup-iters 3").rate,
+            RateSchedule{.warmup_iters = 3});
+  EXPECT_EQ(names(megatron(kSmall + "--lr-decay-style inverse-square-root --lr-warmup-init 1e-7")),
+            "lr-warmup-init lr-decay-style ");
+  EXPECT_EQ(names(megatron(kSmall + "--lr-decay-style cosine")), "lr-decay-style ");
+}
+
 // One replica has nobody to share with, and Megatron drops sequence parallelism without tensor
 // parallelism.
 TEST(MegatronJob, WhatDevicesShareIsInThePlan) {

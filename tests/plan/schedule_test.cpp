@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "plan/program/comms_csv.hpp"
 #include "plan/program/deadlock.hpp"
@@ -203,6 +204,26 @@ TEST(Lower, TiedStagesReduceBeforeTheyUpdate) {
   for (const Operation& operation : program.operations())
     reductions += operation.action.kind == ActionKind::REDUCE_GRAD;
   EXPECT_EQ(reductions, 2);
+  EXPECT_FALSE(find_cycle(program));
+}
+
+// Nobody updates before all gradients are there: their norm is of all of them.
+TEST(Lower, ClippingWaitsForEveryStagesReduction) {
+  LoweringOptions options;
+  options.clips = true;
+  const Program program = lower(make("1f1b", 3, 1, 4), options);
+  int optimizers = 0;
+  for (const OperationId id : program.ids()) {
+    if (program.op(id).action.kind != ActionKind::OPTIMIZER) continue;
+    ++optimizers;
+    std::set<std::int32_t> stages;
+    for (const Dependency& before : program.predecessors(id)) {
+      EXPECT_EQ(program.op(before.before).action.kind, ActionKind::REDUCE_GRAD);
+      stages.insert(program.op(before.before).action.stage.value);
+    }
+    EXPECT_THAT(stages, testing::ElementsAre(0, 1, 2));
+  }
+  EXPECT_EQ(optimizers, 3);
   EXPECT_FALSE(find_cycle(program));
 }
 

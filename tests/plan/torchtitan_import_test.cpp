@@ -129,12 +129,34 @@ TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
 }
 
 TEST(TorchtitanJob, FormatsOfGradientsAndStateAreListed) {
-  EXPECT_EQ(
-      names(titan("[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n"
-                  "[optimizer]\nimplementation = 'foreach'\n[training]\nmax_norm = 1.0\ndtype = "
-                  "'bfloat16'\n"
-                  "mixed_precision_reduce = 'bfloat16'\n")),
-      "training.mixed_precision_reduce training.dtype optimizer.implementation training.max_norm ");
+  EXPECT_EQ(names(titan("[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n"
+                        "[optimizer]\nimplementation = 'foreach'\n[training]\ndtype = 'bfloat16'\n"
+                        "mixed_precision_reduce = 'bfloat16'\n")),
+            "training.mixed_precision_reduce training.dtype optimizer.implementation ");
+}
+
+// torchtitan's own defaults where nothing is said: a norm of 1, 200 steps of warm-up, then linear
+// to 0 at the last step.
+TEST(TorchtitanJob, ClipsAndMovesItsRate) {
+  const std::string head = "[model]\nflavor = '8B'\n[activation_checkpoint]\nmode = 'none'\n";
+  const Optimizer usual = titan(head + "[training]\nsteps = 1000\n").plan.optimizer;
+  EXPECT_EQ(usual.clip_norm, 1);
+  EXPECT_EQ(usual.rate, (RateSchedule{200, 1000, DecayStyle::linear, 0}));
+  const Job said =
+      titan(head +
+            "[training]\nsteps = 50\nmax_norm = 0.5\n[optimizer]\nname = 'Adam'\nlr = 0.1\n"
+            "[lr_scheduler]\nwarmup_steps = 5\ndecay_type = 'cosine'\nmin_lr_factor = 0.25\n");
+  EXPECT_EQ(said.plan.optimizer.kind, OptimizerKind::adam);
+  EXPECT_EQ(said.plan.optimizer.clip_norm, 0.5);
+  EXPECT_EQ(said.plan.optimizer.rate, (RateSchedule{5, 50, DecayStyle::cosine, 0.025}));
+  EXPECT_EQ(names(said), "");
+  const Job stable = titan(head +
+                           "[training]\nsteps = 50\n[lr_scheduler]\nwarmup_steps = 5\n"
+                           "decay_ratio = 0.5\n");
+  EXPECT_EQ(stable.plan.optimizer.rate, RateSchedule{.warmup_iters = 5});
+  EXPECT_EQ(names(stable), "lr_scheduler.decay_ratio ");
+  EXPECT_EQ(names(titan(head + "[training]\nsteps = 500\n[lr_scheduler]\ndecay_type = 'sqrt'\n")),
+            "lr_scheduler.decay_type ");
 }
 
 TEST(TorchtitanJob, RefusesInOneLine) {

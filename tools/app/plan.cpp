@@ -26,14 +26,21 @@ namespace {
 
 constexpr const char* kAuto = "auto";
 
-// b: as given, or what G = b M D leaves.
-int samples_of(const PlanRequest& r, const Session& session) {
-  if (!r.global_batch_size) return r.micro_batch_size;
+// b: as given, or what G = b M D leaves; where M D does not divide it, micro-batches of b and b
+// - 1.
+void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
+  plan.micro_batch_size = r.micro_batch_size;
+  if (!r.global_batch_size) return;
   const int dp = r.parallel.dp.value_or(1);
-  const std::int64_t others = std::int64_t{r.microbatches} * dp;
-  const bool open = !session.given("micro-batch-size") && *r.global_batch_size % others == 0;
-  const int b = open ? static_cast<int>(*r.global_batch_size / others) : r.micro_batch_size;
-  if (b * others == *r.global_batch_size) return b;
+  const std::int64_t others = std::int64_t{r.microbatches} * dp, all = *r.global_batch_size;
+  const bool open = !session.given("micro-batch-size") && all >= others;
+  const std::int64_t b = open ? ceil_div(all, others) : r.micro_batch_size;
+  plan.micro_batch_size = static_cast<int>(b);
+  if (b * others == all) return;
+  if (open) {
+    plan.samples = static_cast<int>(all);
+    return;
+  }
   throw UsageError(fmt::format(
       "--global-batch-size {} contradicts --micro-batch-size {} times --microbatches {}{}",
       *r.global_batch_size, b, r.microbatches, dp > 1 ? fmt::format(" times --dp {}", dp) : ""));
@@ -46,7 +53,7 @@ Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   plan.pp = r.pp;
   plan.vpp = r.vpp;
   plan.microbatches = r.microbatches;
-  plan.micro_batch_size = samples_of(r, session);
+  set_samples(r, session, plan);
   if (r.recompute != kAuto) plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
   apply(r.parallel, plan);
   if (const auto misfit = cannot_split(model, plan.seq_length, plan.split()))

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "plan/model/readers/model_import.hpp"
@@ -38,6 +39,37 @@ AttentionKind attention_of(const PlanOptions& options) {
     throw UsageError(
         fmt::format("--attention {}: expected unfused or fused (flash)", options.attention));
   return *kind;
+}
+
+// The name of an option by its key in the plan file.
+std::string option_of(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
+
+Optimizer optimizer_of(const PlanOptions& options) {
+  const auto kind = parse_optimizer_kind(options.optimizer);
+  if (!kind)
+    throw UsageError(
+        fmt::format("--optimizer {}: expected adamw, adam, rmsprop or sgd", options.optimizer));
+  const auto style = parse_decay_style(options.lr_decay_style);
+  if (!style)
+    throw UsageError(fmt::format("--lr-decay-style {}: expected constant, linear or cosine",
+                                 options.lr_decay_style));
+  Optimizer o;
+  o.kind = *kind;
+  o.learning_rate = options.learning_rate;
+  o.momentum = options.momentum;
+  o.nesterov = options.nesterov;
+  o.weight_decay = options.weight_decay;
+  o.clip_norm = options.clip_grad;
+  o.rate = {.warmup_iters = options.lr_warmup_iters.value_or(0),
+            .decay_iters = options.lr_decay_iters.value_or(0),
+            .style = *style,
+            .min_lr = options.min_lr};
+  if (const auto fault = fault_of(o))
+    throw UsageError(fmt::format("{}: {}", option_of(fault->key), fault->expected));
+  return o;
 }
 
 }  // namespace
@@ -110,8 +142,25 @@ app::Fields fields(PlanOptions& o) {
       {"--dtype", &o.dtype, "fp32, tf32, bf16 or fp16"},
       {"--attention,--attention-backend", &o.attention,
        "unfused (probabilities are kept) or fused (flash: their statistics are)"},
-      {"--optimizer", &o.optimizer, "adamw or sgd"},
-      {"--learning-rate", &o.learning_rate, "Learning rate", {.range = app::kLearningRate}},
+      {"--optimizer", &o.optimizer, "adamw, adam, rmsprop or sgd"},
+      {"--learning-rate,--lr", &o.learning_rate, "Learning rate", {.range = app::kLearningRate}},
+      {"--momentum", &o.momentum, "Of sgd and rmsprop", {.range = app::kShare}},
+      {"--nesterov", &o.nesterov, "Nesterov's momentum, of sgd"},
+      {"--weight-decay", &o.weight_decay, "Weight decay", {.range = app::kWeightDecay}},
+      {"--clip-grad",
+       &o.clip_grad,
+       "Largest norm of all gradients together (0: they are not clipped)",
+       {.range = app::kNorm}},
+      {"--lr-warmup-iters",
+       &o.lr_warmup_iters,
+       "Steps in which the learning rate grows from 0",
+       {.range = app::kIterations}},
+      {"--lr-decay-style", &o.lr_decay_style, "constant, linear or cosine"},
+      {"--lr-decay-iters",
+       &o.lr_decay_iters,
+       "Step at which a decay has ended, warm-up included",
+       {.range = app::kIterations}},
+      {"--min-lr", &o.min_lr, "Learning rate that a decay ends at", {.range = app::kLearningRate}},
       {"--slots",
        &o.slots,
        "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)",
@@ -145,11 +194,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
     throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16", options.dtype));
   plan.dtype = *dtype;
   plan.attention = attention_of(options);
-  if (options.optimizer != "adamw" && options.optimizer != "sgd") {
-    throw UsageError(fmt::format("--optimizer {}: expected adamw or sgd", options.optimizer));
-  }
-  plan.optimizer.kind = options.optimizer == "sgd" ? OptimizerKind::sgd : OptimizerKind::adamw;
-  plan.optimizer.learning_rate = options.learning_rate;
+  plan.optimizer = optimizer_of(options);
   plan.slots = options.slots.value_or(2);
   plan.seed = seed;
   plan.note = options.note;

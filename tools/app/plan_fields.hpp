@@ -37,6 +37,13 @@ struct PlanOptions {
   std::string attention = "unfused";
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double clip_grad = 0;  // 0: gradients are not clipped
+  double min_lr = 0;
+  std::optional<std::int64_t> lr_warmup_iters, lr_decay_iters;
+  std::string lr_decay_style = "constant";
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
 };

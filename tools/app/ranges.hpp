@@ -21,11 +21,15 @@ inline constexpr Range kBoundary{0, 1 << 20};  // a layer's place
 inline constexpr Range kTokens{0, 1 << 24};    // a sample's
 inline constexpr Range kSlots{0, 1 << 20};     // 0: unlimited
 inline constexpr Range kLearningRate{0, 1e6};
-inline constexpr Range kSeed{0, 9007199254740992};  // 2^53: a JSON number that is exact
-inline constexpr Range kWorkers{0, 256};            // 0: all cores
-inline constexpr Range kRounds{1, 10'000};          // of layouts
-inline constexpr Range kThreads{0, 1 << 12};        // 0: all cores
-inline constexpr Range kSteps{1, 1'000'000};        // measured
+inline constexpr Range kShare{0, 1};
+inline constexpr Range kWeightDecay{0, 1e3};
+inline constexpr Range kNorm{0, 1e9};                      // of gradients
+inline constexpr Range kIterations{0, 1'099'511'627'776};  // 2^40
+inline constexpr Range kSeed{0, 9007199254740992};         // 2^53: a JSON number that is exact
+inline constexpr Range kWorkers{0, 256};                   // 0: all cores
+inline constexpr Range kRounds{1, 10'000};                 // of layouts
+inline constexpr Range kThreads{0, 1 << 12};               // 0: all cores
+inline constexpr Range kSteps{1, 1'000'000};               // measured
 inline constexpr Range kWarmup{0, 1'000'000};
 inline constexpr Range kPlans{1, 1 << 16};      // of an evaluation, and their runs
 inline constexpr Range kSamples{1, 1'000'000};  // drawn

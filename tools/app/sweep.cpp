@@ -42,8 +42,7 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
   if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
   if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
-  if (!session.given("optimizer"))
-    r.common.optimizer = baseline.optimizer.kind == OptimizerKind::sgd ? "sgd" : "adamw";
+  if (!session.given("optimizer")) r.common.optimizer = to_string(baseline.optimizer.kind);
   if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
 }
 

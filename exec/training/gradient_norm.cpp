@@ -1,0 +1,49 @@
+// Squares by weight, and what follows from their sum.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/training/gradient_norm.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+
+GradientNorm::GradientNorm(const ResolvedPlan& loaded) : optimizer_(loaded.plan.optimizer) {
+  if (!clips()) return;
+  const auto stages = stage_parameters(loaded);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    first_.push_back(parameters_.size());
+    // The first replica's stages ascend with layers, so a weight's first use comes first; others'
+    // have copies.
+    if (stage >= static_cast<std::size_t>(loaded.schedule.shape.stages)) continue;
+    for (std::size_t i = 0; i < stages[stage].size(); ++i) {
+      if (stages[stage][i].id == stages[stage][i].weight)
+        parameters_.push_back(static_cast<int>(i));
+    }
+  }
+  first_.push_back(parameters_.size());
+  squares_.resize(parameters_.size());
+}
+
+void GradientNorm::set(Stage stage, const std::function<double(int)>& sum) {
+  for (std::size_t w = first_[stage.position()]; w < first_[stage.position() + 1]; ++w)
+    squares_[w] = sum(parameters_[w]);
+}
+
+std::span<double> GradientNorm::squares_of(Stage stage) {
+  const std::size_t first = first_[stage.position()];
+  return std::span(squares_).subspan(first, first_[stage.position() + 1] - first);
+}
+
+double GradientNorm::factor() const {
+  if (!clips()) return 1;
+  double sum = 0;
+  for (const double squares : squares_) sum += squares;
+  const double norm = std::sqrt(sum);
+  if (!std::isfinite(norm)) throw RunFailed(fmt::format("the norm of the gradients is {}", norm));
+  return clip_factor(optimizer_, norm);
+}
+
+}  // namespace weir

@@ -1,0 +1,42 @@
+// The norm of all weights' gradients together, by which they are clipped: one sum of squares a
+// weight, in double, made by one stage that holds it; then the sum of those in model order. So the
+// norm is bitwise the same however the model is cut, and a tied weight counts once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "exec/training/gradient_copies.hpp"
+#include "plan/job/resolve.hpp"
+#include "plan/program/program.hpp"
+
+namespace weir {
+
+class GradientNorm {
+ public:
+  GradientNorm() = default;  // nothing is clipped
+  explicit GradientNorm(const ResolvedPlan& loaded);
+
+  [[nodiscard]] bool clips() const { return optimizer_.clip_norm > 0; }
+
+  // Sets the squares of those weights that are this stage's to give; `sum` makes one of its
+  // parameters'. Different stages' may be set at once.
+  void set(Stage stage, const std::function<double(int parameter)>& sum);
+  // They, for another process, which sets them by the same span.
+  [[nodiscard]] std::span<double> squares_of(Stage stage);
+
+  // Of the gradients, when all stages' are set. Throws RunFailed where their norm is not finite,
+  // which every weight would be after it.
+  [[nodiscard]] double factor() const;
+
+ private:
+  Optimizer optimizer_;
+  std::vector<int> parameters_;     // by weight in model order: its first use, among the stage's
+  std::vector<std::size_t> first_;  // by stage: its first weight; all of them behind the last
+  std::vector<double> squares_;     // by weight
+};
+
+}  // namespace weir
