@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/import/shell/variables.hpp"
@@ -33,6 +34,13 @@ enum class Fate : std::uint8_t {
   unknown       // not understood
 };
 [[nodiscard]] std::string_view to_string(Fate fate);
+
+// What an argument that nobody read means for time and memory of a step: no_effect, not_carried or
+// unknown, and why.
+struct UnreadArgument {
+  Fate fate = Fate::no_effect;
+  std::string_view why = {};
+};
 
 struct JobArgument {
   std::string name, value;

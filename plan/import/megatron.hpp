@@ -33,12 +33,7 @@ void refuse_other_models(Arguments& arguments, const std::string& file);
 // when all readers have been.
 void account_for(Arguments& arguments, Job& job);
 
-// What an argument that nobody read means for time and memory of a step: no_effect, not_carried or
-// unknown, and why.
-struct UnreadArgument {
-  Fate fate = Fate::no_effect;
-  std::string_view why;
-};
+// Of an argument that nobody read.
 [[nodiscard]] UnreadArgument unread_argument(std::string_view name);
 
 }  // namespace weir

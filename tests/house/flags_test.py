@@ -11,6 +11,8 @@ root = pathlib.Path(sys.argv[1])
 FOREIGN = {
     "plan/import/": re.compile(
         r"--(pipeline-model-parallel-layout|global-batch-size|num-layers|fp16|bf16)\b"),
+    "plan/import/nemo.cpp": re.compile(r"--[\w-]+"),
+    "plan/model/readers/foreign_job.cpp": re.compile(r"--[\w-]+"),
     "plan/import/shell/slurm.cpp": re.compile(r"--[\w-]+"),
     "plan/export/": re.compile(r"--[\w.-]+"),
 }

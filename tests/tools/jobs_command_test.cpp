@@ -71,6 +71,22 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
+// The tool's name, where its file is given as another's or as a model.
+TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
+  write("neox.yml", "{\"pipe_parallel_size\": 2, \"model_parallel_size\": 1,}");
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}})");
+  write("config_registry.py", "from torchtitan.trainer import Trainer\n");
+  EXPECT_EQ(weir("plan --from megatron neox.yml -o plan.json").out,
+            "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
+  EXPECT_EQ(weir("model ds.json").out, "weir: ds.json: is a job of DeepSpeed, expected a model\n");
+  EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
+            "weir: config_registry.py: is a job of torchtitan (its Python registry of April 2026; "
+            "its TOML is read), which is not read\n");
+  const CommandResult made = weir("plan --from deepspeed ds.json --gpus 2 -o plan.json");
+  EXPECT_EQ(made.code, 3);
+  EXPECT_THAT(made.out, HasSubstr("has no model"));
+}
+
 TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
   write("train.sh",
         "torchrun --nproc_per_node 8 --nnodes $JOB_NODES pretrain_gpt.py $(cat args) "

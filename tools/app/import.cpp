@@ -6,11 +6,15 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
+#include "plan/import/config_jobs.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
 #include "plan/job/resolve.hpp"
+#include "plan/model/readers/foreign_job.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
@@ -53,6 +57,34 @@ ShellEnvironment environment() {
   return all;
 }
 
+struct JobFormat {
+  std::string_view name;
+  Job (*read)(const std::string& text, const std::string& file, const JobOptions& options);
+  bool says_model;         // all of it: a model named beside it must be the same
+  std::string_view stack;  // the software that runs such jobs
+};
+constexpr std::array<JobFormat, 5> kFormats{
+    {{"megatron", &read_megatron_job, true, "megatron-core"},
+     {"torchtitan", &read_torchtitan_job, false, "torchtitan"},
+     {"neox", &read_neox_job, true, "megatron-deepspeed-2022"},
+     {"deepspeed", &read_deepspeed_job, false, "megatron-deepspeed-2022"},
+     {"nemo", &read_nemo_job, true, "megatron-core"}}};
+
+const JobFormat& job_format(std::string_view name) {
+  return *std::ranges::find(kFormats, name, &JobFormat::name);
+}
+
+// A file of another tool is refused by that tool's name, and not by what is wrong with it as this
+// one's.
+void refuse_other_tool(const std::string& text, const std::string& file, std::string_view from) {
+  const ForeignTool tool = foreign_tool(text);
+  if (tool.name.empty() || tool.reader == from) return;
+  throw InputError(file, "",
+                   tool.reader.empty()
+                       ? fmt::format("is a job of {}, which is not read", tool.name)
+                       : fmt::format("is a job of {}: --from {} reads it", tool.name, tool.reader));
+}
+
 // How many of the arguments went where, and which: one line a fate.
 void note_arguments(const std::vector<JobArgument>& arguments, const std::string& file,
                     const Session& session) {
@@ -76,9 +108,17 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
                            .model = named,
                            .environment = environment()};
   const std::string text = read_job_text(j.file), file = shown_name(j.file);
-  if (r.from == "torchtitan") return read_torchtitan_job(text, file, options);
-  Job job = read_megatron_job(text, file, options);
-  if (named != nullptr) check_same(*named, job.model, file, *r.model);
+  const JobFormat& format = job_format(r.from);
+  Job job;
+  try {
+    job = format.read(text, file, options);
+  } catch (const DeviceCountError&) {
+    throw;
+  } catch (const InputError&) {
+    refuse_other_tool(text, file, r.from);
+    throw;
+  }
+  if (named != nullptr && format.says_model) check_same(*named, job.model, file, *r.model);
   return job;
 }
 
@@ -118,6 +158,12 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 }
 
 }  // namespace
+
+bool is_job_format(std::string_view name) {
+  return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
+}
+
+std::string stack_of_job(std::string_view format) { return std::string(job_format(format).stack); }
 
 std::string read_job_text(const std::filesystem::path& file) {
   return read_text_file(file == "-" ? "/dev/stdin" : file);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/import/job.hpp"
@@ -14,7 +15,7 @@
 namespace weir::app {
 
 struct ImportRequest {
-  std::string from;  // megatron or torchtitan; empty: no import
+  std::string from;  // megatron, torchtitan, neox, deepspeed or nemo; empty: no import
   std::optional<std::filesystem::path> model;
   std::optional<int> gpus;
   std::optional<std::int64_t> vocabulary;
@@ -33,6 +34,10 @@ struct Imported {
   std::vector<Remark> remarks;         // what was not carried
   std::vector<JobArgument> arguments;  // all of the file's, with what became of each
 };
+
+// Whether --from takes this word, and the software that runs jobs of it.
+[[nodiscard]] bool is_job_format(std::string_view name);
+[[nodiscard]] std::string stack_of_job(std::string_view format);
 
 // The text of a job's file; "-" is what stands on the standard input.
 [[nodiscard]] std::string read_job_text(const std::filesystem::path& file);

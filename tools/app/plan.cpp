@@ -132,11 +132,6 @@ void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& se
   plan.schedule_in_memory = false;
 }
 
-// The software that runs jobs of this format.
-std::string stack_of_job(std::string_view from) {
-  return from == "torchtitan" ? "torchtitan" : "megatron-core";
-}
-
 // With --from the file says everything; a field that would contradict it is refused.
 PlanResult from_job(const PlanRequest& r, const Session& session) {
   constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",
@@ -183,14 +178,17 @@ nlohmann::ordered_json arguments_json(const std::vector<JobArgument>& arguments)
 
 // What --from names.
 PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
-  if (r.import.from == "megatron" || r.import.from == "torchtitan") {
+  if (is_job_format(r.import.from)) {
     if (r.place) throw UsageError("--place needs --from SWEEP.json");
-    if (r.common.model.empty()) throw UsageError("--from megatron and torchtitan need the job");
+    if (r.common.model.empty())
+      throw UsageError(fmt::format("--from {} needs the job", r.import.from));
     return from_job(r, session);
   }
   if (!std::filesystem::exists(r.import.from)) {
     throw UsageError(
-        fmt::format("--from {}: expected megatron, torchtitan or a sweep's file", r.import.from));
+        fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed, nemo or a sweep's "
+                    "file",
+                    r.import.from));
   }
   return from_sweep(r, session);
 }
@@ -236,8 +234,8 @@ Fields fields(PlanRequest& r) {
        {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from", &r.import.from,
-        "Read MODEL as a job of megatron (arguments, launch script; - for standard input) or "
-        "torchtitan (TOML); or a "
+        "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
+        "torchtitan (TOML), neox or nemo (YAML) or deepspeed (JSON, with --model); or a "
         "sweep's JSON file, without MODEL"},
        {"--place",
         &r.place,

@@ -15,6 +15,7 @@
 #include "plan/model/cnn/read.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/limits.hpp"
+#include "plan/model/readers/foreign_job.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/model/readers/pipedream_graph.hpp"
 #include "plan/text/cells.hpp"
@@ -234,6 +235,25 @@ Model layers_csv(const std::string& text, const std::string& file) {
   return model;
 }
 
+// The JSON of a model. Another tool's job is refused by the tool's name.
+Json parsed_model(const std::string& text, const std::string& file) {
+  const auto refuse_job = [&] {
+    const ForeignTool tool = foreign_tool(text);
+    if (tool.name.empty()) return;
+    throw InputError(file, "", fmt::format("is a job of {}, expected a model", tool.name));
+  };
+  try {
+    Json json = parse_json(text, file);
+    const bool a_model =
+        json.is_object() && (json.contains("schema") || json.contains("model_type"));
+    if (!a_model) refuse_job();
+    return json;
+  } catch (const InputError&) {
+    refuse_job();
+    throw;
+  }
+}
+
 }  // namespace
 
 Model load_model(const std::filesystem::path& file) {
@@ -244,7 +264,7 @@ Model load_model(const std::filesystem::path& file) {
   } else if (file.extension() == ".txt") {
     model = pipedream_model(text, file.string());
   } else {
-    const Json json = parse_json(text, file.string());
+    const Json json = parsed_model(text, file.string());
     if (!json.is_object()) throw InputError(file.string(), "", "expected an object");
     if (!json.contains("schema")) {  // ours all have one, Hugging Face's have none
       model = hugging_face_model(json, file.string());

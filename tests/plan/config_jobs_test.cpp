@@ -1,0 +1,197 @@
+// Jobs of GPT-NeoX, DeepSpeed and NeMo as plans: small files written here with the numbers worked
+// out beside them, and the real ones where they are.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/config_jobs.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/import/config_table.hpp"
+#include "plan/model/readers/foreign_job.hpp"
+#include "plan/text/text_file.hpp"
+#include "tests/plan/complaint.hpp"
+#include "tests/plan/remark_names.hpp"
+#include "tests/plan/samples.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Job neox(const std::string& text, const JobOptions& options = {.dp = 1}) {
+  return read_neox_job(text, "job.yml", options);
+}
+
+const std::string kNeox =
+    "{\n  # as GPT-NeoX's own configs are written\n  \"pipe-parallel-size\": 2,\n"
+    "  \"model_parallel_size\": 2,\n  \"num_layers\": 5, \"hidden_size\": 64,\n"
+    "  \"num_attention_heads\": 4, \"seq_length\": 32, \"max_position_embeddings\": 32,\n"
+    "  \"pos_emb\": \"rotary\", \"no_weight_tying\": true,\n"
+    "  \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1.0e-4, \"betas\": [0.9, "
+    "0.95],},},\n"
+    "  \"zero_optimization\": {\"stage\": 1, \"overlap_comm\": True,},\n"
+    "  \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 8,\n"
+    "  \"fp16\": {\"enabled\": true}, \"checkpoint_activations\": true,\n"
+    "  \"warp_drive\": 9, \"log_interval\": 10, \"gradient_clipping\": 1.0,\n";
+
+TEST(ConfigTable, IsFlatAndKnowsWhatWasRead) {
+  ConfigTable t("a: {b-c: 1e3, d: [1, [2, x]]}\ne: auto\nf: null\ng: True\n", "job.yml");
+  EXPECT_EQ(t.integer("a.b_c", 1, 5000), 1000);
+  EXPECT_THAT(t.list("a.d"), ElementsAre("1", "2", "x"));
+  EXPECT_EQ(t.integer("e", 1, 5), std::nullopt);
+  EXPECT_EQ(t.text_or("f", "none"), "none");
+  EXPECT_TRUE(t.flag_or("g", false));
+  EXPECT_TRUE(t.has("a"));
+  EXPECT_FALSE(t.has("a.b"));
+  EXPECT_EQ(complaint([&] { static_cast<void>(t.integer("a.b_c", 1, 5)); }),
+            "job.yml: a.b_c: expected an integer from 1 to 5, found 1e3");
+  EXPECT_THAT(complaint([] { ConfigTable("a: [1\nb: 2\n", "job.yml"); }),
+              HasSubstr("job.yml: line 2: no valid YAML or JSON: "));
+  EXPECT_THAT(complaint([] { ConfigTable(std::string(10'000, '['), "job.yml"); }),
+              HasSubstr("job.yml: line 1: no valid YAML or JSON: "));
+  EXPECT_EQ(complaint([] { ConfigTable("- 1\n", "job.yml"); }),
+            "job.yml: expected keys and values, as YAML or JSON");
+}
+
+// 5 blocks on 2 stages are 3 and 2; 4 GPUs are one replica of 2 x 2, 8 GPUs two.
+TEST(NeoxJob, KeysOfModelAndDeepSpeedAreOnePlan) {
+  const Job job = neox(kNeox + "}", {.gpus = 8});
+  const Plan& plan = job.plan;
+  EXPECT_EQ(plan.pp, 2);
+  EXPECT_EQ(plan.tp, 2);
+  EXPECT_EQ(plan.dp, 2);
+  EXPECT_EQ(plan.micro_batch_size, 4);
+  EXPECT_EQ(plan.microbatches, 8);
+  EXPECT_EQ(plan.zero, 1);
+  EXPECT_FALSE(plan.overlap_grad_reduce);  // a pipeline reduces at its end
+  EXPECT_EQ(plan.dtype, Dtype::fp16);
+  EXPECT_EQ(plan.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(plan.optimizer.beta2, 0.95);
+  EXPECT_THAT(plan.boundaries, ElementsAre(4));
+  // GPT-2's 50257 tokens in a multiple of 128 tp = 256.
+  EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers.front().shape).vocabulary, 50432);
+  EXPECT_EQ(plan.optimizer.clip_norm, 1);
+  EXPECT_EQ(names(job), "warp_drive ");
+}
+
+// swiglu has two thirds: 86016 * 2 / 3 = 57344 is gate and input together, each 28672 wide, as in
+// Llama 2 70B; GPT-J's residual has attention and MLP in parallel.
+TEST(NeoxJob, ShapesAreThoseOfItsTransformer) {
+  const Job job = neox(kNeox +
+                       "\"activation\": \"swiglu\", \"intermediate_size\": 86016,\n"
+                       "\"mlp_multiple_of\": 256, \"num_kv_heads\": 2, \"norm\": \"rmsnorm\",\n"
+                       "\"gpt_j_residual\": true, \"attention_config\": [[[\"flash\"], 5]]}");
+  const auto& block = std::get<TransformerShape>(job.model.layers[1].shape);
+  EXPECT_EQ(block.ffn, 28672);
+  EXPECT_EQ(block.kv_heads, 2);
+  EXPECT_TRUE(block.gated && block.parallel);
+  EXPECT_EQ(block.norm, NormKind::rms_norm);
+  EXPECT_EQ(job.plan.attention, AttentionKind::fused);
+  EXPECT_EQ(complaint([] { neox(kNeox + "\"attention_config\": [[[\"mamba\"], 5]]}"); }),
+            "job.yml: attention_config: mamba blocks are not modelled");
+  EXPECT_EQ(complaint([] { neox("num_layers: 2\n"); }), "job.yml: hidden_size: is missing");
+}
+
+// GPT-NeoX-20B has 20,554,567,680 parameters (Black et al., 2022, table 1), Llama 2 70B 28672 wide
+// MLPs.
+TEST(NeoxSamples, AreRead) {
+  const auto folder = sample_folder("deepspeed");
+  if (!folder) GTEST_SKIP() << "no sample files beside the checkout";
+  const auto read = [&](const char* name) {
+    return read_neox_job(read_text_file(*folder / name), name, {.gpus = 96});
+  };
+  const Job big = read("neox_20B.yml");
+  EXPECT_EQ(parameter_count(big.model), 20'554'567'680);
+  EXPECT_EQ(big.plan.pp, 4);
+  EXPECT_EQ(big.plan.dp, 12);
+  EXPECT_EQ(big.plan.global_batch_size(), 1536);
+  EXPECT_THAT(big.plan.boundaries, ElementsAre(12, 23, 34));
+  EXPECT_EQ(complaint([&] { read("neox_llama2_70B.yml"); }),
+            "neox_llama2_70B.yml: train_micro_batch_size_per_gpu: is missing, or is the training "
+            "script's to choose: give its value");
+}
+
+Model small_model() {
+  return read_neox_job(
+             "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 32\n"
+             "train_micro_batch_size_per_gpu: 1\n",
+             "model.yml", {.dp = 1})
+      .model;
+}
+
+// 2048 = 2 x 128 x 8 replicas.
+TEST(DeepSpeedJob, SaysHowAModelIsTrained) {
+  const Model model = small_model();
+  const std::string text =
+      R"({"train_batch_size": 2048, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+      "gradient_clipping": 1.0, "steps_per_print": 10})";
+  const Job job = read_deepspeed_job(text, "ds.json", {.gpus = 8, .model = &model});
+  EXPECT_EQ(job.plan.dp, 8);
+  EXPECT_EQ(job.plan.microbatches, 128);
+  EXPECT_EQ(job.plan.zero, 2);
+  EXPECT_EQ(job.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(names(job), "pipeline.stages zero_optimization.offload_optimizer.device ");
+  EXPECT_EQ(complaint([&] { read_deepspeed_job(text, "ds.json", {.gpus = 8}); }),
+            "ds.json: DeepSpeed's configuration has no model: give the model's file too");
+  EXPECT_EQ(complaint([&] {
+              read_deepspeed_job(R"({"train_batch_size": "auto", "fp16": {"enabled": "auto"}})",
+                                 "ds.json", {.gpus = 8, .model = &model});
+            }),
+            "ds.json: train_micro_batch_size_per_gpu: is missing, or is the training script's to "
+            "choose: give its value");
+}
+
+// All three of G, b and M say D: 256 / (8 x 4) = 8.
+TEST(DeepSpeedJob, ThreeBatchSizesSayTheReplicas) {
+  const Model model = small_model();
+  const Job job = read_deepspeed_job(
+      R"({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 8,
+          "gradient_accumulation_steps": 4, "pipeline": {"stages": 1}})",
+      "ds.json", {.model = &model});
+  EXPECT_EQ(job.plan.dp, 8);
+  EXPECT_EQ(job.plan.microbatches, 4);
+}
+
+TEST(NemoJob, IsMegatronsInOtherWords) {
+  const Job job = read_nemo_job(
+      "trainer: {devices: 8, num_nodes: 4, precision: bf16, gradient_clip_val: 1.0}\n"
+      "model:\n  micro_batch_size: 1\n  global_batch_size: 64\n  tensor_model_parallel_size: 4\n"
+      "  pipeline_model_parallel_size: 2\n  virtual_pipeline_model_parallel_size: null\n"
+      "  encoder_seq_length: 32\n  max_position_embeddings: ${.encoder_seq_length}\n"
+      "  num_layers: 8\n  hidden_size: 64\n  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n"
+      "  num_attention_heads: 8\n  num_query_groups: 4\n  activation: fast-swiglu\n"
+      "  normalization: rmsnorm\n  bias: False\n  position_embedding_type: rope\n"
+      "  share_embeddings_and_output_weights: False\n  sequence_parallel: True\n"
+      "  activations_checkpoint_granularity: selective\n  warp_drive: 9\n"
+      "  optim: {name: distributed_fused_adam, lr: 1e-4, betas: [0.9, 0.95]}\n",
+      "nemo.yaml", {});
+  const Plan& plan = job.plan;
+  EXPECT_EQ(plan.dp, 4);
+  EXPECT_EQ(plan.microbatches, 16);
+  EXPECT_EQ(plan.zero, 1);
+  EXPECT_TRUE(plan.sequence_parallel);
+  EXPECT_EQ(plan.recompute.mode, RecomputeMode::selective);
+  const auto& block = std::get<TransformerShape>(job.model.layers[1].shape);
+  EXPECT_EQ(block.ffn, 256);
+  EXPECT_EQ(block.kv_heads, 4);
+  EXPECT_TRUE(block.gated && block.rotary && !block.mlp_bias);
+  EXPECT_THAT(names(job), HasSubstr("model.warp_drive "));
+  EXPECT_THAT(complaint([] { read_nemo_job("a: 1\n", "nemo.yaml", {}); }),
+              HasSubstr("NeMo 2 and Megatron-Bridge recipes are Python, which is not read"));
+}
+
+TEST(ForeignTool, IsKnownByItsWords) {
+  EXPECT_EQ(foreign_tool(kNeox).name, "GPT-NeoX");
+  EXPECT_EQ(foreign_tool("{\"zero_optimization\": {\"stage\": 3}}").reader, "deepspeed");
+  EXPECT_EQ(foreign_tool("trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 1\n").name,
+            "NeMo");
+  EXPECT_THAT(std::string(foreign_tool("from torchtitan.trainer import Trainer\n").name),
+              HasSubstr("its Python registry of April 2026"));
+  EXPECT_EQ(foreign_tool("compute_environment: X\ndistributed_type: FSDP\n").reader, "");
+  EXPECT_EQ(foreign_tool("{\"model_type\": \"gpt2\"}").name, "");
+}
+
+}  // namespace
+}  // namespace weir
