@@ -133,11 +133,12 @@ TEST(DeepSpeedJob, SaysHowAModelIsTrained) {
   EXPECT_EQ(job.plan.zero, 2);
   EXPECT_EQ(job.plan.dtype, Dtype::bf16);
   EXPECT_EQ(names(job), "pipeline.stages zero_optimization.offload_optimizer.device ");
-  EXPECT_EQ(complaint([&] { read_deepspeed_job(text, "ds.json", {.gpus = 8}); }),
+  EXPECT_EQ(complaint([&] { static_cast<void>(read_deepspeed_job(text, "ds.json", {.gpus = 8})); }),
             "ds.json: DeepSpeed's configuration has no model: give the model's file too");
   EXPECT_EQ(complaint([&] {
-              read_deepspeed_job(R"({"train_batch_size": "auto", "fp16": {"enabled": "auto"}})",
-                                 "ds.json", {.gpus = 8, .model = &model});
+              static_cast<void>(
+                  read_deepspeed_job(R"({"train_batch_size": "auto", "fp16": {"enabled": "auto"}})",
+                                     "ds.json", {.gpus = 8, .model = &model}));
             }),
             "ds.json: train_micro_batch_size_per_gpu: is missing, or is the training script's to "
             "choose: give its value");
@@ -178,7 +179,7 @@ TEST(NemoJob, IsMegatronsInOtherWords) {
   EXPECT_EQ(block.kv_heads, 4);
   EXPECT_TRUE(block.gated && block.rotary && !block.mlp_bias);
   EXPECT_THAT(names(job), HasSubstr("model.warp_drive "));
-  EXPECT_THAT(complaint([] { read_nemo_job("a: 1\n", "nemo.yaml", {}); }),
+  EXPECT_THAT(complaint([] { static_cast<void>(read_nemo_job("a: 1\n", "nemo.yaml", {})); }),
               HasSubstr("NeMo 2 and Megatron-Bridge recipes are Python, which is not read"));
 }
 
