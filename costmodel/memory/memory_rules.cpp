@@ -4,10 +4,14 @@
 
 namespace weir {
 
-MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
+Bytes process_overhead(const Cluster& cluster) {
   const Bytes process = cluster.stack.memory.process;
-  return {cluster.device.allocator, process.count() > 0 ? process : cluster.device.process_overhead,
-          cluster.stack, &part, cluster.devices_per_node};
+  return process.count() > 0 ? process : cluster.device.process_overhead;
+}
+
+MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part) {
+  return {cluster.device.allocator, process_overhead(cluster), cluster.stack, &part,
+          cluster.devices_per_node};
 }
 
 }  // namespace weir

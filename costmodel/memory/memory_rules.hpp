@@ -21,6 +21,8 @@ struct MemoryRules {
   // StageCosts::device_over_host(): how far the host runs ahead.
   double device_over_host = std::numeric_limits<double>::infinity();
 };
+// The stack's, where it says them, else the device's.
+[[nodiscard]] Bytes process_overhead(const Cluster& cluster);
 [[nodiscard]] MemoryRules memory_rules(const Cluster& cluster, const ModelPart& part);
 
 }  // namespace weir

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
@@ -35,12 +34,17 @@ class StageMemory::Meter {
  public:
   explicit Meter(Allocator allocator) : allocator_(allocator) {}
   void allocate(MemoryKind kind, std::int64_t bytes) {
-    footprint_.net[kind] += allocated_bytes(bytes, allocator_);
-    if (total_bytes(footprint_.net) > total_bytes(footprint_.worst))
-      footprint_.worst = footprint_.net;
+    const std::int64_t taken = allocated_bytes(bytes, allocator_);
+    footprint_.net[kind] += taken;
+    now_ += taken;
+    if (now_ <= most_) return;
+    most_ = now_;
+    footprint_.worst = footprint_.net;
   }
   void release(MemoryKind kind, std::int64_t bytes) {
-    footprint_.net[kind] -= allocated_bytes(bytes, allocator_);
+    const std::int64_t given_back = allocated_bytes(bytes, allocator_);
+    footprint_.net[kind] -= given_back;
+    now_ -= given_back;
   }
   // Taken and given back at once: only the worst moment can tell.
   void touch(MemoryKind kind, std::int64_t bytes) {
@@ -52,6 +56,7 @@ class StageMemory::Meter {
  private:
   Allocator allocator_;
   Footprint footprint_;
+  std::int64_t now_ = 0, most_ = 0;  // of all kinds
 };
 
 StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
@@ -60,6 +65,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       layers_(std::span(part.layers)
                   .subspan(static_cast<std::size_t>(stage.layers.first),
                            static_cast<std::size_t>(stage.layers.last - stage.layers.first))),
+      first_(stage.layers.first),
       allocator_(allocator),
       software_(stack.memory),
       own_tensors_(stack.own_tensors),
@@ -118,13 +124,21 @@ BytesByKind StageMemory::parameters() const {
   const StateBytes bytes = own_tensors_ ? state_bytes(plan_.optimizer, plan_.dtype)
                                         : software_state(software_, plan_.dtype);
   BytesByKind kinds{};
-  std::set<ParameterId> held;
-  for (const LayerPart& layer : layers_) {
+  std::vector<ParameterId> tied;  // uses of weights whose first use is in an earlier stage
+  const auto held_already = [&](ParameterId weight, ParameterId use) {
+    if (weight.layer >= first_) return weight != use;
+    if (std::ranges::find(tied, weight) != tied.end()) return true;
+    tied.push_back(weight);
+    return false;
+  };
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const LayerPart& layer = layers_[l];
     for (std::size_t t = 0; t < layer.weights.size(); ++t) {
       const StateShare share =
           zero_share(layer.tensors.parameters[t].elements(), bytes, plan_.zero, plan_.replicas());
       kinds[MemoryKind::gradients] += round(share.gradients.count());
-      if (!held.insert(layer.weights[t]).second) continue;
+      const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
+      if (held_already(layer.weights[t], use)) continue;
       kinds[MemoryKind::weights] += round(share.weights.count());
       // Tensors of their own in fp32: the master weights, each moment.
       const std::int64_t tensors = bytes.optimizer / 4;

@@ -69,6 +69,7 @@ class StageMemory {
 
   const Plan& plan_;
   std::span<const LayerPart> layers_;
+  int first_;  // of the layers, in the model
   Allocator allocator_;
   StackMemory software_;
   bool own_tensors_, fp8_;

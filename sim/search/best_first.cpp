@@ -1,4 +1,5 @@
-// Walks candidates in the order of their bounds, and forecasts the best of each block.
+// Walks candidates in the order of their estimates, passes over those whose bounds say that they
+// are not wanted, and forecasts the best of each block.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/best_first.hpp"
 
@@ -7,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -49,20 +49,27 @@ class Search {
         begin_(Clock::now()) {}
 
   SweepResult run() && {
-    std::vector<std::uint32_t> order(nodes_.all.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::ranges::stable_sort(order, {}, [&](std::uint32_t n) { return bound(n); });
+    std::vector<NodeGroup> order = nodes_.groups;
+    std::ranges::stable_sort(order, {}, &NodeGroup::estimate_ns);
+    // The least bound of each group and those behind it.
+    std::vector<double> least(order.size() + 1, kNever);
+    for (std::size_t g = order.size(); g-- > 0;)
+      least[g] = std::min(order[g].bound_ns, least[g + 1]);
     std::size_t at = 0;
-    while (at < order.size() && bound(order[at]) <= limit_ns() && !spent()) {
-      const std::size_t last = std::min(at + kBlock, order.size());
-      look_at(std::span(order).subspan(at, last - at));
-      at = last;
-      report(at);
+    std::int64_t passed = 0;
+    while (least[at] <= limit_ns() && at < order.size() && !spent()) {
+      std::vector<std::uint32_t> block;
+      for (; at < order.size() && block.size() < kBlock; ++at) {
+        passed += order[at].count;
+        add_possible(order[at], block);
+      }
+      look_at(block);
+      report(passed);
     }
     // What was put off may yet be better than it seemed.
     sort(waiting_);
     forecast_best(waiting_, Depth::all);
-    double open = at < order.size() ? bound(order[at]) : kNever;
+    double open = least[at];
     for (const Examined& one : waiting_) open = std::min(open, bound(one.node));
     return result(open);
   }
@@ -72,6 +79,13 @@ class Search {
   enum class Depth : std::uint8_t { estimates, all };
 
   [[nodiscard]] double bound(std::uint32_t node) const { return nodes_.all[node].bound_ns; }
+  // Those that may be as good as what is wanted.
+  void add_possible(const NodeGroup& group, std::vector<std::uint32_t>& block) const {
+    const double limit = limit_ns();
+    for (std::uint32_t n = group.first; n < group.first + group.count; ++n) {
+      if (bound(n) <= limit) block.push_back(n);
+    }
+  }
   [[nodiscard]] double seconds() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
@@ -80,9 +94,9 @@ class Search {
     if (request_.budget) return seconds() >= request_.budget->count();
     return feasible_ > 0 && refined_ >= request_.effort;
   }
-  void report(std::size_t done) const {
+  void report(std::int64_t done) const {
     if (!request_.progress) return;
-    SearchProgress progress{static_cast<std::int64_t>(done), std::ssize(nodes_.all), seconds(), {}};
+    SearchProgress progress{done, std::ssize(nodes_.all), seconds(), {}};
     if (!best_.empty()) progress.best = best_.front().ranked.forecast.step_time;
     request_.progress(progress);
   }
@@ -109,7 +123,7 @@ class Search {
       } else if (one.verdict == Examined::Verdict::schedule) {
         miss_schedule(one.reason);
       } else {
-        miss_memory(one.node, one.memory);
+        miss(one);
       }
     }
     looked_at_ += std::ssize(block);
@@ -126,6 +140,13 @@ class Search {
   void miss_schedule(const std::string& reason) {
     ++schedule_.count;
     if (schedule_.nearest.empty()) schedule_.nearest = reason;
+  }
+  // The nearest miss must be of a plan that could be, but for its memory.
+  void miss(const Examined& one) {
+    const bool nearer = !nearest_ || one.memory < nearest_->second;
+    const auto reason = one.unshaped && nearer ? examiner_.no_schedule(one.node) : std::nullopt;
+    if (reason) return miss_schedule(*reason);
+    miss_memory(one.node, one.memory);
   }
   void miss_memory(std::uint32_t node, Bytes needed) {
     ++memory_.count;

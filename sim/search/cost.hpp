@@ -23,6 +23,7 @@ class SplitCosts {
   const LayerCosts& add(const Plan& plan);
   // Precondition: the split was added. Many threads may ask at once.
   [[nodiscard]] const LayerCosts& of(const Plan& plan) const { return by_split_.at(plan.split()); }
+  [[nodiscard]] const Costs& costs() const { return costs_; }
 
  private:
   const Model& model_;

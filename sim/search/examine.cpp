@@ -107,6 +107,13 @@ std::vector<int> Boundaries::of(Plan plan) {
 // Candidates of one job with as many stages: boundaries and costs are the same.
 std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> alike) {
   std::vector<Examined> all;
+  if (const Bytes least = least_held(nodes_.all[alike.front()]); too_large(least)) {
+    for (const std::uint32_t n : alike) {
+      all.push_back(
+          {.node = n, .verdict = Examined::Verdict::memory, .unshaped = true, .memory = least});
+    }
+    return all;
+  }
   Plan plan = nodes_.plan(nodes_.all[alike.front()], request_);
   const LayerCosts& costs = known_.of(plan);
   std::optional<StageCosts> prices;
@@ -128,8 +135,8 @@ std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> ali
       stages.parts = stage_parts(*costs.part(), plan.boundaries, facts.shape);
       stages.bytes = stages_held(plan, *costs.part(), stages.parts, cluster_);
     }
-    now.memory = memory_bound(stages.bytes, facts, costs, cluster_);
-    if (request_.memory_limit && now.memory > *request_.memory_limit) {
+    now.memory = memory_bound(stages.bytes, facts, device_);
+    if (too_large(now.memory)) {
       now.verdict = Examined::Verdict::memory;
       continue;
     }
@@ -143,13 +150,23 @@ std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> ali
   return all;
 }
 
+std::optional<std::string> Examiner::no_schedule(std::uint32_t node) {
+  const Shapes::Key key = shape(nodes_.all[node]);
+  shapes_.add({key});
+  const auto* reason = std::get_if<std::string>(&shapes_.of(key));
+  return reason == nullptr ? std::nullopt : std::optional(*reason);
+}
+
 std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
-  std::vector<Shapes::Key> keys;
   std::map<std::tuple<std::uint32_t, int, int>, std::vector<std::uint32_t>> groups;
   for (const std::uint32_t n : nodes) {
     const Node& node = nodes_.all[n];
-    keys.push_back(shape(node));
     groups[{node.job, node.ranks, node.chunks}].push_back(n);
+  }
+  std::vector<Shapes::Key> keys;
+  for (const auto& [key, members] : groups) {
+    if (too_large(least_held(nodes_.all[members.front()]))) continue;
+    for (const std::uint32_t n : members) keys.push_back(shape(nodes_.all[n]));
   }
   shapes_.add(keys);
   std::vector<std::span<const std::uint32_t>> alike;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -21,6 +22,7 @@ namespace weir {
 struct Examined {
   std::uint32_t node = 0;
   enum class Verdict : std::uint8_t { possible, schedule, memory } verdict = Verdict::possible;
+  bool unshaped = false;   // of memory: whether the schedule can be was not looked at
   std::string reason{};    // of a schedule that cannot be
   Bytes memory{0};         // at least
   double estimate_ns = 0;  // of its step, evenly cut; where it is possible
@@ -70,14 +72,24 @@ class Examiner {
         nodes_(nodes),
         known_(known),
         cluster_(cluster),
+        device_(device_share(known.costs(), cluster)),
         shapes_(request),
         boundaries_(known, cluster) {}
 
   // In an order that follows from the nodes alone.
   [[nodiscard]] std::vector<Examined> examine(std::span<const std::uint32_t> nodes);
   [[nodiscard]] const Shapes& shapes() const { return shapes_; }
+  // Why the node's schedule cannot be.
+  [[nodiscard]] std::optional<std::string> no_schedule(std::uint32_t node);
 
  private:
+  [[nodiscard]] bool too_large(Bytes memory) const {
+    return request_.memory_limit && memory > *request_.memory_limit;
+  }
+  // What the mean rank of the node's job holds from step to step: the fullest has no less.
+  [[nodiscard]] Bytes least_held(const Node& node) const {
+    return device_.of(nodes_.held[node.job] / node.ranks);
+  }
   [[nodiscard]] std::vector<Examined> examine_alike(std::span<const std::uint32_t> alike);
   [[nodiscard]] Shapes::Key shape(const Node& node) const {
     return {node.schedule, node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
@@ -87,6 +99,7 @@ class Examiner {
   const Nodes& nodes_;
   const SplitCosts& known_;
   const Cluster& cluster_;
+  DeviceShare device_;
   Shapes shapes_;
   Boundaries boundaries_;
 };

@@ -11,6 +11,26 @@
 
 namespace weir {
 
+std::int64_t all_held(const Plan& plan, const ModelPart& part, const Cluster& cluster) {
+  const StageMemory all(plan, part, stage_parts(part, {}, looped_shape(1, 1, 1)).front(),
+                        cluster.device.allocator, cluster.stack);
+  // What goes by the number of parameters is rounded once here, and for each stage there.
+  const std::int64_t rounding = (std::int64_t{4} << 20) + 2 * std::ssize(part.layers);
+  return std::max<std::int64_t>(0, total_bytes(all.parameters()) - rounding);
+}
+
+Bytes DeviceShare::of(std::int64_t tensors) const {
+  const double kept = std::floor(static_cast<double>(tensors) * reserved);
+  return Bytes(std::llround((process + kept) * factor));
+}
+
+DeviceShare device_share(const Costs& costs, const Cluster& cluster) {
+  const StackMemory& memory = cluster.stack.memory;
+  return {static_cast<double>(process_overhead(cluster).count()),
+          std::max(1.0, std::min(memory.reserved_expected, memory.reserved_most)),
+          costs.factors().memory};
+}
+
 std::vector<StageHeld> stages_held(const Plan& plan, const ModelPart& part,
                                    std::span<const StagePart> stages, const Cluster& cluster) {
   const RecomputeMode mode = plan.recompute.mode;
@@ -31,7 +51,7 @@ std::vector<StageHeld> stages_held(const Plan& plan, const ModelPart& part,
 }
 
 Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
-                   const LayerCosts& known, const Cluster& cluster) {
+                   const DeviceShare& device) {
   const ScheduleShape& shape = facts.shape;
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   struct RankHeld {
@@ -46,9 +66,6 @@ Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
     rank.kept = std::min(rank.kept, facts.splits_backward ? stage.kept_split : stage.kept);
     rank.forward = std::min(rank.forward, stage.forward);
   }
-  const MemoryRules rules = memory_rules(cluster, *known.part());
-  const double reserved = std::max(
-      1.0, std::min(rules.stack.memory.reserved_expected, rules.stack.memory.reserved_most));
   std::int64_t fullest = 0;
   for (std::size_t k = 0; k < ranks.size(); ++k) {
     std::int64_t bytes = ranks[k].always;
@@ -57,9 +74,7 @@ Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
     if (most > 0 && shape.segments == 1) bytes += (most - 1) * ranks[k].kept + ranks[k].forward;
     fullest = std::max(fullest, bytes);
   }
-  const auto process = static_cast<double>(rules.process_overhead.count());
-  const double tensors = std::floor(static_cast<double>(fullest) * reserved);
-  return Bytes(std::llround((process + tensors) * known.costs().factors().memory));
+  return device.of(fullest);
 }
 
 }  // namespace weir

@@ -14,6 +14,20 @@
 
 namespace weir {
 
+// Bytes that all ranks together hold from step to step at least, whatever the stages: of the plan's
+// degrees, ZeRO, number format and optimizer.
+[[nodiscard]] std::int64_t all_held(const Plan& plan, const ModelPart& part,
+                                    const Cluster& cluster);
+
+// From the tensors of a rank to what its device holds.
+struct DeviceShare {
+  double process = 0;   // bytes
+  double reserved = 1;  // by the allocator, for each byte of the tensors
+  double factor = 1;    // of costs anchored to measured memory
+  [[nodiscard]] Bytes of(std::int64_t tensors) const;
+};
+[[nodiscard]] DeviceShare device_share(const Costs& costs, const Cluster& cluster);
+
 // Of one stage, bytes.
 struct StageHeld {
   std::int64_t always = 0;  // weights, gradients, optimizer state
@@ -34,6 +48,6 @@ struct ShapeFacts {
 
 // A forecast's peak_memory() is no less.
 [[nodiscard]] Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
-                                 const LayerCosts& known, const Cluster& cluster);
+                                 const DeviceShare& device);
 
 }  // namespace weir

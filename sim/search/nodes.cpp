@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
 #include "sim/search/legality.hpp"
+#include "sim/search/memory_bound.hpp"
 #include "sim/search/open_choices.hpp"
 
 namespace weir {
@@ -57,12 +59,16 @@ class Enumeration {
   Nodes all() && {
     for (const Plan& base : with_degrees(request_, model_)) add_jobs(base);
     // A job's sums are looked up once, for all its stages and schedules.
-    std::vector<std::vector<Node>> found(nodes_.jobs.size());
+    std::vector<Found> found(nodes_.jobs.size());
     std::vector<LeftOut> misfits(nodes_.jobs.size());
     tbb::parallel_for(std::size_t{0}, found.size(),
                       [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
     for (std::size_t job = 0; job < found.size(); ++job) {
-      nodes_.all.insert(nodes_.all.end(), found[job].begin(), found[job].end());
+      for (NodeGroup group : found[job].groups) {
+        group.first += static_cast<std::uint32_t>(nodes_.all.size());
+        nodes_.groups.push_back(group);
+      }
+      nodes_.all.insert(nodes_.all.end(), found[job].nodes.begin(), found[job].nodes.end());
       if (misfits[job].count > 0)
         count(nodes_.divisibility, misfits[job].nearest, misfits[job].count);
     }
@@ -70,6 +76,12 @@ class Enumeration {
   }
 
  private:
+  // Of one job; groups count from its own first node.
+  struct Found {
+    std::vector<Node> nodes;
+    std::vector<NodeGroup> groups;
+  };
+
   bool refuse(const std::optional<std::string>& reason) {
     if (reason) count(nodes_.divisibility, *reason);
     return reason.has_value();
@@ -77,7 +89,7 @@ class Enumeration {
 
   void add_jobs(const Plan& base) {
     if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
-    static_cast<void>(known_.add(base));
+    const std::int64_t held = all_held(base, *known_.add(base).part(), cluster_);
     Plan plan = base;
     for (const Batch& batch : batches(request_, base.dp)) {
       plan.microbatches = batch.microbatches;
@@ -86,14 +98,15 @@ class Enumeration {
       for (const Recompute& recompute : request_.recompute) {
         // Nothing would be left to re-materialise.
         if (recompute.except_last && plan.microbatches == 1) continue;
+        nodes_.held.push_back(held);
         nodes_.jobs.push_back(plan);
         nodes_.jobs.back().recompute = recompute;
       }
     }
   }
 
-  [[nodiscard]] std::vector<Node> nodes_of(std::size_t job, LeftOut& misfits) const {
-    std::vector<Node> found;
+  [[nodiscard]] Found nodes_of(std::size_t job, LeftOut& misfits) const {
+    Found found;
     Plan plan = nodes_.jobs[job];
     for (const int k : request_.pp) {
       plan.pp = k;
@@ -105,16 +118,29 @@ class Enumeration {
           count(misfits, *reason);
           continue;
         }
-        for (const std::size_t s : schedules_for(request_, k)) {
-          found.push_back({.job = static_cast<std::uint32_t>(job),
-                           .ranks = k,
-                           .chunks = v,
-                           .schedule = static_cast<std::uint32_t>(s),
-                           .bound_ns = work_bound(work, nodes_.traits[s], plan)});
-        }
+        add_group(found, static_cast<std::uint32_t>(job), plan, work);
       }
     }
     return found;
+  }
+
+  // Of one K and v, every schedule.
+  void add_group(Found& found, std::uint32_t job, const Plan& plan, const JobWork& work) const {
+    constexpr double kNever = std::numeric_limits<double>::max();
+    NodeGroup group{static_cast<std::uint32_t>(found.nodes.size()), 0, kNever, kNever};
+    for (const std::size_t s : schedules_for(request_, plan.pp)) {
+      const ScheduleTraits& traits = nodes_.traits[s];
+      const double bound = work_bound(work, traits, plan);
+      group.bound_ns = std::min(group.bound_ns, bound);
+      group.estimate_ns = std::min(group.estimate_ns, work_estimate(work, traits, plan, bound));
+      found.nodes.push_back({.job = job,
+                             .ranks = plan.pp,
+                             .chunks = plan.vpp,
+                             .schedule = static_cast<std::uint32_t>(s),
+                             .bound_ns = bound});
+      ++group.count;
+    }
+    if (group.count > 0) found.groups.push_back(group);
   }
 
   const SweepRequest& request_;

@@ -20,10 +20,18 @@ struct Node {
   double bound_ns = 0;
 };
 
+// Nodes that differ in their schedule alone: [first, first + count) of all.
+struct NodeGroup {
+  std::uint32_t first = 0, count = 0;
+  double bound_ns = 0, estimate_ns = 0;  // the least of any of them
+};
+
 struct Nodes {
   std::vector<Plan> jobs;              // without stages and schedule
+  std::vector<std::int64_t> held;      // by job: bytes from step to step, of all ranks, at least
   std::vector<ScheduleTraits> traits;  // by the request's schedules
   std::vector<Node> all;               // in the order of the request's lists
+  std::vector<NodeGroup> groups;       // in the same order
   LeftOut devices{"devices"}, divisibility{"divisibility"};
 
   // Without boundaries; with the slots asked for.

@@ -8,7 +8,9 @@
 #include <variant>
 
 #include "costmodel/table/stage_costs.hpp"
+#include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "sim/engine/compiled_engine.hpp"
 
 namespace weir {
 namespace {
@@ -21,6 +23,12 @@ struct Passes {
   [[nodiscard]] double busy() const { return forward + backward + rebuilt_first; }
 };
 
+// Its backward is what the rank before waits for.
+double passed_on(const StageCost& cost, const Plan& plan, bool split) {
+  const double backward = split ? std::min(ns(cost.b), ns(cost.i)) : ns(cost.b);
+  return plan.recompute.except_last ? backward - ns(cost.rebuild) : backward;
+}
+
 Passes passes(const StageCost& cost, const Plan& plan, bool split) {
   const double whole = ns(cost.b), parts = ns(cost.i) + ns(cost.w);
   const bool stage = plan.recompute.mode == RecomputeMode::stage;
@@ -31,6 +39,7 @@ LayerWork summed(const StageCost& whole, std::span<const StageCost> kinds, const
                  bool split) {
   LayerWork work;
   work.busy = passes(whole, plan, split).busy();
+  work.path = ns(whole.f) + passed_on(whole, plan, split);
   if (plan.recompute.except_last)
     work.spared = plan.recompute.mode == RecomputeMode::stage ? ns(whole.r) : ns(whole.rebuild);
   work.forward_share = work.pass_share = 1;
@@ -42,6 +51,46 @@ LayerWork summed(const StageCost& whole, std::span<const StageCost> kinds, const
     work.pass_share = std::min(work.pass_share, passing / of.busy());
   }
   return work;
+}
+
+// Ranks wait for the layers before theirs, `stages` being the stages of the model's first layers,
+// one each.
+void add_ramps(LayerWork& work, std::span<const StageCost> stages, const Plan& plan, bool split) {
+  double behind = static_cast<double>(stages.size());
+  for (const StageCost& stage : stages) {
+    work.heads += behind * ns(stage.f);
+    // Where the backward is split, W may be what is left to do while the others' I go on.
+    if (!split) work.tails += behind * passed_on(stage, plan, split);
+    --behind;
+  }
+}
+
+// Of four ranks and eight micro-batches, F, I and W of a rank taking as long; 1 where there is no
+// such shape.
+double small_ramp(std::string_view schedule) {
+  constexpr std::int32_t kRanks = 4;
+  for (const std::int32_t v : {1, 2}) {
+    const auto made = make_schedule(schedule, {kRanks, v, 2 * kRanks});
+    const auto* small = std::get_if<Schedule>(&made);
+    if (small == nullptr) continue;
+    const auto compiled = compile(lower(*small, {.slots = 0}));
+    const auto* program = std::get_if<CompiledProgram>(&compiled);
+    if (program == nullptr) continue;
+    const Nanoseconds each(60 / v / small->shape.segments);
+    CostTable table;
+    StageCost stage;
+    stage.f = stage.i = stage.w = each;
+    stage.b = 2 * each;
+    table.stages.assign(static_cast<std::size_t>(small->shape.total_stages()), stage);
+    table.forward_messages.resize(table.stages.size());
+    table.backward_messages.resize(table.stages.size());
+    Nanoseconds busy{0};
+    for (const Action& action : small->order[Rank{0}])
+      busy += action.kind == ActionKind::B ? 2 * each : each;
+    const double idle = ns(CompiledEngine(*program).makespan(table) - busy);
+    return std::max(0.0, idle / (3 * 60) * v / (kRanks - 1));
+  }
+  return 1;
 }
 
 }  // namespace
@@ -58,8 +107,8 @@ ScheduleTraits schedule_traits(std::string_view schedule) {
                                order, [](const Action& a) { return a.kind == ActionKind::I; });
       }
       const ScheduleShape& shape = small->shape;
-      const bool one_copy = shape.replicas == 1;
-      return {splits, v == 1 && one_copy && shape.segments == 1, one_copy};
+      const bool one_copy = shape.replicas == 1, in_slices = shape.segments > 1;
+      return {splits, v == 1 && one_copy && !in_slices, one_copy, in_slices, small_ramp(schedule)};
     }
   }
   return {};
@@ -69,7 +118,7 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
   const StageCosts costs(plan, known, cluster);
   const auto layers = static_cast<int>(known.model().layers.size());
   const StageCost whole = costs.of(stage_parts(*known.part(), {}, looped_shape(1, 1, 1)).front());
-  std::vector<StageCost> kinds;
+  std::vector<StageCost> kinds, first;  // each kind once; of the layers before the last rank
   JobWork work;
   double block = std::numeric_limits<double>::max(), split_block = block;
   for (int l = 0; l < layers; ++l) {
@@ -78,14 +127,18 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
     const auto again = [&](int layer) {
       return rebuilds(plan.recompute, known.part()->layer(layer), layer);
     };
-    if (known.like_the_last(l) && again(l) == again(l - 1)) continue;
-    kinds.push_back(costs.of({.layers = {l, l + 1}}));
-    if (!is_block) continue;
+    const bool alike = known.like_the_last(l) && again(l) == again(l - 1);
+    if (!alike) kinds.push_back(costs.of({.layers = {l, l + 1}}));
+    if (l + 1 < plan.pp) first.push_back(kinds.back());
+    if (alike || !is_block) continue;
     block = std::min(block, passes(kinds.back(), plan, false).busy());
     split_block = std::min(split_block, passes(kinds.back(), plan, true).busy());
   }
   work.whole = summed(whole, kinds, plan, false);
   work.split = summed(whole, kinds, plan, true);
+  add_ramps(work.whole, first, plan, false);
+  add_ramps(work.split, first, plan, true);
+  work.layers = layers;
   if (work.blocks > 0) {
     work.whole.block = block;
     work.split.block = split_block;
@@ -101,7 +154,11 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
   const double m = candidate.microbatches, k = candidate.pp;
   const double busy = m * layers.busy - layers.spared;
   const bool one_stage = traits.one_way && candidate.vpp == 1;
-  double bound = (busy + work.update + (one_stage ? work.reduce : 0)) / k;
+  const double once = work.update + (one_stage ? work.reduce : 0);
+  double bound = (busy + once) / k;
+  if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers)
+    bound = std::max(bound, (busy + layers.heads + std::max(once, layers.tails)) / k);
+  if (!traits.in_slices) bound = std::max(bound, layers.path);
   const double spared = candidate.recompute.except_last ? 1 : 0;
   if (traits.one_copy)
     bound = std::max(bound, (m - spared) * std::ceil(work.blocks / k) * layers.block);
@@ -114,8 +171,17 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
     if (!traits.splits_backward) bound = std::max(bound, ramp(layers.pass_share));
   }
   // Each action's time is rounded to whole nanoseconds, and down where slices share it.
-  const double rounding = 4.0 * (m + 4) * candidate.vpp * candidate.vpp;
+  const double rounding = 4.0 * (m + 4 + k) * candidate.vpp * candidate.vpp;
   return std::max(0.0, bound - rounding) + work.overhead;
+}
+
+double work_estimate(const JobWork& work, const ScheduleTraits& traits, const Plan& candidate,
+                     double bound_ns) {
+  const LayerWork& layers = traits.splits_backward ? work.split : work.whole;
+  const double m = candidate.microbatches, k = candidate.pp;
+  const double idle = traits.ramp * (k - 1) / candidate.vpp * layers.busy;
+  const double busy = m * layers.busy - layers.spared + work.update + work.reduce;
+  return std::max(bound_ns, (busy + idle) / k + work.overhead);
 }
 
 }  // namespace weir

@@ -1,7 +1,7 @@
-// How fast a candidate can be at best, wherever its stages begin: from sums over the model's
-// layers, which all candidates share that split, batch and re-materialise alike. No program is
-// made; a search looks at candidates in the order of this bound and stops where it passes what it
-// has found.
+// How fast a candidate can be at best, wherever its stages begin, and how fast it seems: from sums
+// over the model's layers, which all candidates share that split, batch and re-materialise alike.
+// No program is made; a search looks at candidates in the order of the estimate, and passes over
+// those whose bound is above what it has found.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,6 +17,10 @@ struct ScheduleTraits {
   bool splits_backward = true;  // into I and W
   bool one_way = false;         // with v = 1 micro-batches pass the ranks in their order
   bool one_copy = false;        // each layer is on one rank
+  bool in_slices = true;        // a micro-batch passes the ranks in parts
+  // Idle time of a rank with equal stages, over the work of its share of a micro-batch, as a share
+  // of (K-1)/v: 1 of GPipe. Of a small shape, and taken for all.
+  double ramp = 1;
 };
 [[nodiscard]] ScheduleTraits schedule_traits(std::string_view schedule);
 
@@ -27,13 +31,16 @@ struct LayerWork {
   double forward_share = 0;  // the least share of F in any layer's `busy`
   double pass_share = 0;     // the least share of F and the backward
   double block = 0;          // `busy` of the shortest block
+  double path = 0;           // F and the backward (I where there is one): a way through all ranks
+  // Sums over ranks k = 0..K-1 of F, and of the backward, of the model's first k layers.
+  double heads = 0, tails = 0;
 };
 struct JobWork {
-  LayerWork whole, split;  // with B; with the shorter of B and I + W
-  double update = 0;       // a step, of all layers
-  double reduce = 0;       // the same
-  double overhead = 0;     // a step, of the stack
-  int blocks = 0;          // layers that are blocks
+  LayerWork whole, split;      // with B; with the shorter of B and I + W
+  double update = 0;           // a step, of all layers
+  double reduce = 0;           // the same
+  double overhead = 0;         // a step, of the stack
+  int layers = 0, blocks = 0;  // blocks are layers too
 };
 
 // Of all plans that differ from `plan` in stages, schedule and boundaries only; but those of one
@@ -44,11 +51,18 @@ struct JobWork {
 // micro-batches of work x_k on rank k, x in sum, and o once a step:
 //   the mean rank               (M x + o) / K
 //   the rank with most blocks   M ceil(blocks / K) (shortest block), where no layer is on two ranks
+//   any micro-batch               F and the backward of all layers
+//   stages that hold layers, one copy: before the rank of stage k < K come at least k layers, and
+//   their backwards after it, so T >= M x_k + h_k, and T >= (M x + sum of h_k) / K
 //   v = 1, one way: rank k waits for F of all ranks before it, and they for its last backward, so
 //   T >= M x_k + r (x_0 + ... + x_k-1) with r the share of F (and backward) in x. Weights that make
 //   every x_s count alike give T >= r x / (1 - (1 - r / M)^K), for any x_k.
 // A reduction counts where a rank has one stage: it may run beside the work of another.
 [[nodiscard]] double work_bound(const JobWork& work, const ScheduleTraits& traits,
                                 const Plan& candidate);
+
+// With equal stages and nothing but the schedule's ramp to wait for, in ns; no less than the bound.
+[[nodiscard]] double work_estimate(const JobWork& work, const ScheduleTraits& traits,
+                                   const Plan& candidate, double bound_ns);
 
 }  // namespace weir

@@ -159,8 +159,8 @@ TEST(Synthesis, FourUnlikeStagesAndEightMicrobatchesAreBestOrNearly) {
     const auto found = synthesise(p);
     ASSERT_TRUE(found);
     EXPECT_EQ(validate(found->schedule), std::nullopt);
-    EXPECT_TRUE(found->optimal() || found->gap() <= 0.01) << "trial " << trial << ": "
-                                                          << found->gap();
+    EXPECT_TRUE(found->optimal() || found->gap() <= 0.01)
+        << "trial " << trial << ": " << found->gap();
   }
 }
 

@@ -22,6 +22,7 @@ class ListScheduler {
         rule_(rule),
         free_(shape_.ranks),
         held_(shape_.ranks),
+        best_of_(shape_.ranks),
         stages_of_(shape_.ranks),
         waiting_w_(shape_.ranks),
         next_f_(shape_.total_stages()),
@@ -36,16 +37,28 @@ class ListScheduler {
     std::int64_t left = 0;
     for (const Stage stage : shape_.all_stages())
       left += microbatches_of(stage) * (rule_.split ? 3 : 2);
+    for (const Rank rank : free_.ids()) consider(rank);
     // Ranks are looked at in ascending order, and only a smaller choice replaces a found one: equal
     // ones go to the lower rank.
     while (left-- > 0) {
-      std::optional<Choice> best;
-      for (const Rank rank : free_.ids()) consider(rank, best);
-      if (!best) {
+      const std::optional<Choice>* best = nullptr;
+      for (const std::optional<Choice>& one : best_of_) {
+        if (one && (best == nullptr || one->order < (*best)->order)) best = &one;
+      }
+      if (best == nullptr) {
         return std::string("nothing may run: ") + std::to_string(rule_.most_in_flight) +
                " micro-batches in flight a rank are too few";
       }
-      take(*best);
+      const Choice taken = **best;
+      take(taken);
+      // What has ended matters to its rank, and to the one that waits for its output.
+      consider(taken.rank);
+      const Action& action = taken.action;
+      if (action.kind == ActionKind::F) {
+        if (!shape_.is_last(action.stage)) consider(shape_.rank_of(action.stage + 1));
+      } else if (action.kind != ActionKind::W && !shape_.is_first(action.stage)) {
+        consider(shape_.rank_of(action.stage - 1));
+      }
     }
     return std::move(schedule_);
   }
@@ -77,7 +90,10 @@ class ListScheduler {
     if (!best || choice.order < best->order) best = choice;
   }
 
-  void consider(Rank rank, std::optional<Choice>& best) const {
+  // The rank's next action, as things are.
+  void consider(Rank rank) {
+    std::optional<Choice>& best = best_of_[rank];
+    best.reset();
     for (const Stage stage : stages_of_[rank]) {
       const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
       const std::int32_t first = first_microbatch(stage), count = microbatches_of(stage);
@@ -133,6 +149,7 @@ class ListScheduler {
   const ListRule& rule_;
   Indexed<Rank, std::int64_t> free_;  // when it can start something
   Indexed<Rank, std::int32_t> held_;  // in flight
+  Indexed<Rank, std::optional<Choice>> best_of_;
   Indexed<Rank, std::vector<Stage>> stages_of_;
   Indexed<Rank, std::queue<Action>> waiting_w_;
   Indexed<Stage, std::int32_t> next_f_, next_b_;
