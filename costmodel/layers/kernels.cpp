@@ -160,14 +160,14 @@ struct Kernels {
     const std::int64_t width = (b.gated ? 2 : 1) * b.ffn;
     if (b.experts > 1) {
       p.product(m, b.experts, b.hidden);  // the router
-      m *= b.experts_per_token;
+      m = visits(b, m);
       p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
       p.each(2 * m * b.hidden, 2 * m * b.hidden);
     }
-    const std::int64_t each = ceil_div(m, b.experts);
-    p.product(each, width, b.hidden, b.experts);
+    const std::int64_t local = local_experts(b), each = ceil_div(m, local);
+    p.product(each, width, b.hidden, local);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
-    p.product(each, b.hidden, b.ffn, b.experts);
+    p.product(each, b.hidden, b.ffn, local);
     if (b.shared_ffn > 0) shared_experts(b);
   }
 
@@ -247,7 +247,7 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);
     if (stack.fp8) passes.precision = ProductPrecision::fp8;
   }
-  std::visit(kernels, shard(layer.shape, split.tp));
+  std::visit(kernels, shard(layer.shape, split));
   if (stack.time.accumulate > 0 && parameters > 0)
     passes.w.move(stack.time.accumulate * static_cast<double>(parameters));
   LayerTime time;

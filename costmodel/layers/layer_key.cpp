@@ -17,6 +17,8 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   std::string key = fmt::format("{} tokens={} {}", work, seq_length, to_string(dtype));
   if (split.tp > 1)
     key += fmt::format(" tp={}{}", split.tp, split.sequence_parallel ? " sequence" : "");
+  if (split.ep > 1) key += fmt::format(" ep={}", split.ep);
+  if (split.expert_load > 1) key += fmt::format(" load={}", split.expert_load);
   if (split.cp > 1) key += fmt::format(" cp={}", split.cp);
   return key;
 }

@@ -57,6 +57,18 @@ Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node) {
          ring_all_reduce(part, p / node.members, across);
 }
 
+Seconds all_to_all(Bytes n, int p, const Link& link) {
+  if (p == 1) return Seconds(0);
+  if (!link.node) return link.latency * (p - 1.0) + others_share(n, p, link);
+  const NodeLevel& node = *link.node;
+  const double within = node.members - 1.0, across = p - node.members;
+  const auto part = [&](double members, Seconds latency, BytesPerSecond rate) {
+    return latency * members + n / rate * (members / p);
+  };
+  return std::max(part(within, node.latency, node.bandwidth),
+                  part(across, node.across_latency, node.across_bandwidth));
+}
+
 Seconds all_reduce(Bytes n, int p, const Link& link) {
   const auto& reduction = link.switch_reduction;
   if (reduction && p >= reduction->members) return switch_all_reduce(n, p, *reduction);

@@ -50,6 +50,13 @@ namespace weir {
 // times N.
 [[nodiscard]] Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node);
 
+// Every member has n bytes, one p-th of them for each, and sends all others theirs. [T], section
+// 3 (pairwise exchange; NCCL's groups of sends and receives): (p - 1) alpha + (p - 1) / p n beta.
+// With m members in each of several nodes the two parts travel beside each other: (m - 1) / p of n
+// within the node, and (p - m) / p of n through each member's own adapter; the slower counts, with
+// its latencies.
+[[nodiscard]] Seconds all_to_all(Bytes n, int p, const Link& link);
+
 // What NCCL does, and so what forecasts take: the switch's where there is one and members enough;
 // else the faster of ring and two levels for a group with several members in each of several nodes,
 // and of ring and double tree for others. (Its all-gather and reduce-scatter are rings.)

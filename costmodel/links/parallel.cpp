@@ -48,7 +48,19 @@ struct TensorTraffic {
     const double parts = shared_parts(b);
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
     const bool again = regathers && plan.sequence_parallel;
+    if (plan.ep > 1 && b.experts > 1) return with_experts(b, each, again);
     return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts);
+  }
+  // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered,
+  // and what the experts' halves give reduce-scattered.
+  [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, Seconds attention,
+                                              bool again) const {
+    const Bytes n = input(b.hidden);
+    const auto reached = static_cast<double>(n.count() * b.experts_per_token) * plan.expert_load;
+    const Bytes visited(static_cast<std::int64_t>(reached));
+    const Seconds mlp = gather(visited) + scatter(visited);
+    const Seconds sum = attention + mlp;
+    return sent(sum, sum + (again ? gather(n) + gather(visited) : Seconds(0)));
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
@@ -79,7 +91,8 @@ Link group_link(const Cluster& cluster, int members, int stride) {
 
 ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
   return {group_link(cluster, plan.tp, 1), group_link(cluster, plan.cp, plan.tp),
-          group_link(cluster, plan.replicas(), plan.tp)};
+          group_link(cluster, plan.replicas(), plan.tp), group_link(cluster, plan.ep, plan.tp),
+          group_link(cluster, plan.expert_replicas(), plan.tp * plan.ep)};
 }
 
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
@@ -136,8 +149,23 @@ PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan, const Lin
   return sent(gather, gather + ring_reduce_scatter(whole, plan.cp, link));
 }
 
-PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
-  const int n = plan.replicas();
+PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link& link,
+                                const StackTime& stack) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->experts == 1 || plan.ep == 1) return {};
+  const double tokens = static_cast<double>(plan.split().tokens(plan.seq_length)) / plan.tp *
+                        plan.micro_batch_size * static_cast<double>(block->experts_per_token);
+  const auto element = static_cast<double>(bytes_per_element(plan.dtype));
+  const double bytes = tokens * plan.expert_load * static_cast<double>(block->hidden) * element;
+  const Seconds once = all_to_all(Bytes(static_cast<std::int64_t>(bytes)), plan.ep, link);
+  const Seconds both = once * 2.0 * (1 - stack.expert_overlap);
+  return sent(both, both);
+}
+
+namespace {
+
+PerKind<Seconds> sharded_traffic(std::int64_t parameters, int n, const Plan& plan,
+                                 const Link& link) {
   if (n == 1 || plan.zero < 2) return {};
   PerKind<Seconds> traffic;
   traffic.w = ring_reduce_scatter(Bytes(parameters * 4), n, link);
@@ -150,9 +178,8 @@ PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, cons
   return traffic;
 }
 
-StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                         const StackTime& stack) {
-  const int n = plan.replicas();
+StepTraffic reduced(std::int64_t parameters, int n, const Plan& plan, const Link& link,
+                    const StackTime& stack) {
   if (n == 1 || parameters == 0) return {};  // nothing to sum, or to give back
   const Bytes gradients(
       static_cast<std::int64_t>(static_cast<double>(parameters) * stack.reduced_gradients)),
@@ -165,6 +192,27 @@ StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& 
   }
   if (plan.zero == 1 || plan.zero == 2) traffic.gather = ring_all_gather(weights, n, link);
   return traffic;
+}
+
+}  // namespace
+
+PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
+  return sharded_traffic(parameters, plan.replicas(), plan, link);
+}
+
+PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan,
+                                        const Link& link) {
+  return sharded_traffic(parameters, plan.expert_replicas(), plan, link);
+}
+
+StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                         const StackTime& stack) {
+  return reduced(parameters, plan.replicas(), plan, link, stack);
+}
+
+StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                                const StackTime& stack) {
+  return reduced(parameters, plan.expert_replicas(), plan, link, stack);
 }
 
 Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,

@@ -24,9 +24,11 @@ namespace weir {
 
 // Links of a plan's groups.
 struct ParallelLinks {
-  Link tensor;    // between the tp devices of a stage
-  Link context;   // between its cp devices
-  Link replicas;  // between the cp x dp devices that hold the same weights
+  Link tensor;           // between the tp devices of a stage
+  Link context;          // between its cp devices
+  Link replicas;         // between the cp x dp devices that hold the same weights
+  Link experts;          // between the ep of them that share experts, next to each other
+  Link expert_replicas;  // between those that hold the same experts
 };
 [[nodiscard]] ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster);
 // Between two ranks of the pipeline: the first device of each stands for all.
@@ -66,11 +68,21 @@ struct ParallelLinks {
 [[nodiscard]] PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan,
                                                const Link& link);
 
+// Expert parallelism (GShard: Lepikhin et al., ICLR 2021, section 3.2): F sends each token's hidden
+// numbers to the experts it visits and their answers back, an all-to-all each; I mirrors both. In
+// the number format, also where products run in FP8. Devices of a tensor-parallel group send their
+// part of the tokens. A stack that runs part of it beside products leaves the rest.
+[[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
+                                              const Link& link, const StackTime& stack = {});
+
 // What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
 // run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
 // gathers its weights in F and in I.
+// The same of the devices that hold the same experts.
 [[nodiscard]] PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan,
                                                const Link& link);
+[[nodiscard]] PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan,
+                                                      const Link& link);
 
 // Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
 // ZeRO-1 reduce-scattered (later stages did it with each micro-batch); and up to stage 2 the
@@ -82,6 +94,9 @@ struct StepTraffic {
 // A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too.
 [[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
                                        const StackTime& stack = {});
+// The same of the devices that hold the same experts.
+[[nodiscard]] StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan,
+                                              const Link& link, const StackTime& stack = {});
 
 // A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,
 // before the update (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that

@@ -134,8 +134,9 @@ BytesByKind StageMemory::parameters() const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const LayerPart& layer = layers_[l];
     for (std::size_t t = 0; t < layer.weights.size(); ++t) {
-      const StateShare share =
-          zero_share(layer.tensors.parameters[t].elements(), bytes, plan_.zero, plan_.replicas());
+      const ParameterTensor& tensor = layer.tensors.parameters[t];
+      const int copies = tensor.expert ? plan_.expert_replicas() : plan_.replicas();
+      const StateShare share = zero_share(tensor.elements(), bytes, plan_.zero, copies);
       kinds[MemoryKind::gradients] += round(share.gradients.count());
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
       if (held_already(layer.weights[t], use)) continue;

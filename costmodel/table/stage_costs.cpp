@@ -109,7 +109,14 @@ StageCost StageCosts::of(const StagePart& stage) const {
   const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
   const double size = factor_at(costs.by_size, plan_.micro_batch_size);
   const StackTime& stack = cluster_.stack.time;
-  StepTraffic step = step_traffic(stage.parameters, plan_, links_.replicas, stack);
+  StepTraffic step =
+      step_traffic(stage.parameters - stage.expert_parameters, plan_, links_.replicas, stack);
+  if (stage.expert_parameters > 0) {
+    const StepTraffic experts =
+        expert_step_traffic(stage.expert_parameters, plan_, links_.expert_replicas, stack);
+    step.reduce += experts.reduce;
+    step.gather += experts.gather;
+  }
   if (stack.overlaps_gather) step.gather = Seconds(0);
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
@@ -223,9 +230,18 @@ StageCosts::LayerPrice StageCosts::price(int l) {
   const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   if (plan_.replicas() > 1) {
-    if (plan_.zero >= 1) time.optimizer /= plan_.replicas();
-    const PerKind<Seconds> replicas =
-        replica_traffic(known_.part()->layer(l).parameters, plan_, links_.replicas);
+    const LayerPart& part = known_.part()->layer(l);
+    const std::int64_t experts = part.expert_parameters, others = part.parameters - experts;
+    if (plan_.zero >= 1 && experts == 0) {
+      time.optimizer /= plan_.replicas();
+    } else if (plan_.zero >= 1) {
+      // Experts have fewer copies to share their update among.
+      const double share = static_cast<double>(others) / plan_.replicas() +
+                           static_cast<double>(experts) / plan_.expert_replicas();
+      time.optimizer *= share / static_cast<double>(part.parameters);
+    }
+    PerKind<Seconds> replicas = replica_traffic(others, plan_, links_.replicas);
+    if (experts > 0) replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas);
     for (const ActionKind kind : kPassKinds) {
       const Seconds beside = replicas[kind] * anchor_.messages;
       time[kind] = std::max(time[kind], is_backward(kind) ? beside - rebuild : beside);
@@ -233,6 +249,7 @@ StageCosts::LayerPrice StageCosts::price(int l) {
   }
   PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor, cluster_.stack.time);
   traffic += context_traffic(layer, plan_, links_.context);
+  traffic += expert_traffic(layer, plan_, links_.experts, cluster_.stack.time);
   const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;

@@ -72,6 +72,7 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
   };
   if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
+  if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
   if (plan.dp > 1 && replicas == Replicas::one) {
     throw MissingComponent(
         fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",

@@ -64,6 +64,7 @@ std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remar
   if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
     throw InputError(loaded.plan.model_path, "layers", fmt::format("{} cannot be exported", what));
   }
+  if (loaded.plan.ep > 1) throw InputError("plan", "ep", "expert parallelism cannot be exported");
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;

@@ -326,6 +326,22 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
   plan.microbatches = static_cast<int>(*global / per_step);
 }
 
+// Experts that are padded to a capacity are all as full as that; without padding, and where tokens
+// are dropped, as full as they are on average.
+void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model) {
+  plan.ep = degree(a, "expert-model-parallel-size");
+  const auto apart = a.maybe_integer("expert-tensor-parallel-size", 1, kMostRanks);
+  if (apart && *apart != plan.tp) {
+    a.fail("expert-tensor-parallel-size",
+           fmt::format("{}: expected as tensor-model-parallel-size, {}", *apart, plan.tp));
+  }
+  const double capacity = a.number_or("moe-expert-capacity-factor", 1, 0, kMostExpertLoad);
+  if (a.flag("moe-pad-expert-input-to-capacity")) plan.expert_load = std::max(1.0, capacity);
+  if (plan.ep == 1 && plan.expert_load == 1) return;
+  if (const auto misfit = cannot_divide(model, plan))
+    a.fail("expert-model-parallel-size", misfit->reason);
+}
+
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
 void refuse_unmodelled(Arguments& a) {
   if (a.integer_or("mtp-num-layers", 0, 0, kMostLayers) > 0)
@@ -352,9 +368,6 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   refuse_unmodelled(a);
   Job job;
   Plan& plan = job.plan;
-  if (a.integer_or("expert-model-parallel-size", 1, 1, kMostRanks) != 1) {
-    a.fail("expert-model-parallel-size", "expert parallelism is not modelled");
-  }
   job.model = megatron_model(a, options, job.remarks);
   const auto blocks = static_cast<std::int64_t>(job.model.layers.size()) - 3;
   plan.pp = degree(a, "pipeline-model-parallel-size");
@@ -365,6 +378,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
+  set_expert_parallelism(a, plan, job.model);
   set_sharing(a, plan, job.remarks);
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file);

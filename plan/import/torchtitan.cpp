@@ -437,7 +437,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
   plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
   if (t.integer_or("parallelism.expert_parallel_degree", 1, 1, kMostRanks) != 1) {
-    t.fail("parallelism.expert_parallel_degree", "expert parallelism is not modelled");
+    t.fail("parallelism.expert_parallel_degree", "torchtitan's expert parallelism is not modelled");
   }
   if (!as_decoder(job.model))
     t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");

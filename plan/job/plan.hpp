@@ -21,6 +21,7 @@ namespace weir {
 
 // The largest of any parallel degree that readers take: what is above is a typing error.
 inline constexpr std::int64_t kMostRanks = 1 << 16;
+inline constexpr double kMostExpertLoad = 1024;
 
 struct Plan {
   std::string model_path;    // relative to the plan file
@@ -34,6 +35,9 @@ struct Plan {
   int micro_batch_size = 1;  // b, of the largest
   int samples = 0;           // of a mini-batch, G, where M D does not divide it; 0: b M D
   int tp = 1, cp = 1, dp = 1;
+  int ep = 1;              // devices that share a layer's experts, of the dp x cp replicas
+  double expert_load = 1;  // tokens of the fullest of them over the mean: how uneven dropless
+                           // routing is, or the capacity factor that each is padded to
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
   bool overlap_grad_reduce =
@@ -52,7 +56,8 @@ struct Plan {
   [[nodiscard]] int stages() const { return pp * vpp; }
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
-  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel}; }
+  [[nodiscard]] int expert_replicas() const { return replicas() / ep; }  // and the same experts
+  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel, ep, expert_load}; }
   [[nodiscard]] std::int64_t global_batch_size() const {
     return samples > 0 ? samples : std::int64_t{micro_batch_size} * microbatches * dp;
   }
@@ -71,6 +76,9 @@ struct Plan {
   }
   bool operator==(const Plan&) const = default;
 };
+
+// Why a model cannot be divided as a plan says, experts among replicas included; nullopt: it can.
+[[nodiscard]] std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan);
 
 [[nodiscard]] std::string to_json(const Plan& plan);
 // A plan file, and what it says in an older version's words and how that was read, a line each.

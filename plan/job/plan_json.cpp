@@ -80,6 +80,12 @@ void parse_samples(JsonObject& top, Plan& plan) {
 }
 
 void parse_parallel(JsonObject& top, Plan& plan) {
+  if (top.has("ep")) plan.ep = static_cast<int>(top.integer("ep", 2, kMostRanks));
+  if (top.has("expert_load")) {
+    plan.expert_load = top.number("expert_load", 1, kMostExpertLoad);
+    if (plan.expert_load == 1)
+      top.fail("expert_load", "expected more than 1 (left out where experts are even)");
+  }
   const auto only_true = [&](std::string_view key) {
     if (!top.has(key)) return false;
     if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
@@ -111,6 +117,8 @@ Json plan_json(const Plan& p) {
   json["tp"] = p.tp;
   json["cp"] = p.cp;
   json["dp"] = p.dp;
+  if (p.ep > 1) json["ep"] = p.ep;
+  if (p.expert_load > 1) json["expert_load"] = p.expert_load;
   if (p.sequence_parallel) json["sequence_parallel"] = true;
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
@@ -127,6 +135,13 @@ Json plan_json(const Plan& p) {
   json["seed"] = p.seed;
   json["note"] = p.note;
   return json;
+}
+
+std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
+  if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
+  if (plan.replicas() % plan.ep == 0) return std::nullopt;
+  return Misfit{
+      "ep", fmt::format("{} does not divide the {} devices of dp x cp", plan.ep, plan.replicas())};
 }
 
 // One key a line, one boundary a line, the optimizer on one: what differs between two plans is the

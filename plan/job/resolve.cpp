@@ -76,7 +76,7 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
       model.seq_length + model.max_positions > 0) {
     throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
   }
-  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split())) {
+  if (const auto misfit = cannot_divide(model, plan)) {
     throw InputError(file, misfit->key, misfit->reason);
   }
 }
@@ -204,8 +204,10 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
     stage.layers.first = index == 0 ? 0 : boundaries[index - 1];
     stage.layers.last =
         index < boundaries.size() ? boundaries[index] : static_cast<int>(part.layers.size());
-    for (int l = stage.layers.first; l < stage.layers.last; ++l)
+    for (int l = stage.layers.first; l < stage.layers.last; ++l) {
       stage.parameters += part.layer(l).parameters;
+      stage.expert_parameters += part.layer(l).expert_parameters;
+    }
     // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
     // takes. Before the first layer nothing is made yet.
     const auto crossing = [&part](int boundary) {

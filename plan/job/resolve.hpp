@@ -23,7 +23,8 @@ namespace weir {
 // One device's part of a stage.
 struct StagePart {
   LayerRange layers;
-  std::int64_t parameters = 0;  // numbers; each use of a tied weight counts
+  std::int64_t parameters = 0;         // numbers; each use of a tied weight counts
+  std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
   // What crosses the boundary before and after it, a sample, skips included; before the first layer
   // nothing. Equal of a stage without layers, which hands it on.
   std::int64_t input_bytes = 0;

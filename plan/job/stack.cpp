@@ -132,6 +132,7 @@ StackTime time_of(JsonObject object) {
   read_number(object, "accumulate", t.accumulate, 0, 64);
   read_number(object, "logits", t.logits, 0, 64);
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
+  read_number(object, "expert_overlap", t.expert_overlap, 0, 1);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},

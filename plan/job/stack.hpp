@@ -104,6 +104,8 @@ struct StackTime {
   double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
   // The share of tensor-parallel traffic that runs beside products.
   double tensor_overlap = 0;
+  // The share of the all-to-all exchanges of experts that does.
+  double expert_overlap = 0;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
   Seconds message{0};              // host time about each message

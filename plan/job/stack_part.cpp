@@ -77,7 +77,11 @@ double width_of(Width width, Share share, const TransformerShape& block, const S
                 std::int64_t keys) {
   const bool divided =
       share == Share::tensor || (share == Share::sequence && split.sequence_parallel);
-  return whole_width(width, block, keys) / (divided ? split.tp : 1);
+  // What experts keep of the tokens that reach them.
+  const bool of_experts =
+      block.experts > 1 && (width == Width::visits || width == Width::up || width == Width::ffn);
+  const double load = of_experts ? split.expert_load : 1;
+  return whole_width(width, block, keys) * load / (divided ? split.tp : 1);
 }
 
 ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split,

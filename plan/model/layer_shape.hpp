@@ -85,6 +85,8 @@ struct TransformerShape {
   std::int64_t experts_per_token = 1;  //
   std::int64_t shared_ffn = 0;         // together, of experts that every token visits (no biases)
   bool shared_gate = false;            // weighs what those give by one product of the token
+  std::int64_t expert_parts = 1;       // devices that share them, and what the fullest of these
+  double expert_load = 1;              // has of the tokens over the mean: of a split's part
   bool router_bias = false;            // a number an expert: learned, or kept for balance
   Activation activation = Activation::gelu_tanh;
   NormKind norm = NormKind::layer_norm;
@@ -114,6 +116,15 @@ struct TransformerShape {
 // Numbers of a head's value, and so of what the head gives.
 [[nodiscard]] constexpr std::int64_t value_dim(const TransformerShape& block) {
   return block.latent.key_value > 0 ? block.latent.value : block.head_dim;
+}
+// Experts that a device has, and tokens that reach them of `tokens` of each device.
+[[nodiscard]] constexpr std::int64_t local_experts(const TransformerShape& block) {
+  return block.experts / block.expert_parts;
+}
+[[nodiscard]] constexpr std::int64_t visits(const TransformerShape& block, std::int64_t tokens) {
+  const std::int64_t even = tokens * block.experts_per_token;
+  if (block.expert_load == 1) return even;
+  return static_cast<std::int64_t>(static_cast<double>(even) * block.expert_load) + 1;
 }
 // Keys that a query of a sequence sees on average, twice: as many as there are tokens without a
 // window, of w of s tokens w (2 - w / s).

@@ -13,7 +13,8 @@ LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dt
   const auto tensors = [&](const LayerShape& shape) {
     return std::visit([&](const auto& s) { return kinds::tensors(s, tokens); }, shape);
   };
-  return split.tp == 1 ? tensors(layer.shape) : tensors(shard(layer.shape, split.tp));
+  const bool whole = split.tp == 1 && split.ep == 1 && split.expert_load == 1;
+  return whole ? tensors(layer.shape) : tensors(shard(layer.shape, split));
 }
 
 }  // namespace weir

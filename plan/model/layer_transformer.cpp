@@ -172,21 +172,23 @@ void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) 
     t.saved.push_back({"mlp.activated", z.s * b.ffn * z.element, KeptUntil::W});
     return;
   }
-  const std::int64_t visits = z.s * b.experts_per_token;
+  const std::int64_t visited = visits(b, z.s), local = local_experts(b);
+  const bool apart = b.expert_parts > 1;
   t.parameters.push_back({"mlp.router.weight", {b.experts, b.hidden}, Init::normal, true, ""});
   if (b.router_bias)
     t.parameters.push_back({"mlp.router.bias", {b.experts}, Init::zeros, false, ""});
-  t.parameters.push_back({"mlp.up.weight", {b.experts, up, b.hidden}, Init::normal, true, ""});
-  if (b.mlp_bias) t.parameters.push_back({"mlp.up.bias", {b.experts, up}, Init::zeros, false, ""});
-  t.parameters.push_back(
-      {"mlp.down.weight", {b.experts, b.hidden, b.ffn}, Init::residual_normal, true, ""});
+  t.parameters.push_back({"mlp.up.weight", {local, up, b.hidden}, Init::normal, true, "", apart});
   if (b.mlp_bias)
-    t.parameters.push_back({"mlp.down.bias", {b.experts, b.hidden}, Init::zeros, false, ""});
+    t.parameters.push_back({"mlp.up.bias", {local, up}, Init::zeros, false, "", apart});
+  t.parameters.push_back(
+      {"mlp.down.weight", {local, b.hidden, b.ffn}, Init::residual_normal, true, "", apart});
+  if (b.mlp_bias)
+    t.parameters.push_back({"mlp.down.bias", {local, b.hidden}, Init::zeros, false, "", apart});
   t.saved.push_back({"mlp.router.probabilities", z.s * b.experts * z.element, KeptUntil::I});
-  t.saved.push_back({"mlp.visits", visits * b.hidden * z.element, KeptUntil::W});
-  t.saved.push_back({"mlp.up", visits * up * z.element, KeptUntil::I});
-  t.saved.push_back({"mlp.activated", visits * b.ffn * z.element, KeptUntil::W});
-  t.saved.push_back({"mlp.answers", visits * b.hidden * z.element, KeptUntil::I});
+  t.saved.push_back({"mlp.visits", visited * b.hidden * z.element, KeptUntil::W});
+  t.saved.push_back({"mlp.up", visited * up * z.element, KeptUntil::I});
+  t.saved.push_back({"mlp.activated", visited * b.ffn * z.element, KeptUntil::W});
+  t.saved.push_back({"mlp.answers", visited * b.hidden * z.element, KeptUntil::I});
   if (b.shared_ffn > 0) add_shared_experts(t, b, z);
 }
 
@@ -201,11 +203,11 @@ void save_post_norms(LayerTensors& t, const TransformerShape& b, const DeviceTok
 }
 
 void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
-  const std::int64_t visits = z.s * b.experts_per_token;
-  t.carried.push_back({"mlp.up.gradient", visits * up_width(b) * z.element, KeptUntil::W});
+  const std::int64_t visited = b.experts > 1 ? visits(b, z.s) : z.s;
+  t.carried.push_back({"mlp.up.gradient", visited * up_width(b) * z.element, KeptUntil::W});
   if (b.experts > 1) {
     t.carried.push_back({"mlp.router.gradient", z.s * b.experts * z.element, KeptUntil::W});
-    t.carried.push_back({"mlp.answers.gradient", visits * b.hidden * z.element, KeptUntil::W});
+    t.carried.push_back({"mlp.answers.gradient", visited * b.hidden * z.element, KeptUntil::W});
     if (b.shared_ffn > 0) {
       t.carried.push_back(
           {"mlp.shared.up.gradient", z.s * shared_up_width(b) * z.element, KeptUntil::W});

@@ -77,6 +77,7 @@ void tie_weights(ModelPart& part) {
       }
       layer.weights.push_back(id);
       layer.parameters += parameter.elements();
+      if (parameter.expert) layer.expert_parameters += parameter.elements();
     }
   }
   for (auto& [name, all] : uses) {
@@ -89,7 +90,8 @@ void tie_weights(ModelPart& part) {
 ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split) {
   ModelPart part;
   for (const Layer& layer : model.layers)
-    part.layers.push_back({layer_tensors(layer, seq_length, dtype, split), {}, 0, is_block(layer)});
+    part.layers.push_back(
+        {.tensors = layer_tensors(layer, seq_length, dtype, split), .block = is_block(layer)});
   const auto biases = position_biases(model, seq_length, dtype, split);
   const auto skipped = skipped_past(model, part);
   for (std::size_t l = 0; l < part.layers.size(); ++l) {

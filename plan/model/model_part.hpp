@@ -27,7 +27,8 @@ struct LayerPart {
   // Of tensors.parameters, the weight that each is a use of, by the first use in layer order; an
   // untied parameter is its own.
   std::vector<ParameterId> weights;
-  std::int64_t parameters = 0;  // numbers in tensors.parameters
+  std::int64_t parameters = 0;         // numbers in tensors.parameters
+  std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
   // What full re-materialisation rebuilds: every layer but embeddings, norms between stacks and
   // heads, which keep next to nothing beside their input or are done with at once.
   bool block = false;

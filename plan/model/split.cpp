@@ -33,10 +33,32 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   return std::nullopt;
 }
 
+std::optional<Misfit> experts_misfit(const Model& model, const Split& split) {
+  if (split.ep == 1 && split.expert_load == 1) return std::nullopt;
+  bool any = false;
+  for (const Layer& layer : model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr || block->experts == 1) continue;
+    any = true;
+    if (block->experts % split.ep != 0) {
+      return Misfit{"ep", fmt::format("{} does not divide the {} experts of {}", split.ep,
+                                      block->experts, layer.name)};
+    }
+  }
+  if (any) return std::nullopt;
+  return Misfit{split.ep > 1 ? "ep" : "expert_load", "the model has no experts"};
+}
+
 }  // namespace
 
-LayerShape shard(const LayerShape& shape, int tp) {
-  return std::visit([tp](const auto& s) -> LayerShape { return kinds::shard(s, tp); }, shape);
+LayerShape shard(const LayerShape& shape, const Split& split) {
+  LayerShape part =
+      std::visit([&](const auto& s) -> LayerShape { return kinds::shard(s, split.tp); }, shape);
+  if (auto* block = std::get_if<TransformerShape>(&part); block != nullptr && block->experts > 1) {
+    block->expert_parts = split.ep;
+    block->expert_load = split.expert_load;
+  }
+  return part;
 }
 
 std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
@@ -45,6 +67,7 @@ std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
     return Misfit{"sequence_parallel",
                   "expected tp above 1: it divides tokens among the tensor-parallel devices"};
   }
+  if (auto misfit = experts_misfit(model, split)) return misfit;
   if (split.tp == 1 && split.cp == 1) return std::nullopt;
   for (const Layer& layer : model.layers) {
     if (auto misfit = misfit_of(layer, split)) return misfit;

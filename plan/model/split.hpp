@@ -1,7 +1,8 @@
 // How the work of one stage is divided among devices: tensor parallelism over the width of its
 // matrices (Megatron: Shoeybi et al. 2019), sequence parallelism over the tokens of what that
 // leaves whole (Korthikanti et al. 2022, section 4.2), context parallelism over the tokens of
-// everything.
+// everything, expert parallelism over the experts (GShard: Lepikhin et al., ICLR 2021; as in
+// Megatron, tensor parallelism divides each expert too).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,6 +18,8 @@ struct Split {
   int tp = 1;
   int cp = 1;
   bool sequence_parallel = false;  // with tp above 1
+  int ep = 1;                      // devices that share experts
+  double expert_load = 1;          // of tokens, on the fullest of them over the mean
   bool operator==(const Split&) const = default;
   auto operator<=>(const Split&) const = default;
 
@@ -29,8 +32,8 @@ struct Split {
 };
 
 // One device's part of a layer: heads, key-value heads and feed-forward width divided by tp, the
-// vocabulary too, rounded up as frameworks pad it. Precondition: it can be split.
-[[nodiscard]] LayerShape shard(const LayerShape& shape, int tp);
+// vocabulary too, rounded up as frameworks pad it; experts by ep. Precondition: it can be split.
+[[nodiscard]] LayerShape shard(const LayerShape& shape, const Split& split);
 
 // Why a model cannot be divided like this: the plan's key at fault and the reason; nullopt: it can.
 struct Misfit {

@@ -30,6 +30,7 @@ struct ParameterTensor {
   enum class Init : std::uint8_t { normal, residual_normal, zeros, ones } init = Init::normal;
   bool decays = false;    // weight decay applies (matrices and embeddings)
   std::string tied_with;  // group of copies, e.g. "token_embedding"; empty: not tied
+  bool expert = false;    // a device's part of experts that expert parallelism shares
   [[nodiscard]] std::int64_t elements() const;
 };
 

@@ -17,7 +17,7 @@ std::optional<std::string> not_of_stages(const Schedule& schedule, int stages) {
 }
 
 std::optional<std::string> Legality::split(const Plan& plan) const {
-  const auto misfit = cannot_split(model_, plan.seq_length, plan.split());
+  const auto misfit = cannot_divide(model_, plan);
   if (!misfit) return std::nullopt;
   return misfit->key + ": " + misfit->reason;
 }

@@ -74,6 +74,10 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
        baseline(&Plan::tp));
   open(request.cp, those([&](int cp) { return splits(1, cp); }), baseline(&Plan::cp));
   open(request.dp, all, baseline(&Plan::dp));
+  // Without experts there is nothing to share: 1 alone.
+  open(request.ep,
+       those([&](int ep) { return !cannot_split(model, request.base.seq_length, {.ep = ep}); }),
+       baseline(&Plan::ep));
   open(request.zero, {0, 1, 2, 3}, baseline(&Plan::zero));
   open(request.schedules, all_schedules(), baseline(&Plan::schedule));
   open(request.recompute,

@@ -33,14 +33,17 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
     for (const int cp : request.cp) {
       for (const int dp : request.dp) {
         if (!can_make_up(request, std::int64_t{tp} * cp * dp)) continue;
-        for (const int zero : request.zero) {
-          Plan plan = request.base;
-          plan.tp = tp;
-          plan.cp = cp;
-          plan.dp = dp;
-          plan.zero = dp * cp > 1 ? zero : 0;
-          plan.sequence_parallel = shares_sequence(request, model, plan);
-          if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+        for (const int ep : request.ep) {
+          for (const int zero : request.zero) {
+            Plan plan = request.base;
+            plan.tp = tp;
+            plan.cp = cp;
+            plan.dp = dp;
+            plan.ep = ep;
+            plan.zero = dp * cp > 1 ? zero : 0;
+            plan.sequence_parallel = shares_sequence(request, model, plan);
+            if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+          }
         }
       }
     }
@@ -72,7 +75,7 @@ std::vector<Split> splits(const SweepRequest& request, const Model& model) {
   for (const Plan& plan : plans) {
     const Split split = plan.split();
     const bool known = std::ranges::find(found, split) != found.end();
-    if (!known && !cannot_split(model, plan.seq_length, split)) found.push_back(split);
+    if (!known && !cannot_divide(model, plan)) found.push_back(split);
   }
   return found;
 }

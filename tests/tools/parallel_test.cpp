@@ -91,8 +91,8 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_EQ(weir("plan tiny.json --sequence-parallel").code, 2);
   EXPECT_EQ(weir("plan tiny.json --zero 4").code, 2);
   const CommandResult experts = weir("plan tiny.json --ep 2");
-  EXPECT_EQ(experts.code, 5);
-  EXPECT_EQ(experts.out, "weir: --ep 2: expert parallelism is not modelled yet; only 1\n");
+  EXPECT_EQ(experts.code, 3);
+  EXPECT_EQ(experts.out, "weir: plan: ep: the model has no experts\n");
   const CommandResult heads = weir("plan tiny.json --tp 3");
   EXPECT_EQ(heads.code, 3);
   EXPECT_THAT(heads.out, HasSubstr("weir: plan: tp: 3 does not divide the 4 heads of"));

@@ -17,20 +17,20 @@ constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
 constexpr const char* kZero =
     "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
 
+constexpr const char* kEp = "Devices of the dp x cp that share a layer's experts";
+constexpr app::Range kExpertLoad{1, kMostExpertLoad};
+
 template <class Options>
 void append_flags(app::Fields& fields, Options& o) {
   app::append(
       fields,
-      {{"--ep", &o.ep, "Expert parallelism: not modelled, only 1", {.range = app::kPositive}},
+      {{"--expert-load",
+        &o.expert_load,
+        "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
+        {.range = kExpertLoad}},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
        {"--overlap-grad-reduce", &o.overlap_grad_reduce,
         "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
-}
-
-void refuse_experts(int ep) {
-  if (ep > 1)
-    throw MissingComponent(
-        fmt::format("--ep {}: expert parallelism is not modelled yet; only 1", ep));
 }
 
 }  // namespace
@@ -40,16 +40,18 @@ app::Fields fields(ParallelOptions& o) {
   app::Fields all{{"--tp", &o.tp, kTp, degree},
                   {"--cp", &o.cp, kCp, degree},
                   {"--dp", &o.dp, kDp, degree},
+                  {"--ep", &o.ep, kEp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
 }
 
 void apply(const ParallelOptions& o, Plan& plan) {
-  refuse_experts(o.ep);
   plan.tp = o.tp.value_or(plan.tp);
   plan.cp = o.cp.value_or(plan.cp);
   plan.dp = o.dp.value_or(plan.dp);
+  plan.ep = o.ep.value_or(plan.ep);
+  if (o.expert_load > 0) plan.expert_load = o.expert_load;
   plan.zero = o.zero.value_or(plan.zero);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
@@ -63,16 +65,18 @@ app::Fields fields(ParallelLists& o) {
   app::Fields all{{"--tp", &o.tp, std::string(kTp) + ": 8, 1,2,4 or 1..8", degree},
                   {"--cp", &o.cp, kCp, degree},
                   {"--dp", &o.dp, kDp, degree},
+                  {"--ep", &o.ep, kEp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
 }
 
 void apply(const ParallelLists& o, SweepRequest& request) {
-  refuse_experts(o.ep);
   request.tp = o.tp;
   request.cp = o.cp;
   request.dp = o.dp;
+  request.ep = o.ep;
+  if (o.expert_load > 0) request.base.expert_load = o.expert_load;
   request.zero = o.zero;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_grad_reduce = o.overlap_grad_reduce;

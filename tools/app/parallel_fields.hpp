@@ -16,18 +16,18 @@ struct SweepRequest;
 
 // One plan's degrees; what was not given leaves the plan as it is.
 struct ParallelOptions {
-  std::optional<int> tp, cp, dp, zero;
-  int ep = 1;
+  std::optional<int> tp, cp, dp, ep, zero;
+  double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
 };
 [[nodiscard]] app::Fields fields(ParallelOptions& options);
-// Throws UsageError on a contradiction, MissingComponent for expert parallelism.
+// Throws UsageError on a contradiction.
 void apply(const ParallelOptions& options, Plan& plan);
 
 // The same as lists for a sweep; empty: the sweep's to choose.
 struct ParallelLists {
-  std::vector<int> tp, cp, dp, zero;
-  int ep = 1;
+  std::vector<int> tp, cp, dp, ep, zero;
+  double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);

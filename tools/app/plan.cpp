@@ -56,7 +56,7 @@ Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   set_samples(r, session, plan);
   if (r.recompute != kAuto) plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
   apply(r.parallel, plan);
-  if (const auto misfit = cannot_split(model, plan.seq_length, plan.split()))
+  if (const auto misfit = cannot_divide(model, plan))
     throw InputError("plan", misfit->key, misfit->reason);
   return parse_plan(weir::to_json(plan), "plan");
 }

@@ -123,7 +123,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   ResolvedPlan& loaded = result.plan.loaded;
   Plan plan = loaded.plan;
   apply(r.parallel, plan);
-  if (const auto misfit = cannot_split(loaded.model, plan.seq_length, plan.split()))
+  if (const auto misfit = cannot_divide(loaded.model, plan))
     throw InputError(result.name, misfit->key, misfit->reason);
   if (plan != loaded.plan)
     loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));

@@ -76,6 +76,7 @@ void say_the_rest(SweepRequest& r) {
   for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
     otherwise(*degree, std::vector{1});
   otherwise(r.parallel.zero, std::vector{0});
+  otherwise(r.parallel.ep, std::vector{1});
   otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
   otherwise(r.recompute.words, std::vector<std::string>{"none"});
 }

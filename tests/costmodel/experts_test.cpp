@@ -1,0 +1,107 @@
+// Expert parallelism by hand: what is sent, what a device holds, what it computes.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "costmodel/layers/kernels.hpp"
+#include "costmodel/links/collectives.hpp"
+#include "costmodel/links/parallel.hpp"
+#include "plan/model/model_part.hpp"
+
+namespace weir {
+namespace {
+
+// Four experts of 2 x 8 x 16 numbers, of which a token visits two.
+Layer block() {
+  TransformerShape shape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 16};
+  shape.experts = 4;
+  shape.experts_per_token = 2;
+  shape.mlp_bias = false;
+  return {"block.0", shape, ""};
+}
+Plan plan(int dp, int ep) {
+  Plan p;
+  p.seq_length = 32;
+  p.dp = dp;
+  p.ep = ep;
+  return p;
+}
+double ns(Seconds time) { return time.count() * 1e9; }
+const Link kLink{Seconds(0), BytesPerSecond(1e9)};
+
+// 4 of 1024 bytes each at 1 GB/s: three quarters leave, 768 ns, and three latencies of 10 ns. Of
+// eight on two nodes of four at a tenth of that: three eighths within, 384 ns, and half across,
+// 5120 ns, beside each other.
+TEST(Experts, AnAllToAllLeavesEachMemberItsOwn) {
+  const Link link{Seconds(10e-9), BytesPerSecond(1e9)};
+  EXPECT_DOUBLE_EQ(ns(all_to_all(Bytes(1024), 4, link)), 768 + 30);
+  EXPECT_EQ(all_to_all(Bytes(1024), 1, link), Seconds(0));
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.nodes = 2;
+  cluster.intra = kLink;
+  cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
+  EXPECT_NEAR(ns(all_to_all(Bytes(1024), 8, group_link(cluster, 8, 1))), 5120, 1e-6);
+}
+
+// 32 tokens visit two experts each with 8 numbers of 4 bytes: 2048 bytes, half of which leave one
+// of two devices: 1024 ns to the experts, as much back, and again in the backward.
+TEST(Experts, TokensTravelThereAndBack) {
+  const PerKind<Seconds> traffic = expert_traffic(block(), plan(2, 2), kLink);
+  EXPECT_DOUBLE_EQ(ns(traffic.f), 2 * 1024);
+  EXPECT_DOUBLE_EQ(ns(traffic.i), 2 * 1024);
+  EXPECT_EQ(traffic.w, Seconds(0));
+  EXPECT_EQ(expert_traffic(block(), plan(2, 1), kLink).f, Seconds(0));
+  Plan uneven = plan(2, 2);
+  uneven.expert_load = 1.5;
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), uneven, kLink).f), 3 * 1024);
+  StackTime beside;
+  beside.expert_overlap = 0.75;
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, beside).f), 512);
+}
+
+// Of 4 x 256 numbers of experts a device of two has half; the router and attention it has whole.
+// Eight replicas are four that hold the same experts.
+TEST(Experts, ADeviceHoldsItsShare) {
+  Model model;
+  model.layers = {block()};
+  const auto part = [&](int ep) {
+    return model_part(model, 32, Dtype::fp32, plan(8, ep).split()).layers[0];
+  };
+  EXPECT_EQ(part(1).expert_parameters, 0) << "nothing is apart";
+  EXPECT_EQ(part(2).expert_parameters, 2 * 256);
+  EXPECT_EQ(part(1).parameters - part(2).parameters, 2 * 256);
+  EXPECT_EQ(plan(8, 2).expert_replicas(), 4);
+  EXPECT_EQ(cannot_divide(model, plan(8, 3))->reason, "3 does not divide the 4 experts of block.0");
+  EXPECT_EQ(cannot_divide(model, plan(3, 2))->reason, "2 does not divide the 3 devices of dp x cp");
+  std::get<TransformerShape>(model.layers[0].shape).experts = 1;
+  EXPECT_EQ(cannot_divide(model, plan(8, 2))->reason, "the model has no experts");
+}
+
+// ZeRO-1: 1000 numbers in fp32 among the four that hold the same experts: three quarters are
+// scattered, and of the updated weights as many gathered.
+TEST(Experts, GradientsAreSummedWhereTheSameExpertsAre) {
+  Plan p = plan(8, 2);
+  p.zero = 1;
+  const StepTraffic step = expert_step_traffic(1000, p, kLink);
+  EXPECT_DOUBLE_EQ(ns(step.reduce), 3000);
+  EXPECT_DOUBLE_EQ(ns(step.gather), 3000);
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kLink).reduce), 3500);
+  EXPECT_EQ(expert_step_traffic(1000, plan(2, 2), kLink).reduce, Seconds(0));
+}
+
+// What a device keeps of the tokens that reach its experts is as many whoever has them, and grows
+// with the load.
+TEST(Experts, KeptBytesFollowTheLoad) {
+  const auto kept = [](const Split& split) {
+    std::int64_t bytes = 0;
+    for (const KeptTensor& tensor : layer_tensors(block(), 32, Dtype::fp32, split).saved)
+      bytes += tensor.bytes_per_sample;
+    return bytes;
+  };
+  EXPECT_EQ(kept({.ep = 2}), kept({}));
+  // Of 64 visits 33 more: 8 numbers to the expert, 16 + 16 within, 8 back.
+  EXPECT_EQ(kept({.ep = 2, .expert_load = 1.5}) - kept({.ep = 2}), 33 * (8 + 16 + 16 + 8) * 4);
+}
+
+}  // namespace
+}  // namespace weir
