@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/job/stack_part.hpp"
@@ -159,7 +160,7 @@ struct Kernels {
   void mlp(const TransformerShape& b, std::int64_t m) const {
     const std::int64_t width = (b.gated ? 2 : 1) * b.ffn;
     if (b.experts > 1) {
-      p.product(m, b.experts, b.hidden);  // the router
+      router(m, b);
       m = visits(b, m);
       p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
       p.each(2 * m * b.hidden, 2 * m * b.hidden);
@@ -169,6 +170,13 @@ struct Kernels {
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
     p.product(each, b.hidden, b.ffn, local);
     if (b.shared_ffn > 0) shared_experts(b);
+  }
+
+  // Its products stay in the number format where those of the blocks run in FP8.
+  void router(std::int64_t m, const TransformerShape& b) const {
+    const ProductPrecision blocks = std::exchange(p.precision, ProductPrecision::plan);
+    p.product(m, b.experts, b.hidden);
+    p.precision = blocks;
   }
 
   void shared_experts(const TransformerShape& b) const {
