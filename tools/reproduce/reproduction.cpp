@@ -115,6 +115,9 @@ std::span<const ReproductionCase> reproduction_cases() {
                        reproduce_sailor, true},
       ReproductionCase{"megatron-bridge", "Megatron-Bridge: Llama 3 on Hopper and Blackwell",
                        reproduce_megatron_bridge, true},
+      ReproductionCase{"megatron-bridge-experts",
+                       "Megatron-Bridge: mixtures of experts on Hopper and Blackwell",
+                       reproduce_megatron_bridge_experts, true},
       ReproductionCase{"nemo", "NeMo 24.07 on DGX H100", reproduce_nemo, true},
       ReproductionCase{"dgx-cloud", "NVIDIA's cloud recipes on H100", reproduce_dgx_cloud, true},
   };

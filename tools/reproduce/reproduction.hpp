@@ -99,6 +99,7 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_llm_foundry(const Publications& published);
 [[nodiscard]] CaseResult reproduce_sailor(const Publications& published);
 [[nodiscard]] CaseResult reproduce_megatron_bridge(const Publications& published);
+[[nodiscard]] CaseResult reproduce_megatron_bridge_experts(const Publications& published);
 [[nodiscard]] CaseResult reproduce_nemo(const Publications& published);
 [[nodiscard]] CaseResult reproduce_dgx_cloud(const Publications& published);
 

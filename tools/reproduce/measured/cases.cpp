@@ -65,8 +65,7 @@ void note_failed(const std::vector<MeasuredRun>& runs, const std::vector<RunFore
   }
 }
 
-CaseResult reproduce_measured(const Publications& published, std::string_view source) {
-  const std::vector<MeasuredRun> runs = source_named(source).read(published);
+CaseResult reproduce_runs(const std::vector<MeasuredRun>& runs) {
   const std::vector<RunForecast> forecasts = forecast_runs(runs);
   CaseResult result;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -75,6 +74,10 @@ CaseResult reproduce_measured(const Publications& published, std::string_view so
   note_refusals(runs, forecasts, result);
   note_failed(runs, forecasts, result);
   return result;
+}
+
+CaseResult reproduce_measured(const Publications& published, std::string_view source) {
+  return reproduce_runs(source_named(source).read(published));
 }
 
 }  // namespace
@@ -102,6 +105,12 @@ CaseResult reproduce_sailor(const Publications& published) {
 }
 CaseResult reproduce_megatron_bridge(const Publications& published) {
   return reproduce_measured(published, "megatron-bridge");
+}
+CaseResult reproduce_megatron_bridge_experts(const Publications& published) {
+  CaseResult result = reproduce_runs(read_megatron_bridge_experts(published));
+  result.notes.emplace_back(
+      "A layer that predicts further tokens is taken as one block more and a head twice as wide.");
+  return result;
 }
 CaseResult reproduce_nemo(const Publications& published) {
   return reproduce_measured(published, "nemo");

@@ -99,5 +99,7 @@ struct MeasuredSource {
 [[nodiscard]] std::vector<MeasuredRun> read_megatron_bridge(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_nemo(const Publications& published);
 [[nodiscard]] std::vector<MeasuredRun> read_dgx_cloud(const Publications& published);
+// Of no group of `measured_sources()`: no interval is made of their errors.
+[[nodiscard]] std::vector<MeasuredRun> read_megatron_bridge_experts(const Publications& published);
 
 }  // namespace weir
