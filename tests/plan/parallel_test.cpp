@@ -32,6 +32,22 @@ TEST(Parallel, PlanFilesKeepTheirBytes) {
   EXPECT_EQ(to_json(parse_plan(text, "p")), text);
 }
 
+// Between dp and what replicas share; even routing is not said.
+TEST(Parallel, PlanFilesSayHowExpertsAreShared) {
+  Plan plan;
+  plan.dp = 8;
+  plan.ep = 4;
+  plan.zero = 1;
+  const std::string even = to_json(plan);
+  EXPECT_THAT(even, HasSubstr("  \"dp\": 8,\n  \"ep\": 4,\n  \"zero\": 1,\n"));
+  EXPECT_EQ(parse_plan(even, "p"), plan);
+  plan.expert_load = 1.25;
+  const std::string text = to_json(plan);
+  EXPECT_THAT(text, HasSubstr("  \"ep\": 4,\n  \"expert_load\": 1.25,\n"));
+  EXPECT_EQ(parse_plan(text, "p"), plan);
+  EXPECT_EQ(to_json(parse_plan(text, "p")), text);
+}
+
 TEST(Parallel, ADefaultSaidAloudIsRefused) {
   const auto complaint = [](const std::string& from, const std::string& to) {
     Plan plan;
@@ -47,6 +63,10 @@ TEST(Parallel, ADefaultSaidAloudIsRefused) {
   };
   EXPECT_EQ(complaint("\"zero\": 2", "\"zero\": 0"),
             "p.json: zero: expected an integer from 1 to 3");
+  EXPECT_EQ(complaint("\"zero\": 2", "\"ep\": 1"),
+            "p.json: ep: expected an integer from 2 to 65536");
+  EXPECT_EQ(complaint("\"zero\": 2", "\"expert_load\": 1"),
+            "p.json: expert_load: expected more than 1 (left out where experts are even)");
   EXPECT_EQ(complaint("\"zero\": 2", "\"sequence_parallel\": false"),
             "p.json: sequence_parallel: expected true (left out where it is false)");
   EXPECT_EQ(

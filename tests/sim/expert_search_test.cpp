@@ -1,0 +1,54 @@
+// What a search does with experts: every way to share them that their number allows, and none where
+// a model has none.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/search/open_choices.hpp"
+#include "sim/search/space.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+
+Model with_experts(std::int64_t experts) {
+  TransformerShape block{.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 64};
+  block.experts = experts;
+  block.experts_per_token = experts > 1 ? 2 : 1;
+  Model model;
+  model.layers = {{"block.0", block, ""}, {"block.1", block, ""}};
+  return model;
+}
+
+// Eight devices; 12 experts can be shared by 1, 2 and 4 of them.
+TEST(ExpertSearch, SharesExpertsWhereTheirNumberAllowsIt) {
+  SweepRequest request;
+  request.base.seq_length = 32;
+  request.devices = 8;
+  request.ep.clear();
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  EXPECT_THAT(with_open_choices(request, with_experts(12), cluster).ep, ElementsAre(1, 2, 4));
+  EXPECT_THAT(with_open_choices(request, with_experts(1), cluster).ep, ElementsAre(1));
+}
+
+// dp of 2 and 4 with ep of 1 and 4: the second does not divide the first.
+TEST(ExpertSearch, SharesThemAmongReplicasAlone) {
+  SweepRequest request;
+  request.base.seq_length = 32;
+  request.dp = {2, 4};
+  request.ep = {1, 4};
+  const Model model = with_experts(8);
+  int all = 0, can = 0;
+  for (const Plan& plan : with_degrees(request, model)) {
+    ++all;
+    can += cannot_divide(model, plan) ? 0 : 1;
+  }
+  EXPECT_EQ(all, 4);
+  EXPECT_EQ(can, 3);
+  EXPECT_EQ(splits(request, model).size(), 2U);
+}
+
+}  // namespace
+}  // namespace weir
