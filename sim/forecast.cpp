@@ -17,7 +17,6 @@
 #include "plan/program/repeat.hpp"
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
-#include "sim/engine/contention.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -47,20 +46,6 @@ Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
                                      describe_deadlock(program)));
   }
   return program;
-}
-
-// What operations of this plan share: node cards, and devices where there are fewer than ranks.
-Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
-                         const Cluster& cluster) {
-  Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
-  contention.compute_slowdown = costs.overlap.compute;
-  contention.transfer_slowdown = costs.overlap.transfer;
-  if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
-    for (int rank = 0; rank < plan.pp; ++rank)
-      contention.device_of_rank.push_back(
-          static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
-  }
-  return contention;
 }
 
 // Of steps that follow each other without a barrier, from the makespans of 8 and of 16.
@@ -200,6 +185,19 @@ void scale(Counter& counter, double factor) {
 }
 
 }  // namespace
+
+Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
+                         const Cluster& cluster) {
+  Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
+  contention.compute_slowdown = costs.overlap.compute;
+  contention.transfer_slowdown = costs.overlap.transfer;
+  if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
+    for (int rank = 0; rank < plan.pp; ++rank)
+      contention.device_of_rank.push_back(
+          static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
+  }
+  return contention;
+}
 
 Bytes Forecast::peak_memory() const {
   Bytes peak{0};

@@ -13,6 +13,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/blocking.hpp"
+#include "sim/engine/contention.hpp"
 #include "sim/jitter.hpp"
 #include "traces/metrics.hpp"
 #include "traces/trace.hpp"
@@ -73,6 +74,10 @@ struct Forecast {
 // A search that compares many plans has no use for their memory over time and their names in a
 // trace.
 enum class ForecastDetail : std::uint8_t { full, ranking };
+
+// What operations of this plan share: node cards, and devices where there are fewer than ranks.
+[[nodiscard]] Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
+                                       const Cluster& cluster);
 
 struct ForecastOptions {
   ForecastDetail detail = ForecastDetail::full;

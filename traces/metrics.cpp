@@ -33,7 +33,7 @@ class Accounting {
       const Span& span = spans_[id];
       // Measured spans may overlap by the clock's grain: time is counted once.
       const Ns start = std::max(span.start.count(), cursor);
-      account_gap(metrics.idle, borders, cursor, start, id);
+      account_gap(metrics, borders, cursor, start, id);
       const Nanoseconds busy(std::max<Ns>(span.end.count() - start, 0));
       metrics.busy += busy;
       if (span.action.kind == ActionKind::R) metrics.rematerialise += busy;
@@ -42,7 +42,7 @@ class Accounting {
       if (span.action.kind <= ActionKind::W) metrics.useful += busy - rebuild;
       cursor = std::max(cursor, span.end.count());
     }
-    account_gap(metrics.idle, borders, cursor, end_, kNoOperation);
+    account_gap(metrics, borders, cursor, end_, kNoOperation);
     return metrics;
   }
 
@@ -63,8 +63,10 @@ class Accounting {
   }
 
   // Causes of [from, to), the gap before operation `next` (none: before the step's end).
-  void account_gap(IdleTime& idle, const Borders& borders, Ns from, Ns to, OperationId next) const {
+  void account_gap(RankMetrics& metrics, const Borders& borders, Ns from, Ns to,
+                   OperationId next) const {
     if (from >= to) return;
+    IdleTime& idle = metrics.idle;
     Ns sent = to,
        there = to;  // when the awaited message began to move, and when everything awaited was there
     if (next != kNoOperation) {
@@ -85,6 +87,9 @@ class Accounting {
     // The gap from its end: the host's (all was there), the message's, and before it a wait for
     // whoever sent it.
     idle.communication += Nanoseconds(there - sent);
+    // No message is awaited by an update, and no reduction by anything else.
+    if (next != kNoOperation && program_.op(next).action.kind == ActionKind::OPTIMIZER)
+      metrics.reduction += Nanoseconds(there - sent);
     idle.host += Nanoseconds(next != kNoOperation ? to - there : 0);
     account_wait(idle, borders, from, next != kNoOperation ? sent : to);
   }

@@ -42,6 +42,7 @@ struct RankMetrics {
   Nanoseconds useful{0};         // busy without re-materialisation and optimizer
   Nanoseconds rematerialise{0};  // R, and what B and I rebuild
   IdleTime idle;
+  Nanoseconds reduction{0};  // of idle.communication, the wait for gradients to be summed
 };
 
 struct StepMetrics {

@@ -104,10 +104,33 @@ StageCost StageCosts::of(const StagePart& stage) const {
     rebuild += layer.rebuild;
     rebuild_traffic += layer.traffic.r;
   }
+  const StackTime& stack = cluster_.stack.time;
+  const StepTraffic step = once_a_step(stage);
+  const Seconds again = rebuild * corrected(ActionKind::R) + rebuild_traffic;
+  const auto pass = [&](ActionKind kind) {
+    const Seconds own = time[kind] * corrected(kind) + traffic[kind];
+    return is_backward(kind) ? own + again : own;
+  };
+  StageCost cost;
+  for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
+  cost.rebuild = to_nanoseconds(again);
+  const int layers = stage.layers.size();
+  cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
+                                   ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
+                                   : step.reduce);
+  cost.optimizer = to_nanoseconds(time.optimizer * corrected(ActionKind::OPTIMIZER) + step.gather);
+  return cost;
+}
+
+double StageCosts::corrected(ActionKind kind) const {
   const Costs& costs = known_.costs();
-  const Correction& c = costs.correction;
-  const Correction alone = plan_.pp == 1 ? costs.alone : Correction{};
-  const double size = factor_at(costs.by_size, plan_.micro_batch_size);
+  const double learnt = costs.correction[kind] * (plan_.pp == 1 ? costs.alone[kind] : 1.0);
+  // The update knows no micro-batch.
+  if (kind == ActionKind::OPTIMIZER) return learnt;
+  return learnt * factor_at(costs.by_size, plan_.micro_batch_size);
+}
+
+StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
   const StackTime& stack = cluster_.stack.time;
   StepTraffic step =
       step_traffic(stage.parameters - stage.expert_parameters, plan_, links_.replicas, stack);
@@ -120,20 +143,30 @@ StageCost StageCosts::of(const StagePart& stage) const {
   if (stack.overlaps_gather) step.gather = Seconds(0);
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
-  const Seconds again = rebuild * (c.r * alone.r * size) + rebuild_traffic;
-  const auto pass = [&](ActionKind kind) {
-    const Seconds own = time[kind] * (c[kind] * alone[kind] * size) + traffic[kind];
-    return is_backward(kind) ? own + again : own;
-  };
-  StageCost cost;
-  for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
-  cost.rebuild = to_nanoseconds(again);
-  const int layers = stage.layers.size();
-  cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
-                                   ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
-                                   : step.reduce);
-  cost.optimizer = to_nanoseconds(time.optimizer * c.optimizer * alone.optimizer + step.gather);
-  return cost;
+  return step;
+}
+
+PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage) {
+  PerKind<PerCause<Seconds>> sum;
+  for (int l = stage.layers.first; l < stage.layers.last; ++l) {
+    PriceParts its;
+    const LayerPrice layer = price(l, &its);
+    for (const ActionKind kind : kPassKinds) {
+      PerCause<Seconds>& of = sum[kind];
+      const Seconds core = is_backward(kind) ? its.core : Seconds(0);
+      const double factor = corrected(kind);
+      of.work += (layer.time[kind] - its.replicas[kind] - core) * factor;
+      of.rematerialised += core * factor;
+      of.replicas += its.replicas[kind] * factor;
+      of.tensor += its.tensor[kind];
+      of.context += its.context[kind];
+      of.experts += its.experts[kind];
+      of.host += layer.traffic[kind] - its.tensor[kind] - its.context[kind] - its.experts[kind];
+    }
+    sum.optimizer.work += layer.time.optimizer * corrected(ActionKind::OPTIMIZER);
+  }
+  sum.optimizer.replicas = once_a_step(stage).gather;
+  return sum;
 }
 
 CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePart> stages,
@@ -219,13 +252,14 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
 
 // What ZeRO sends for a layer runs beside it: the longer of the two counts. A layer that is rebuilt
 // has been gathered for its backward by then, which hides that much more of it.
-StageCosts::LayerPrice StageCosts::price(int l) {
+StageCosts::LayerPrice StageCosts::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = anchored(matched(l), anchor_);
   if (plan_.recompute.mode == RecomputeMode::selective) {
     if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
     time.i += time.core;
     time.b += time.core;
+    if (parts != nullptr) parts->core = time.core;
   }
   const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
@@ -244,15 +278,26 @@ StageCosts::LayerPrice StageCosts::price(int l) {
     if (experts > 0) replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas);
     for (const ActionKind kind : kPassKinds) {
       const Seconds beside = replicas[kind] * anchor_.messages;
-      time[kind] = std::max(time[kind], is_backward(kind) ? beside - rebuild : beside);
+      const Seconds own = time[kind];
+      time[kind] = std::max(own, is_backward(kind) ? beside - rebuild : beside);
+      if (parts != nullptr) parts->replicas[kind] = time[kind] - own;
     }
   }
-  PerKind<Seconds> traffic = tensor_traffic(layer, plan_, links_.tensor, cluster_.stack.time);
-  traffic += context_traffic(layer, plan_, links_.context);
-  traffic += expert_traffic(layer, plan_, links_.experts, cluster_.stack.time);
+  const StackTime& stack = cluster_.stack.time;
+  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack);
+  const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
+  const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
+  PerKind<Seconds> traffic = tensor;
+  traffic += context;
+  traffic += experts;
   const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;
+    if (parts != nullptr) {
+      parts->tensor[kind] = tensor[kind] * anchor_.messages;
+      parts->context[kind] = context[kind] * anchor_.messages;
+      parts->experts[kind] = experts[kind] * anchor_.messages;
+    }
     // A host that is busy with the calls longer than the device with the work keeps it waiting; one
     // that waits for each kernel, for as long as it is busy.
     const Seconds busy = host[kind] * anchor_.compute;

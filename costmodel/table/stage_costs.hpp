@@ -12,6 +12,7 @@
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/table/cost_table.hpp"
 #include "costmodel/table/layer_costs.hpp"
+#include "costmodel/table/per_cause.hpp"
 
 namespace weir {
 
@@ -29,6 +30,8 @@ class StageCosts {
   StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
   [[nodiscard]] StageCost of(const StagePart& stage) const;
+  // What its passes and its update are added up from, without what rebuilds layers.
+  [[nodiscard]] PerKind<PerCause<Seconds>> parts(const StagePart& stage);
   // The plan's, or the same plan's with stages and ties of other boundaries.
   [[nodiscard]] CostTable table(const ScheduleShape& shape, std::span<const StagePart> stages,
                                 std::span<const Tie> ties) const;
@@ -49,7 +52,17 @@ class StageCosts {
     PerKind<Seconds> traffic;  // what they do not
     Seconds rebuild{0};  // its R within its B and I (recompute full); a part of neither's `time`
   };
-  [[nodiscard]] LayerPrice price(int layer);
+  // Of a price, what its sums do not show.
+  struct PriceParts {
+    PerKind<Seconds> tensor, context, experts;  // of its traffic
+    PerKind<Seconds> replicas;                  // of its time, what ZeRO sends beyond the kernels
+    Seconds core{0};  // of its I and B, the attention core again (selective)
+  };
+  [[nodiscard]] LayerPrice price(int layer, PriceParts* parts = nullptr);
+  // Once a step, for one stage; factors of the costs included.
+  [[nodiscard]] StepTraffic once_a_step(const StagePart& stage) const;
+  // What corrections make of a layer's own time in actions of this kind.
+  [[nodiscard]] double corrected(ActionKind kind) const;
   // The layer's own time, with R and its share of the update.
   [[nodiscard]] LayerTime matched(int layer);
   void warn(std::string warning);

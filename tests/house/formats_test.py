@@ -300,6 +300,8 @@ def outputs(folder):
     )
     yield json.loads((folder / "forecast/predicted.json").read_text())
     yield printed("simulate", "split.json", "--cluster", cluster)
+    yield printed("explain", "split.json", "--cluster", cluster, "--measured", "5ktok/s")
+    yield printed("explain", "gpipe.json", "--costs", "costs.json", "--measured", "1s")
     yield printed(
         "calibrate",
         "--measured",

@@ -51,6 +51,13 @@ CASES = {
         (("plan.json",), {"mtbf": "3h", "checkpoint_cost": "30s", "restart_cost": "5min", "tp": 2,
                           "dp": 2, "zero": 1}),
     ],
+    "explain": [
+        (("plan.json",), {}),
+        (("plan.json",), {"costs": "profile.json", "measured": "5ms", "memory_limit": "1 GiB",
+                          "plans": "changed"}),
+        (("split.json",), {"measured": "9ktok/s", "output": "explained.json",
+                           "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+    ],
     "sweep": [
         (("tiny.json",), {"pp": [1, 2], "global_batch_size": 4, "recompute": ["none", "full"],
                           "baseline": "plan.json", "memory_limit": "1 GiB",
@@ -170,7 +177,9 @@ class Commands(unittest.TestCase):
         os.chdir(folder.name)
         pathlib.Path("tiny.json").write_text(json.dumps(TINY))
         for line in ("plan tiny.json -K 2 -M 4 -o plan.json",
-                     "plan tiny.json -K 2 -M 8 -o other.json", "simulate plan.json -o out",
+                     "plan tiny.json -K 2 -M 8 -o other.json",
+                     "plan tiny.json -K 2 -M 4 --tp 2 --dp 2 -o split.json",
+                     "simulate plan.json -o out",
                      "run plan.json --steps 2 -o out", "profile tiny.json -b 1,2"):
             output(*line.split())
 

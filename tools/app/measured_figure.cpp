@@ -53,17 +53,12 @@ std::optional<std::pair<FigureKind, double>> parse_speed(std::string_view text) 
   return std::nullopt;
 }
 
-}  // namespace
-
-MeasuredFigure parse_figure(const std::string& text, const std::string& option) {
+// `whole`: what was given, for messages.
+MeasuredFigure figure_of(MeasuredFigure figure, const std::string& whole,
+                         const std::string& option) {
   const auto refuse = [&](const std::string& why) {
-    throw UsageError(fmt::format("{} {}: {}", option, text, why));
+    throw UsageError(fmt::format("{} {}: {}", option, whole, why));
   };
-  // A path may have a sign of equality, a figure has none.
-  const auto equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0)
-    refuse("expected PLAN=FIGURE, as plan.json=22.3s,61GiB");
-  MeasuredFigure figure{.plan = text.substr(0, equals), .text = text.substr(equals + 1)};
   const auto comma = figure.text.find(',');
   const std::string first = figure.text.substr(0, comma);
   const auto speed = parse_speed(first);
@@ -82,6 +77,22 @@ MeasuredFigure parse_figure(const std::string& text, const std::string& option) 
     refuse(fmt::format("\"{}\": expected an amount of memory with its unit, as 61GiB", second));
   figure.memory = Bytes(std::llround(bytes->count()));
   return figure;
+}
+
+}  // namespace
+
+MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option) {
+  return figure_of({.plan = {}, .text = text}, text, option);
+}
+
+MeasuredFigure parse_figure(const std::string& text, const std::string& option) {
+  // A path may have a sign of equality, a figure has none.
+  const auto equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UsageError(
+        fmt::format("{} {}: expected PLAN=FIGURE, as plan.json=22.3s,61GiB", option, text));
+  }
+  return figure_of({.plan = text.substr(0, equals), .text = text.substr(equals + 1)}, text, option);
 }
 
 std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast) {

@@ -26,9 +26,11 @@ struct MeasuredFigure {
   std::optional<Bytes> memory;  // peak of the fullest device
 };
 
-// "PLAN=FIGURE[,MEMORY]": FIGURE is a step time (ns to h), TFLOPs a device, or tokens/s (tok/s) or
-// samples/s of the whole job, with k or M before them; MEMORY is bytes with their unit. Throws
-// UsageError naming `option`.
+// "FIGURE[,MEMORY]", of no plan: FIGURE is a step time (ns to h), TFLOPs a device, or tokens/s
+// (tok/s) or samples/s of the whole job, with k or M before them; MEMORY is bytes with their unit.
+// Throws UsageError naming `option`.
+[[nodiscard]] MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option);
+// The same behind "PLAN=".
 [[nodiscard]] MeasuredFigure parse_figure(const std::string& text, const std::string& option);
 
 // The step time that the figure means for a plan with this forecast: rates are those that the

@@ -8,6 +8,7 @@
 #include "tools/app/compare.hpp"
 #include "tools/app/doctor.hpp"
 #include "tools/app/evaluate.hpp"
+#include "tools/app/explain.hpp"
 #include "tools/app/export.hpp"
 #include "tools/app/model.hpp"
 #include "tools/app/plan.hpp"
@@ -51,6 +52,7 @@ void bind_commands(py::module_& m) {
          "tuple[Costs, list[dict[str, Any]]] | dict[str, Any]", &fitted);
   define(m, app::kCompare, {"predicted=first", "measured=second"});
   define(m, app::kDoctor, {});
+  define(m, app::kExplain, {"plan", "costs", "cluster", "memory_limit"});
   define(m, app::kExport, {"plan", "to", "output"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});

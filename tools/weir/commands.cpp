@@ -8,6 +8,7 @@
 #include "tools/app/compare.hpp"
 #include "tools/app/doctor.hpp"
 #include "tools/app/evaluate.hpp"
+#include "tools/app/explain.hpp"
 #include "tools/app/export.hpp"
 #include "tools/app/model.hpp"
 #include "tools/app/plan.hpp"
@@ -30,6 +31,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print);
+  line.add(app::kExplain, print);
   line.add(app::kSweep, print);
   line.add(app::kRun, print, {.defaults = {.hangs = end_at_once, .stopping = stop_on_signals()}});
   line.add(app::kCompare, print);

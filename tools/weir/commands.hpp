@@ -15,6 +15,8 @@ struct DoctorRequest;
 struct DoctorResult;
 struct EvaluateRequest;
 struct EvaluateResult;
+struct ExplainRequest;
+struct ExplainResult;
 struct ExportRequest;
 struct ExportResult;
 struct ModelRequest;
@@ -44,6 +46,7 @@ void print(const app::CalibrateRequest& request, const app::CalibrateResult& res
 void print(const app::CompareRequest& request, const app::CompareResult& result);
 void print(const app::DoctorRequest& request, const app::DoctorResult& result);
 void print(const app::EvaluateRequest& request, const app::EvaluateResult& result);
+void print(const app::ExplainRequest& request, const app::ExplainResult& result);
 void print(const app::ExportRequest& request, const app::ExportResult& result);
 void print(const app::ModelRequest& request, const app::ModelResult& result);
 void print(const app::PlanRequest& request, const app::PlanResult& result);

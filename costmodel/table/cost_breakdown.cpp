@@ -1,0 +1,66 @@
+// Divides each rounded time in proportion to what it was added up from.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/cost_breakdown.hpp"
+
+#include <cstdint>
+
+#include "costmodel/table/stage_costs.hpp"
+
+namespace weir {
+namespace {
+
+// `whole` in proportion to the weights, each border between two parts rounded down, so that the
+// parts sum to it.
+PerCause<Nanoseconds> divided(Nanoseconds whole, const PerCause<Seconds>& weights) {
+  constexpr auto kWeights = PerCause<Seconds>::members();
+  constexpr auto kParts = PerCause<Nanoseconds>::members();
+  double sum = 0;
+  for (const auto weight : kWeights) sum += (weights.*weight).count();
+  PerCause<Nanoseconds> parts;
+  if (sum <= 0) {
+    parts.work = whole;
+    return parts;
+  }
+  double until = 0;
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i + 1 < kParts.size(); ++i) {
+    until += (weights.*kWeights[i]).count();
+    const auto border =
+        static_cast<std::int64_t>(static_cast<double>(whole.count()) * (until / sum));
+    parts.*kParts[i] = Nanoseconds(border - before);
+    before = border;
+  }
+  parts.*kParts.back() = whole - Nanoseconds(before);
+  return parts;
+}
+
+}  // namespace
+
+CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& known,
+                             const Cluster& cluster) {
+  require_stages(resolved, cluster.stack);
+  StageCosts costs(resolved.plan, known, cluster);
+  const ScheduleShape& shape = resolved.schedule.shape;
+  CostBreakdown breakdown{costs.table(shape, resolved.stages, resolved.ties), {}};
+  // The same where no send keeps a stage: what is more are messages.
+  Cluster apart = cluster;
+  apart.stack.time.blocking_messages = false;
+  const CostTable unkept =
+      StageCosts(resolved.plan, known, apart).table(shape, resolved.stages, resolved.ties);
+  for (std::size_t s = 0; s < resolved.stages.size(); ++s) {
+    const PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s]);
+    const StageCost& all = breakdown.table.stages[s];
+    const StageCost& own = unkept.stages[s];
+    PerKind<PerCause<Nanoseconds>>& parts = breakdown.stages.emplace_back();
+    for (const ActionKind kind : kComputeKinds) {
+      const Nanoseconds rebuild = is_backward(kind) ? own.rebuild : Nanoseconds(0);
+      parts[kind] = divided(own[kind] - rebuild, weights[kind]);
+      parts[kind].rematerialised += rebuild;
+      parts[kind].messages += all[kind] - own[kind];
+    }
+    parts.r = {.rematerialised = all.r};
+  }
+  return breakdown;
+}
+
+}  // namespace weir

@@ -1,0 +1,216 @@
+// Makes the other plans, each checked as a plan's file would be.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/explain/changes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "plan/job/summary.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/search/balance.hpp"
+#include "sim/search/legality.hpp"
+
+namespace weir {
+namespace {
+
+constexpr double kFaster = 2;
+
+BytesPerSecond faster(BytesPerSecond bandwidth) { return bandwidth * kFaster; }
+
+Link faster(Link link) {
+  link.bandwidth = faster(link.bandwidth);
+  for (LinkRegime& regime : link.regimes) regime.bandwidth = faster(regime.bandwidth);
+  if (link.switch_reduction)
+    link.switch_reduction->bandwidth = faster(link.switch_reduction->bandwidth);
+  return link;
+}
+
+class Changer {
+ public:
+  Changer(const ResolvedPlan& base, const Costs& costs, const Cluster& cluster)
+      : base_(base), costs_(costs), cluster_(cluster) {}
+
+  std::vector<Change> all() {
+    if (!of_file()) {
+      add_microbatches();
+      add_chunks();
+      add_schedules();
+    }
+    add_recompute();
+    add_sharing();
+    add_boundaries();
+    add_slots();
+    add_links();
+    return std::move(changes_);
+  }
+
+ private:
+  [[nodiscard]] const Plan& plan() const { return base_.plan; }
+  [[nodiscard]] bool of_file() const { return plan().schedule.ends_with(".csv"); }
+
+  void add(std::string choice, std::string to, Plan changed) {
+    Change change{std::move(choice), std::move(to), std::move(changed), {}, {}};
+    if (auto reason = refusal(change.plan)) change.refused = std::move(*reason);
+    changes_.push_back(std::move(change));
+  }
+
+  // Why the plan cannot be; otherwise its receive slots and boundaries are what it needs.
+  std::optional<std::string> refusal(Plan& changed) {
+    const auto layers = static_cast<int>(base_.model.layers.size());
+    if (const auto misfit = cannot_split(base_.model, changed.seq_length, changed.split()))
+      return misfit->key + ": " + misfit->reason;
+    if (changed.stages() > layers && !cluster_.stack.empty_stages)
+      return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
+    if (!of_file()) {
+      const auto made =
+          make_schedule(changed.schedule, {changed.pp, changed.vpp, changed.microbatches});
+      if (const auto* reason = std::get_if<std::string>(&made)) return *reason;
+      const auto& schedule = std::get<Schedule>(made);
+      if (auto reason = not_of_stages(schedule, changed.stages())) return reason;
+      if (changed.slots > 0) changed.slots = fewest_slots(schedule, changed.slots);
+    }
+    if (changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::vector<int> balanced(const Plan& of) const {
+    return balanced_boundaries(base_.model, of, costs_, cluster_);
+  }
+
+  void add_microbatches() {
+    const auto with = [&](int microbatches, int size, const char* note) {
+      Plan changed = plan();
+      changed.microbatches = microbatches;
+      changed.micro_batch_size = size;
+      add("micro-batches", fmt::format("M {} b {}{}", microbatches, size, note), changed);
+    };
+    const int m = plan().microbatches, b = plan().micro_batch_size;
+    if (b % 2 == 0) with(2 * m, b / 2, "");
+    if (m % 2 == 0) with(m / 2, 2 * b, "");
+    with(2 * m, b, ", twice the mini-batch");
+  }
+
+  void add_chunks() {
+    if (plan().pp == 1) return;
+    for (const int v : std::set{plan().vpp / 2, plan().vpp + 1, plan().vpp * 2}) {
+      if (v < 1 || v == plan().vpp || v * plan().pp > std::ssize(base_.model.layers)) continue;
+      Plan changed = plan();
+      changed.vpp = v;
+      // One chunk a rank has schedules of its own.
+      if (plan().vpp == 1 && changed.schedule == "1f1b") changed.schedule = "interleaved-1f1b";
+      if (v == 1 && changed.schedule == "interleaved-1f1b") changed.schedule = "1f1b";
+      if (plan().vpp == 1 && changed.schedule == "gpipe") changed.schedule = "looped-bfs";
+      if (v == 1 && changed.schedule == "looped-bfs") changed.schedule = "gpipe";
+      add("v", fmt::format("{} ({})", v, changed.schedule), changed);
+    }
+  }
+
+  void add_schedules() {
+    if (plan().pp == 1) return;
+    std::vector<Schedule> known{base_.schedule};
+    for (const Generator& generator : generators()) {
+      if (generator.name == plan().schedule) continue;
+      Plan changed = plan();
+      changed.schedule = generator.name;
+      const auto made = [&] {
+        return make_schedule(changed.schedule, {changed.pp, changed.vpp, changed.microbatches});
+      };
+      auto schedule = made();
+      if (std::holds_alternative<std::string>(schedule)) {
+        changed.vpp = generator.default_chunks;
+        schedule = made();
+      }
+      // With one chunk a rank several names are one order.
+      if (auto* its = std::get_if<Schedule>(&schedule)) {
+        if (std::ranges::find(known, its->order, &Schedule::order) != known.end()) continue;
+        known.push_back(std::move(*its));
+      }
+      const bool same = changed.vpp == plan().vpp;
+      add("schedule",
+          same ? changed.schedule : fmt::format("{} v {}", changed.schedule, changed.vpp), changed);
+    }
+  }
+
+  void add_recompute() {
+    for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::selective,
+                                     RecomputeMode::full, RecomputeMode::stage}) {
+      if (mode == plan().recompute.mode && plan().recompute.layers.empty()) continue;
+      Plan changed = plan();
+      changed.recompute = {.mode = mode};
+      add("re-materialisation", to_text(changed.recompute), changed);
+    }
+  }
+
+  // What devices share that compute the same, or hold the same weights.
+  void add_sharing() {
+    if (plan().tp > 1) {
+      Plan changed = plan();
+      changed.sequence_parallel = !changed.sequence_parallel;
+      add("sequence parallelism", changed.sequence_parallel ? "on" : "off", changed);
+    }
+    if (plan().replicas() == 1) return;
+    for (int zero = 0; zero <= 3; ++zero) {
+      if (zero == plan().zero) continue;
+      Plan changed = plan();
+      changed.zero = zero;
+      add("ZeRO", fmt::format("stage {}", zero), changed);
+    }
+    // A stack that always overlaps, or never, does not ask the plan.
+    if (cluster_.stack.time.overlaps_reduction) return;
+    Plan changed = plan();
+    changed.overlap_grad_reduce = !changed.overlap_grad_reduce;
+    add("overlap of the reduction", changed.overlap_grad_reduce ? "on" : "off", changed);
+  }
+
+  void add_boundaries() {
+    if (plan().stages() == 1 || plan().stages() > std::ssize(base_.model.layers)) return;
+    Plan changed = plan();
+    changed.boundaries = balanced(changed);
+    if (changed.boundaries == plan().boundaries) return;
+    add("boundaries", fmt::format("balanced: {}", fmt::join(changed.boundaries, ",")), changed);
+  }
+
+  void add_slots() {
+    if (plan().pp == 1 || plan().slots == 0) return;
+    Plan changed = plan();
+    changed.slots *= 2;
+    add("receive slots", fmt::format("{}", changed.slots), changed);
+  }
+
+  void add_links() {
+    if (!stands_on_builtin(costs_.basis)) return;
+    const auto with = [&](const char* to, const auto& change_cluster) {
+      Change change{"link", to, plan(), cluster_, {}};
+      change_cluster(*change.cluster);
+      changes_.push_back(std::move(change));
+    };
+    if (plan().devices() > cluster_.devices_per_node) {
+      with("twice the bandwidth between nodes", [](Cluster& cluster) {
+        cluster.inter = faster(cluster.inter);
+        cluster.node_bandwidth = faster(cluster.node_bandwidth);
+      });
+    }
+    if (plan().devices() > 1 && cluster_.devices_per_node > 1) {
+      with("twice the bandwidth within a node",
+           [](Cluster& cluster) { cluster.intra = faster(cluster.intra); });
+    }
+  }
+
+  const ResolvedPlan& base_;
+  const Costs& costs_;
+  const Cluster& cluster_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+std::vector<Change> changes(const ResolvedPlan& plan, const Costs& costs, const Cluster& cluster) {
+  return Changer(plan, costs, cluster).all();
+}
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// A plan with one thing made otherwise, the rest as it is: what an engineer could try next.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/costs.hpp"
+#include "plan/job/cluster.hpp"
+#include "plan/job/resolve.hpp"
+
+namespace weir {
+
+struct Change {
+  std::string choice;              // "schedule"
+  std::string to;                  // "zb-h1"
+  Plan plan;                       // changed, or as it is where the cluster is what changes
+  std::optional<Cluster> cluster;  // with the faster link
+  std::string refused;             // why it cannot be; empty: it can
+};
+
+// Of one replica with its degrees and, but for twice the micro-batches, its mini-batch:
+//   micro-batches       2M and M / 2 of the same mini-batch; 2M of the same size, twice the batch
+//   v                   half, one more and twice, stages balanced
+//   schedule            every other one that is published, with the plan's v or else its own; once
+//                       where several are the same order
+//   re-materialisation  none, selective, full, stage
+//   sequence parallelism, ZeRO, overlap of the reduction of gradients   where devices share
+//   boundaries          balanced by layer times (sim/search/balance)
+//   slots               twice as many receive slots
+//   link                twice the bandwidth between nodes, or within one; not of measured costs,
+//                       which bring their own
+// A schedule of a file stays: nothing that it would have to change for is there. Receive slots are
+// as many more as a changed schedule cannot do without.
+[[nodiscard]] std::vector<Change> changes(const ResolvedPlan& plan, const Costs& costs,
+                                          const Cluster& cluster);
+
+}  // namespace weir

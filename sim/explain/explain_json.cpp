@@ -1,0 +1,81 @@
+// Writes why a step takes as long as it does.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/explain/explain_json.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "plan/job/plan_json.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double share(Nanoseconds part, Nanoseconds whole) {
+  if (whole.count() == 0) return 0;
+  return static_cast<double>(part.count()) / static_cast<double>(whole.count());
+}
+
+Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
+
+}  // namespace
+
+Json waterfall_json(const Waterfall& fall) {
+  Json rows = Json::array();
+  for (const auto& [name, time] : fall.parts) {
+    rows.push_back({{"name", std::string(name)},
+                    {"time_ns", time.count()},
+                    {"share", share(time, fall.step)}});
+  }
+  return rows;
+}
+
+Json critical_path_json(const CriticalPath& path, Nanoseconds step) {
+  Json rows = Json::array();
+  for (const auto& [kind, time, actions] : path.parts) {
+    rows.push_back({{"name", kind},
+                    {"time_ns", time.count()},
+                    {"share", share(time, step)},
+                    {"actions", actions}});
+  }
+  return rows;
+}
+
+Json what_if_json(const std::vector<WhatIf>& rows) {
+  Json all = Json::array();
+  for (const auto& [change, forecast, gain] : rows) {
+    Json row{{"choice", change.choice}, {"to", change.to}};
+    row["refused"] = change.refused.empty() ? Json() : Json(change.refused);
+    if (forecast) {
+      row["gain"] = gain;
+      row["step_time_s"] = forecast->step_time.count();
+      row["peak_memory_bytes"] =
+          forecast->memory.empty() ? Json() : Json(forecast->peak_memory().count());
+      const bool judged = forecast->memory_limit && !forecast->memory.empty();
+      row["fits"] = judged ? Json(to_string(forecast->fits())) : Json();
+      row["plan"] = plan_json(change.plan);
+    }
+    all.push_back(std::move(row));
+  }
+  return all;
+}
+
+Json gap_json(const Gap& gap) {
+  Json json{{"step_time_s", gap.measured.count()},
+            {"difference_s", gap.difference.count()},
+            {"within_interval", or_null(gap.within_interval)},
+            {"causes", Json::array()}};
+  for (const SuspectedCause& cause : gap.causes) {
+    json["causes"].push_back(
+        {{"name", std::string(cause.name)},
+         {"factor", or_null(cause.factor)},
+         {"plausible", or_null(cause.plausible)},
+         {"measurement", cause.measurement},
+         {"reading_s", cause.reading.count()},
+         {"reading_if_s", cause.reading_if ? Json(cause.reading_if->count()) : Json()}});
+  }
+  return json;
+}
+
+}  // namespace weir

@@ -1,0 +1,108 @@
+// What people read of `weir explain`.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/explain.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tools/app/plan_fields.hpp"
+#include "tools/weir/changes_text.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/terminal.hpp"
+
+namespace weir {
+namespace {
+
+// What the parts of the waterfall are called.
+struct Told {
+  std::string_view name;
+  std::string_view text;
+};
+constexpr std::array kTold{Told{"useful_at_peak", "useful work at the device's peak"},
+                           Told{"kernels", "kernels, beyond the peak"},
+                           Told{"compute", "computing"},
+                           Told{"rematerialised", "re-materialisation"},
+                           Told{"tensor", "tensor parallel collectives"},
+                           Told{"context", "context parallel collectives"},
+                           Told{"experts", "expert parallel exchanges"},
+                           Told{"replicas", "replicas: gradients, shards"},
+                           Told{"messages", "messages between stages"},
+                           Told{"fill", "idle: fill"},
+                           Told{"drain", "idle: drain"},
+                           Told{"imbalance", "idle: imbalance"},
+                           Told{"host", "host"},
+                           Told{"slow_rank", "one rank slower than the others"},
+                           Told{"contention", "contention"},
+                           Told{"update", "update"},
+                           Told{"end", "idle: end of the step"}};
+
+std::string_view told(std::string_view name) {
+  const auto row = std::ranges::find(kTold, name, &Told::name);
+  return row == kTold.end() ? name : row->text;
+}
+
+// The part as a bar that starts where the one before it ended.
+std::string bar(Nanoseconds from, Nanoseconds time, Nanoseconds step) {
+  constexpr double kColumns = 40;
+  const auto column = [&](Nanoseconds at) {
+    const double place =
+        kColumns * static_cast<double>(at.count()) / static_cast<double>(step.count());
+    return static_cast<std::size_t>(std::clamp(std::lround(place), 0L, std::lround(kColumns)));
+  };
+  const std::size_t a = column(std::min(from, from + time));
+  const std::size_t b = column(std::max(from, from + time));
+  // What is less than a column is seen, too.
+  return std::string(a, ' ') + (b > a ? std::string(b - a, '#') : "|");
+}
+
+void print_waterfall(const Waterfall& fall) {
+  say("{:<34} {:>10} {:>7}\n", "where the step goes", "time", "share");
+  Nanoseconds from{0};
+  for (const auto& [name, time] : fall.parts) {
+    if (time.count() == 0) continue;
+    say("{:<34} {:>10} {:>6.1f}%  {}\n", told(name), format_duration(to_seconds(time)),
+        100 * (to_seconds(time) / to_seconds(fall.step)), bar(from, time, fall.step));
+    from += time;
+  }
+}
+
+void print_gap(const app::ExplainResult& result) {
+  const Gap& gap = *result.gap;
+  std::string inside;
+  if (gap.within_interval)
+    inside = *gap.within_interval ? ", within the forecast's interval"
+                                  : ", outside the forecast's interval";
+  say("\nmeasured {}: {} a step, {:.3f} times the forecast{}\n", result.measured,
+      format_duration(gap.measured), gap.measured / result.forecast.step_time, inside);
+  say("{:<34} {:>8} {:>10}\n", "alone, it would be", "times", "plausible");
+  for (const SuspectedCause& cause : gap.causes) {
+    say("{:<34} {:>8} {:>10}\n", told(cause.name),
+        cause.factor ? fmt::format("{:.3f}", *cause.factor) : std::string("-"),
+        !cause.plausible   ? "-"
+        : *cause.plausible ? "yes"
+                           : "no");
+  }
+  if (gap.causes.empty() || !gap.causes.front().factor) return;
+  const SuspectedCause& first = gap.causes.front();
+  say("to tell: {} ({} by the forecast, {} if it is this)\n", first.measurement,
+      format_duration(first.reading), format_duration(*first.reading_if));
+}
+
+}  // namespace
+
+void print(const app::ExplainRequest& request, const app::ExplainResult& result) {
+  if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
+  say("{}: step {} ({})\n\n", summary(result.plan), format_duration(result.forecast.step_time),
+      to_string(result.forecast.basis));
+  print_waterfall(result.waterfall);
+  print_critical_path(result.critical_path, result.waterfall.step);
+  print_what_if("what one change would bring", result.what_if);
+  if (result.gap) print_gap(result);
+  for (const std::string& warning : result.forecast.warnings) note(warning);
+  if (request.plans) say("{}\n", request.plans->string());
+}
+
+}  // namespace weir
