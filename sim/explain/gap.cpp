@@ -289,11 +289,13 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
     return static_cast<double>((std::get<Timing>(outcome).makespan + overhead).count());
   };
   Gap gap{measured, measured - forecast.step_time, {}, {}};
-  std::optional<double> width;
-  if (forecast.interval) {
-    width = std::log(forecast.interval->high / forecast.step_time);
-    gap.within_interval = measured >= forecast.interval->low && measured <= forecast.interval->high;
-  }
+  const std::optional<StepInterval>& interval = forecast.interval;
+  if (interval) gap.within_interval = measured >= interval->low && measured <= interval->high;
+  // A factor is as plausible as a step that is off by it as a whole.
+  const auto plausible = [&](double factor) {
+    const Seconds whole = forecast.step_time * factor;
+    return whole >= interval->low && whole <= interval->high;
+  };
   const auto target = static_cast<double>(to_nanoseconds(measured).count());
   Suspects suspects(resolved, costs);
   for (const Cause& cause : suspects.all()) {
@@ -302,7 +304,7 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
         factor_for([&](double factor) { return step_of(cause.table(factor)); }, target);
     suspected.reading = cause.reading(costs.table);
     if (suspected.factor) suspected.reading_if = cause.reading(cause.table(*suspected.factor));
-    if (width) suspected.plausible = distance(suspected) <= *width;
+    if (interval) suspected.plausible = suspected.factor && plausible(*suspected.factor);
     gap.causes.push_back(std::move(suspected));
   }
   std::ranges::stable_sort(gap.causes, {}, &distance);

@@ -22,7 +22,8 @@ struct SuspectedCause {
   // Times what the forecast has, with which the simulated step is the measured one; none: no
   // factor from 0 to 1024 does it.
   std::optional<double> factor;
-  std::optional<bool> plausible;      // within the forecast's interval; none: it has none
+  // A step off by this factor as a whole is within the forecast's interval; none: it has none.
+  std::optional<bool> plausible;
   std::string measurement;            // what would tell
   Seconds reading{0};                 // what it would read by the forecast ...
   std::optional<Seconds> reading_if;  // ... and if this were the cause
