@@ -94,6 +94,9 @@ struct Kernels {
     p.f.move(stack_bytes * static_cast<double>(logits));
     p.i.move(stack_bytes * static_cast<double>(logits));
   }
+  void operator()(const CellShape&) const {
+    assert(false && "a cell's costs are shares of the rates");
+  }
   void operator()(const TimedShape&) const { assert(false && "a timed layer says its own times"); }
   void operator()(const SizedShape&) const {
     assert(false && "a sized layer has no kernels that are known");

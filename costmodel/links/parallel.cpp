@@ -69,6 +69,7 @@ struct TensorTraffic {
     return sent(loss, reduce(n));
   }
   PerKind<Seconds> operator()(const NormShape&) const { return {}; }
+  PerKind<Seconds> operator()(const CellShape&) const { return {}; }
   PerKind<Seconds> operator()(const TimedShape&) const { return {}; }
   PerKind<Seconds> operator()(const SizedShape&) const { return {}; }
 };

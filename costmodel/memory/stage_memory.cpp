@@ -142,7 +142,8 @@ BytesByKind StageMemory::parameters() const {
       if (held_already(layer.weights[t], use)) continue;
       kinds[MemoryKind::weights] += round(share.weights.count());
       // Tensors of their own in fp32: the master weights, each moment.
-      const std::int64_t tensors = bytes.optimizer / 4;
+      const bool learned = !layer.tensors.parameters[t].running;
+      const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;
       if (tensors > 0)
         kinds[MemoryKind::optimizer_state] +=
             tensors * round(ceil_div(share.optimizer.count(), tensors));

@@ -137,7 +137,9 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     const Layer& layer = model.layers[static_cast<std::size_t>(l)];
     if (std::holds_alternative<TimedShape>(layer.shape)) continue;
-    if (!device.kernels || std::holds_alternative<SizedShape>(layer.shape)) {
+    const bool maps = std::holds_alternative<SizedShape>(layer.shape) ||
+                      std::holds_alternative<CellShape>(layer.shape);
+    if (!device.kernels || maps) {
       if (known.insert(layer_key(layer, seq_length, dtype)).second) {
         costs.layers.push_back(builtin.by_shares(l, whole));
       }

@@ -126,15 +126,17 @@ class StateFile {
       : loaded_(loaded),
         path_((checkpoint.folder / kTensors).string()),
         file_(checkpoint.folder / kTensors) {
-    each_weight(loaded, [&](ParameterId weight, const ParameterTensor& parameter) {
-      for (const auto& [part, prefix] : parts_of(loaded.plan.optimizer))
+    for (const auto& [part, prefix] : parts_of(loaded.plan.optimizer)) {
+      each_weight(loaded, part, [&](ParameterId weight, const ParameterTensor& parameter) {
         static_cast<void>(tensor(prefix, weight, parameter));
-    });
+      });
+    }
   }
 
   [[nodiscard]] ParameterState state(ParameterId weight, const ParameterTensor& parameter) const {
     ParameterState state;
     for (const auto& [part, prefix] : parts_of(loaded_.plan.optimizer)) {
+      if (!has_part(parameter, part)) continue;
       std::vector<float> values = to_floats(tensor(prefix, weight, parameter), path_);
       if (part == ParameterPart::values) state.values = std::move(values);
       if (part == ParameterPart::state1) state.state1 = std::move(values);
@@ -164,7 +166,7 @@ void write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file
   const auto parts = parts_of(loaded.plan.optimizer);
   std::vector<TensorShape> shapes;
   for (const auto& [part, prefix] : parts) {
-    each_weight(loaded, [&](ParameterId weight, const ParameterTensor& parameter) {
+    each_weight(loaded, part, [&](ParameterId weight, const ParameterTensor& parameter) {
       shapes.push_back({prefix + own_name(loaded.model, weight.layer, parameter), parameter.shape});
     });
   }

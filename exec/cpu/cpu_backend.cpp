@@ -9,6 +9,7 @@
 
 #include "exec/cpu/core.hpp"
 #include "exec/cpu/layers.hpp"
+#include "exec/cpu/map_kernels.hpp"
 #include "exec/cpu/update.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"
@@ -55,6 +56,11 @@ class CpuBackend : public Backend {
     cpu::logits(std::get<HeadShape>(call.layer->shape), call, on_, to);
   }
   void update(const UpdateCall& call) override {
+    if (call.running) {
+      cpu::move_statistics(*call.running, call.samples, floats(call.gradients), call.elements / 2,
+                           call.weight.floats());
+      return;
+    }
     cpu::update({call.step, call.decays, call.factor, call.optimizer}, floats(call.gradients),
                 call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats());
   }

@@ -22,7 +22,7 @@ namespace weir::cpu {
 
 // A sample's tokens, and its target after the last.
 [[nodiscard]] inline const std::int32_t* sample_tokens(const LayerCall& call, std::int64_t sample) {
-  return call.tokens + sample * (call.seq_length + 1);
+  return call.tokens + sample * call.sample_words;
 }
 
 void prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
@@ -41,6 +41,11 @@ void prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length
 void forward(const NormShape& shape, const LayerCall& call, Workbench& on);
 void backward_input(const NormShape& shape, const LayerCall& call, Workbench& on);
 void backward_weight(const NormShape& shape, const LayerCall& call, Workbench& on);
+
+void prepare(const CellShape& cell, std::int64_t batch, std::int64_t seq_length, Workbench& on);
+void forward(const CellShape& cell, const LayerCall& call, Workbench& on);
+void backward_input(const CellShape& cell, const LayerCall& call, Workbench& on);
+void backward_weight(const CellShape& cell, const LayerCall& call, Workbench& on);
 
 void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on);
 void logits(const HeadShape& shape, const LayerCall& call, Workbench& on, float* to);

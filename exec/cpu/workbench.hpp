@@ -1,11 +1,14 @@
-// What a device's passes work with beside the tensors of their layer: matrix products, and the
-// tables of rotary positions. Both live in memory that is taken from the arena for the whole run.
+// What a device's passes work with beside the tensors of their layer: matrix products,
+// convolutions, and the tables of rotary positions, in memory that is taken from the arena for the
+// whole run. Products and convolutions, which never run at once, share theirs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "exec/cpu/convolution.hpp"
 #include "exec/cpu/matmul.hpp"
 #include "exec/cpu/rotary.hpp"
 #include "plan/model/tensor_list.hpp"
@@ -14,16 +17,23 @@ namespace weir::cpu {
 
 struct Workbench {
   Matmul matmul;
+  Convolutions convolutions;
   RotaryTables rotary;
 
   [[nodiscard]] std::int64_t scratch_bytes() const {
     const std::int64_t tables = rotary.bytes();
-    return tables == 0 ? matmul.scratch_bytes() : aligned_bytes(matmul.scratch_bytes()) + tables;
+    return tables == 0 ? library_bytes() : aligned_bytes(library_bytes()) + tables;
   }
   void use_scratch(std::byte* scratch) {
     matmul.use_scratch(scratch);
+    convolutions.use_scratch(scratch);
     if (rotary.bytes() > 0)
-      rotary.use(reinterpret_cast<float*>(scratch + aligned_bytes(matmul.scratch_bytes())));
+      rotary.use(reinterpret_cast<float*>(scratch + aligned_bytes(library_bytes())));
+  }
+
+ private:
+  [[nodiscard]] std::int64_t library_bytes() const {
+    return std::max(matmul.scratch_bytes(), convolutions.scratch_bytes());
   }
 };
 

@@ -50,10 +50,13 @@ struct LayerCall {
   std::span<const Tensor> saved;  // in the order of LayerTensors::saved
   std::span<const Tensor> carried;
   Tensor workspace;
-  const std::int32_t* tokens =
-      nullptr;  // host memory, [batch, seq_length + 1]: inputs, and targets one further on
-  double loss_scale = 1;   // head: 1 / tokens of the mini-batch
-  double* loss = nullptr;  // head's F: where its share of the mean loss goes; null in R
+  // Host memory, [batch, sample_words] (plan/model/sample): inputs, and targets one further on; or
+  // images and their targets, all in fp32.
+  const std::int32_t* tokens = nullptr;
+  std::int64_t sample_words = 2;
+  double sample_share = 1;  // batch norm: 1 / samples of the mini-batch
+  double loss_scale = 1;    // head: 1 / targets of the mini-batch
+  double* loss = nullptr;   // head's F: where its share of the mean loss goes; null in R
 };
 
 // pass(shape) of a layer that has kernels. Those of which only times or sizes are known have none;
@@ -79,6 +82,9 @@ struct UpdateCall {
   Tensor state1, state2;  // momentum, or Adam's two moments; empty where the optimizer has none
   std::int64_t elements = 0;
   bool decays = false;
+  // Not learned: `gradients` are the mini-batch's moments about the weight, over so many samples.
+  std::optional<RunningStatistics> running;
+  std::int64_t samples = 1;
   std::int64_t step = 1;  // 1-based
   double factor = 1;      // of the gradient: clipping's
   Optimizer optimizer;

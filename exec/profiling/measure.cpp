@@ -25,6 +25,7 @@
 #include "exec/threads/thread_transport.hpp"
 #include "exec/training/stored.hpp"
 #include "exec/training/trainable.hpp"
+#include "plan/model/sample.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
@@ -51,7 +52,7 @@ class LayerBench {
       : arena_(backend),
         backend_(backend),
         loaded_(single(model, plan)),
-        tokens_(plan.micro_batch_size * (plan.seq_length + 1)),
+        tokens_(plan.micro_batch_size * sample_words(model, plan.seq_length)),
         host_(backend.host_memory(kLossBytes + tokens_ * std::int64_t{sizeof(std::int32_t)})) {
     const Layer& measured = model.layers[static_cast<std::size_t>(layer)];
     backend.prepare(std::span(&measured, 1), plan.micro_batch_size, plan.seq_length);

@@ -9,6 +9,7 @@
 
 #include "exec/training/evaluation.hpp"
 #include "exec/training/stored.hpp"
+#include "plan/model/sample.hpp"
 
 namespace weir {
 namespace {
@@ -44,7 +45,7 @@ StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSou
       arena_(arena) {
   for (int layer = range_.first; layer < range_.last; ++layer) {
     add_parameters(layer, state);
-    evaluated_.push_back(without_dropout(model_.layers[static_cast<std::size_t>(layer)]));
+    evaluated_.push_back(as_evaluated(model_.layers[static_cast<std::size_t>(layer)]));
   }
 }
 
@@ -73,7 +74,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     } else {
       made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
       if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
-      const int states = state_numbers(plan_.optimizer);
+      const int states = made.description.running ? 0 : state_numbers(plan_.optimizer);
       if (states > 0) made.state1 = arena_.allocate(elements * 4);
       if (states > 1) made.state2 = arena_.allocate(elements * 4);
       put_state(made, state(weight, part_.parameter(weight)));
@@ -116,7 +117,10 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   call.gradients = gradients_[layer];
   call.accumulate = !fresh_gradients_;
   call.tokens = pass.tokens;
-  call.loss_scale = 1.0 / static_cast<double>(plan_.global_batch_size() * plan_.seq_length);
+  call.sample_words = sample_words(model_, plan_.seq_length);
+  const std::int64_t samples = plan_.global_batch_size();
+  call.sample_share = 1.0 / static_cast<double>(samples);
+  call.loss_scale = 1.0 / static_cast<double>(samples * sample_targets(model_, plan_.seq_length));
   call.loss = pass.loss;
   return call;
 }

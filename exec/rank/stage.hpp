@@ -30,7 +30,7 @@ struct Pass {
   double* loss = nullptr;
   RebuildClock* rebuilds = nullptr;  // told of layers that B or I rebuilds; null: nobody asks
   float* logits = nullptr;           // where the head's F puts them, [b, s, V]; null: nobody asks
-  bool evaluates = false;            // no dropout, and nothing is trained
+  bool evaluates = false;            // exec/training/evaluation, and nothing is trained
 };
 
 // A parameter tensor with everything that updates it.
@@ -127,7 +127,7 @@ class StageWorker {
 
   const Plan& plan_;
   const Model& model_;
-  std::vector<Layer> evaluated_;  // the stage's layers without dropout
+  std::vector<Layer> evaluated_;  // the stage's layers as an evaluation computes them
   const ModelPart& part_;
   LayerRange range_;
   Backend& backend_;
@@ -153,6 +153,8 @@ void StageWorker::update(Step step, Copies copies) {
                      .state2 = parameter.state2,
                      .elements = parameter.description.elements(),
                      .decays = parameter.description.decays,
+                     .running = parameter.description.running,
+                     .samples = plan_.global_batch_size(),
                      .step = step.number,
                      .factor = step.factor,
                      .optimizer = plan_.optimizer});

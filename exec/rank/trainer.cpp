@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "exec/training/gradient_copies.hpp"
+#include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -29,7 +30,7 @@ std::size_t Training::logits_before(std::int64_t microbatch) const {
   const Plan& plan = loaded.plan;
   const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
   const std::int64_t samples = plan.first_sample(microbatch) - plan.first_sample(first_microbatch);
-  return static_cast<std::size_t>(samples * plan.seq_length * head.vocabulary);
+  return static_cast<std::size_t>(samples * head.positions(plan.seq_length) * head.vocabulary);
 }
 
 Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank)
@@ -37,8 +38,8 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
       backend_(backend),
       gradients_(gradients),
       rebuilds_(backend),
-      tokens_of_microbatch_(training.loaded.plan.micro_batch_size *
-                            (training.loaded.plan.seq_length + 1)),
+      words_of_sample_(sample_words(training.loaded.model, training.loaded.plan.seq_length)),
+      tokens_of_microbatch_(training.loaded.plan.micro_batch_size * words_of_sample_),
       host_(backend.host_memory(
           training.program.shape().microbatches *
           (kLossBytes + tokens_of_microbatch_ * std::int64_t{sizeof(std::int32_t)}))) {
@@ -69,7 +70,7 @@ void Trainer::begin_step(std::uint32_t step) {
     const std::int64_t microbatch = training_.first_microbatch + m;
     for (std::int64_t sample = 0; sample < plan.samples_of(microbatch); ++sample) {
       const auto index = static_cast<std::uint32_t>(plan.first_sample(microbatch) + sample);
-      training_.batches->sample(step, index, tokens(m) + sample * (plan.seq_length + 1));
+      training_.batches->sample(step, index, tokens(m) + sample * words_of_sample_);
     }
   }
 }

@@ -81,7 +81,7 @@ class Trainer : public ActionHandler {
   GradientExchange& gradients_;
   RebuildClock rebuilds_;
   std::uint32_t step_ = 0;
-  std::int64_t tokens_of_microbatch_;
+  std::int64_t words_of_sample_, tokens_of_microbatch_;
   HostMemory host_;                         // losses, then tokens, by micro-batch
   std::vector<std::size_t> owned_;          // micro-batches whose loss this rank computes
   std::vector<OperationId> last_gradient_;  // by stage, where its reduction overlaps it; else empty

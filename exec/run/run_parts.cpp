@@ -10,6 +10,7 @@
 
 #include "exec/checkpoint/checkpoint.hpp"
 #include "exec/weights/model_weights.hpp"
+#include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
@@ -21,11 +22,24 @@ std::int64_t now_ns() {
 
 namespace {
 
+const HeadShape& head_of(const ResolvedPlan& loaded) {
+  return std::get<HeadShape>(loaded.model.layers.back().shape);
+}
+
+std::int64_t targets_of(const ResolvedPlan& loaded) {
+  return sample_targets(loaded.model, loaded.plan.seq_length);
+}
+
 BatchRequest batches_of(const ResolvedPlan& loaded, std::vector<std::filesystem::path> files) {
-  const auto& embedding = std::get<EmbeddingShape>(loaded.model.layers.front().shape);
+  const FeatureMap* image = images_of(loaded.model);
+  const Layer& first = loaded.model.layers.front();
+  const std::int64_t vocabulary = image == nullptr
+                                      ? std::get<EmbeddingShape>(first.shape).vocabulary
+                                      : head_of(loaded).vocabulary;
   return {.files = std::move(files),
-          .vocabulary = embedding.vocabulary,
+          .vocabulary = vocabulary,
           .seq_length = loaded.plan.seq_length,
+          .image = image == nullptr ? FeatureMap{} : *image,
           .seed = loaded.plan.seed,
           .samples = loaded.plan.global_batch_size()};
 }
@@ -116,14 +130,14 @@ Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
     evaluation.loss += loss_of(static_cast<std::uint32_t>(step));
   evaluation.loss /= static_cast<double>(steps);
   evaluation.samples = steps * each;
-  evaluation.tokens = evaluation.samples * loaded.plan.seq_length;
+  evaluation.tokens = evaluation.samples * targets_of(loaded);
   return evaluation;
 }
 
 std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded, const Batches& batches,
                                          std::int64_t step) {
   const std::int64_t samples = loaded.plan.global_batch_size();
-  const std::int64_t each = loaded.plan.seq_length + 1;
+  const std::int64_t each = sample_words(loaded.model, loaded.plan.seq_length);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(samples * each));
   for (std::int64_t i = 0; i < samples; ++i) {
     batches.sample(static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(i),
@@ -135,11 +149,15 @@ std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded, const Batch
 void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end) {
   if (options.save) write_weights(loaded, {.file = *options.save, .leads = end.leads}, end.fetch);
   if (!options.dump || !end.dumps) return;
-  const std::int64_t samples = loaded.plan.global_batch_size(), tokens = loaded.plan.seq_length;
-  const auto& head = std::get<HeadShape>(loaded.model.layers.back().shape);
+  const std::int64_t samples = loaded.plan.global_batch_size();
+  const std::int64_t words = sample_words(loaded.model, loaded.plan.seq_length);
+  // Of images all words are numbers, the label last.
+  const bool images = images_of(loaded.model) != nullptr;
   const std::vector<NamedValues> more{
-      {{"logits", {samples, tokens, head.vocabulary}}, std::as_bytes(std::span(end.logits))},
-      {{"tokens", {samples, tokens + 1}, "I32"}, std::as_bytes(std::span(end.tokens))}};
+      {{"logits", {samples, targets_of(loaded), head_of(loaded).vocabulary}},
+       std::as_bytes(std::span(end.logits))},
+      {{images ? "images" : "tokens", {samples, words}, images ? "F32" : "I32"},
+       std::as_bytes(std::span(end.tokens))}};
   write_weights(loaded,
                 {.file = *options.dump, .part = ParameterPart::gradient, .leads = end.leads},
                 end.fetch, more);

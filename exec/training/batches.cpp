@@ -19,6 +19,7 @@ namespace {
 // Keep these numbers apart from each other, dropout's and the initial weights'.
 constexpr std::uint32_t kDataStream = 0x64617461;
 constexpr std::uint32_t kOrderStream = 0x6f726472;
+constexpr std::uint32_t kImageStream = 0x696d6167;
 
 }  // namespace
 
@@ -46,7 +47,12 @@ Batches::Batches(BatchRequest request) : request_(std::move(request)) {
   for (const std::filesystem::path& file : request_.files) add(file);
 }
 
+std::int64_t Batches::record_bytes() const {
+  return request_.image.numbers() > 0 ? 1 + request_.image.numbers() : request_.seq_length;
+}
+
 void Batches::add(const std::filesystem::path& file) {
+  if (request_.image.numbers() > 0) return add_images(file);
   if (request_.vocabulary < 256) {
     throw InputError(
         file.string(), "",
@@ -64,17 +70,74 @@ void Batches::add(const std::filesystem::path& file) {
   texts_.push_back(std::move(text));
 }
 
+void Batches::add_images(const std::filesystem::path& file) {
+  Text text{read_bytes(file)};
+  const auto bytes = static_cast<std::int64_t>(text.bytes.size());
+  if (bytes == 0 || bytes % record_bytes() != 0) {
+    throw InputError(file.string(), "",
+                     fmt::format("{} bytes, expected records of a label and {} numbers of a byte",
+                                 bytes, request_.image.numbers()));
+  }
+  text.windows = bytes / record_bytes();
+  for (std::int64_t record = 0; record < text.windows; ++record) {
+    const auto label =
+        static_cast<unsigned char>(text.bytes[static_cast<std::size_t>(record * record_bytes())]);
+    if (label < request_.vocabulary) continue;
+    throw InputError(file.string(), fmt::format("record {}", record),
+                     fmt::format("label {}, the model has {} classes", label, request_.vocabulary));
+  }
+  windows_ += text.windows;
+  texts_.push_back(std::move(text));
+}
+
 void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const {
-  if (texts_.empty()) return draw(step, index, tokens);
+  const bool images = request_.image.numbers() > 0;
+  if (texts_.empty()) return images ? draw_image(step, index, tokens) : draw(step, index, tokens);
   const std::int64_t number = std::int64_t{step} * request_.samples + index;
   const auto epoch = static_cast<std::uint32_t>(number / windows_);
   std::int64_t window = number % windows_;
   if (request_.shuffled) window = shuffled(window, windows_, request_.seed, epoch);
   const Text* text = texts_.data();
   while (window >= text->windows) window -= (text++)->windows;
-  const char* first = text->bytes.data() + window * request_.seq_length;
+  const char* first = text->bytes.data() + window * record_bytes();
+  if (images) return read_image(first, tokens);
   for (std::int64_t i = 0; i <= request_.seq_length; ++i)
     tokens[i] = static_cast<unsigned char>(first[i]);
+}
+
+// From a record's channels one after the other to channels innermost.
+void Batches::read_image(const char* record, std::int32_t* words) const {
+  const FeatureMap& image = request_.image;
+  const char* numbers = record + 1;
+  for (std::int64_t place = 0; place < image.places(); ++place) {
+    for (std::int64_t c = 0; c < image.channels; ++c) {
+      const auto byte = static_cast<unsigned char>(numbers[c * image.places() + place]);
+      words[place * image.channels + c] =
+          std::bit_cast<std::int32_t>(static_cast<float>(byte) / 127.5F - 1.0F);
+    }
+  }
+  const auto label = static_cast<unsigned char>(record[0]);
+  words[image.numbers()] = std::bit_cast<std::int32_t>(static_cast<float>(label));
+}
+
+// The pattern is drawn as if it were a sample's of a step that never comes.
+void Batches::draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* words) const {
+  constexpr std::uint32_t kPatterns = 0xffffffff;
+  const auto uniform = [this](std::uint32_t number, std::uint32_t of, std::uint32_t at) {
+    const PhiloxBlock block =
+        philox4x32_10(PhiloxBlock{{number, of, at, kImageStream}}, request_.seed);
+    return static_cast<float>(block.word[0]) / 2147483648.0F - 1.0F;
+  };
+  const PhiloxBlock drawn =
+      philox4x32_10(PhiloxBlock{{kPatterns, index, step, kImageStream}}, request_.seed);
+  const auto label =
+      static_cast<std::uint32_t>(drawn.word[0] % static_cast<std::uint64_t>(request_.vocabulary));
+  const auto numbers = static_cast<std::uint32_t>(request_.image.numbers());
+  for (std::uint32_t i = 0; i < numbers; ++i) {
+    const float value = uniform(i, label, kPatterns) + uniform(i, index, step);
+    words[i] = std::bit_cast<std::int32_t>(value);
+  }
+  words[numbers] = std::bit_cast<std::int32_t>(static_cast<float>(label));
 }
 
 // Three tokens in four follow from the one before, so that there is something to learn.

@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "plan/model/cell_shape.hpp"
+
 namespace weir {
 
 struct BatchRequest {
   std::vector<std::filesystem::path> files;  // any, as bytes; none: seeded synthetic tokens
   std::int64_t vocabulary = 0;
   std::int64_t seq_length = 0;
+  FeatureMap image = {};  // samples are images of so many numbers, with a label below `vocabulary`
   std::uint64_t seed = 0;
   std::int64_t samples = 1;  // of a mini-batch, all replicas together
   bool shuffled = true;      // false: in the order of the files
@@ -29,7 +32,11 @@ class Batches {
   // unreadable or shorter than a sample.
   explicit Batches(BatchRequest request);
 
-  // Writes seq_length + 1 tokens: inputs, and each input's target one further on.
+  // Images: files are records of a byte for the label and a byte a number, channel by channel and
+  // row by row, as CIFAR-10's binary version has them; 0..255 becomes -1..1. Without a file, each
+  // class has a pattern of its own, under as much noise.
+  // Writes seq_length + 1 tokens: inputs, and each input's target one further on; or an image, as
+  // plan/model/sample has it.
   void sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
 
   // Windows of the files; 0 without one. What is left at a file's end is no window.
@@ -41,7 +48,11 @@ class Batches {
     std::int64_t windows = 0;
   };
   void add(const std::filesystem::path& file);
+  void add_images(const std::filesystem::path& file);
   void draw(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
+  void draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* words) const;
+  void read_image(const char* record, std::int32_t* words) const;
+  [[nodiscard]] std::int64_t record_bytes() const;  // from a window to the next
 
   BatchRequest request_;
   std::vector<Text> texts_;

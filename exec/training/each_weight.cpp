@@ -10,24 +10,30 @@
 namespace weir {
 namespace {
 
-// visit(stage of the first copy, index among its parameters, the parameter) for each weight.
+// visit(stage of the first copy, index among its parameters, the parameter) for each weight that
+// has the part.
 template <class Visit>
-void walk(const ResolvedPlan& loaded, Visit visit) {
+void walk(const ResolvedPlan& loaded, ParameterPart part, Visit visit) {
   const auto stages = stage_parameters(loaded);
   for (std::int32_t stage = 0; stage < loaded.schedule.shape.stages; ++stage) {
     const auto& parameters = stages[static_cast<std::size_t>(stage)];
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       // Layers ascend with stages: the first use of a weight comes before its others.
-      if (parameters[i].id == parameters[i].weight) visit(Stage{stage}, i, parameters[i]);
+      const bool first = parameters[i].id == parameters[i].weight;
+      if (first && has_part(parameters[i].description, part)) visit(Stage{stage}, i, parameters[i]);
     }
   }
 }
 
 }  // namespace
 
-void each_weight(const ResolvedPlan& loaded,
+bool has_part(const ParameterTensor& parameter, ParameterPart part) {
+  return part == ParameterPart::values || !parameter.running;
+}
+
+void each_weight(const ResolvedPlan& loaded, ParameterPart part,
                  const std::function<void(ParameterId, const ParameterTensor&)>& visit) {
-  walk(loaded, [&](Stage, std::size_t, const StageParameter& parameter) {
+  walk(loaded, part, [&](Stage, std::size_t, const StageParameter& parameter) {
     visit(parameter.weight, parameter.description);
   });
 }
@@ -38,7 +44,7 @@ void gather_weights(
   const GradientCopies copies =
       part == ParameterPart::gradient ? gradient_copies(loaded) : GradientCopies{};
   std::vector<float> values, other;
-  walk(loaded, [&](Stage stage, std::size_t index, const StageParameter& parameter) {
+  walk(loaded, part, [&](Stage stage, std::size_t index, const StageParameter& parameter) {
     values.resize(static_cast<std::size_t>(parameter.description.elements()));
     if (copies.empty()) {
       fetch(stage, index, part, values);

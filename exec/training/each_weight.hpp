@@ -14,7 +14,11 @@ namespace weir {
 
 enum class ParameterPart : std::uint8_t { values, gradient, state1, state2 };
 
-void each_weight(const ResolvedPlan& loaded,
+// Running statistics have values alone: nothing is learned of them, so no gradient and no state.
+[[nodiscard]] bool has_part(const ParameterTensor& parameter, ParameterPart part);
+
+// Those that have the part.
+void each_weight(const ResolvedPlan& loaded, ParameterPart part,
                  const std::function<void(ParameterId, const ParameterTensor&)>& visit);
 
 // A part of a parameter (its index among the stage's). Where this process collects, fills `values`

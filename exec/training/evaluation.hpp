@@ -1,4 +1,4 @@
-// A layer as it is evaluated.
+// A layer as it is evaluated: without dropout, batch norms by their running statistics.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,6 +6,6 @@
 
 namespace weir {
 
-[[nodiscard]] Layer without_dropout(Layer layer);
+[[nodiscard]] Layer as_evaluated(Layer layer);
 
 }  // namespace weir

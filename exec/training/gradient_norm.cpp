@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "exec/training/each_weight.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -19,7 +20,9 @@ GradientNorm::GradientNorm(const ResolvedPlan& loaded) : optimizer_(loaded.plan.
     // have copies.
     if (stage >= static_cast<std::size_t>(loaded.schedule.shape.stages)) continue;
     for (std::size_t i = 0; i < stages[stage].size(); ++i) {
-      if (stages[stage][i].id == stages[stage][i].weight)
+      const StageParameter& parameter = stages[stage][i];
+      if (parameter.id == parameter.weight &&
+          has_part(parameter.description, ParameterPart::gradient))
         parameters_.push_back(static_cast<int>(i));
     }
   }

@@ -69,9 +69,19 @@ std::vector<float> initial_values(const Model& model, const ParameterTensor& par
   const auto count = static_cast<std::size_t>(parameter.elements());
   if (parameter.init == ParameterTensor::Init::zeros) return std::vector<float>(count, 0.0F);
   if (parameter.init == ParameterTensor::Init::ones) return std::vector<float>(count, 1.0F);
+  if (parameter.init == ParameterTensor::Init::moments) {
+    std::vector<float> moments(count, 0.0F);
+    std::fill(moments.begin() + static_cast<std::ptrdiff_t>(count / 2), moments.end(), 1.0F);
+    return moments;
+  }
   double deviation = model.initializer_range;
   if (parameter.init == ParameterTensor::Init::residual_normal) {
     deviation /= std::sqrt(2.0 * static_cast<double>(std::max<std::int64_t>(blocks_of(model), 1)));
+  }
+  if (parameter.init == ParameterTensor::Init::he_normal) {
+    // Products that one input number is part of: weights over input channels.
+    const auto inputs = static_cast<double>(parameter.shape[1]);
+    deviation = std::sqrt(2.0 * inputs / static_cast<double>(count));
   }
   std::vector<float> values(count);
   fill_together(values, {deviation, layer * 64 + tensor, seed});

@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -13,6 +14,8 @@ namespace {
 
 // What a layer asks for beyond what the CPU's kernels do; empty where nothing.
 struct LackingOnCpu {
+  bool images = false;  // the model's samples
+
   std::string_view operator()(const EmbeddingShape& e) const {
     if (e.token_types > 0) return "token types";
     if (e.norm) return "a normalised embedding";
@@ -36,9 +39,11 @@ struct LackingOnCpu {
   std::string_view operator()(const NormShape&) const { return ""; }
   std::string_view operator()(const HeadShape& h) const {
     if (h.dense != HeadDense::none) return "a dense layer before the head";
+    if (images) return h.pooled ? "" : "a head without pooling on maps";
     if (h.bias) return "a head with bias";
     return h.pooled ? "a pooled head" : "";
   }
+  std::string_view operator()(const CellShape&) const { return ""; }
   std::string_view operator()(const TimedShape&) const { return ""; }
   std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
 };
@@ -46,6 +51,7 @@ struct LackingOnCpu {
 // CUDA's: what GPT-2 and OPT need.
 struct LackingOnCuda : LackingOnCpu {
   using LackingOnCpu::operator();
+  std::string_view operator()(const CellShape&) const { return "convolutions"; }
   std::string_view operator()(const TransformerShape& b) const {
     if (b.norm != NormKind::layer_norm) return "RMS norms";
     if (b.rotary) return "rotary positions";
@@ -61,9 +67,9 @@ struct LackingOnCuda : LackingOnCpu {
   }
 };
 
-std::string_view lacking(const Layer& layer, BackendKind backend) {
-  return backend == BackendKind::cuda ? std::visit(LackingOnCuda{}, layer.shape)
-                                      : std::visit(LackingOnCpu{}, layer.shape);
+std::string_view lacking(const Layer& layer, bool images, BackendKind backend) {
+  return backend == BackendKind::cuda ? std::visit(LackingOnCuda{{images}}, layer.shape)
+                                      : std::visit(LackingOnCpu{images}, layer.shape);
 }
 
 void require_what_runs(const Plan& plan, Replicas replicas) {
@@ -86,7 +92,7 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
 
 void require_kernels(const Model& model, BackendKind backend) {
   for (const Layer& layer : model.layers) {
-    const std::string_view what = lacking(layer, backend);
+    const std::string_view what = lacking(layer, images_of(model) != nullptr, backend);
     if (what.empty()) continue;
     throw MissingComponent(
         fmt::format("{}: {}: the {} backend has no kernels for {}; it can be forecast, not trained "
@@ -134,9 +140,10 @@ void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKin
                      "slices of sequences cannot be trained; use the synthetic backend");
   }
   if (!std::holds_alternative<HeadShape>(loaded.model.layers.back().shape) ||
-      !std::holds_alternative<EmbeddingShape>(loaded.model.layers.front().shape)) {
+      (!std::holds_alternative<EmbeddingShape>(loaded.model.layers.front().shape) &&
+       images_of(loaded.model) == nullptr)) {
     throw InputError(loaded.plan.model_path, "layers",
-                     "training needs an embedding first and a head last");
+                     "training needs an embedding or images first and a head last");
   }
 }
 

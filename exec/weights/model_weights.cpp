@@ -20,10 +20,11 @@ class ModelFiles {
   ModelFiles(const ResolvedPlan& loaded, const std::filesystem::path& path)
       : loaded_(loaded), files_(path), base_(base_prefix(loaded.model)) {
     std::set<std::string> used;
-    each_weight(loaded, [&](ParameterId weight, const ParameterTensor& parameter) {
-      for (const TensorShape& tensor : file_shapes(rows(weight, parameter), parameter))
-        used.insert(checked(tensor));
-    });
+    each_weight(loaded, ParameterPart::values,
+                [&](ParameterId weight, const ParameterTensor& parameter) {
+                  for (const TensorShape& tensor : file_shapes(rows(weight, parameter), parameter))
+                    used.insert(checked(tensor));
+                });
     for (const auto& [name, tensor] : files_.tensors()) {
       if (!used.contains(name) && !is_no_weight(name))
         throw InputError(files_.name(), name, "is no weight of " + loaded.model.name);
@@ -89,7 +90,7 @@ void write_weights(const ResolvedPlan& loaded, const WeightsFile& to, const Fetc
                    const std::vector<NamedValues>& more) {
   if (!to.leads) return give_weights(loaded, to.part, fetch);
   std::vector<TensorShape> shapes;
-  each_weight(loaded, [&](ParameterId weight, const ParameterTensor& parameter) {
+  each_weight(loaded, to.part, [&](ParameterId weight, const ParameterTensor& parameter) {
     const auto rows = named_rows(loaded.model, weight.layer, parameter);
     for (TensorShape& shape : file_shapes(rows, parameter)) shapes.push_back(std::move(shape));
   });

@@ -126,17 +126,29 @@ std::vector<NamedRows> llama_rows(const Place& place) {
   return {whole(before + translated(place.tensor, kBlock), place)};
 }
 
+// torchvision's resnet: layers are called as there, but for the stem, which has no name of its own.
+// Running means and variances are two tensors of a file.
+std::vector<NamedRows> cnn_rows(const Place& place) {
+  constexpr std::string_view kRunning = ".running";
+  const std::string before = place.layer == "stem" ? "" : std::string(place.layer) + ".";
+  std::string name = before + std::string(place.tensor);
+  if (!place.tensor.ends_with(kRunning)) return {whole(std::move(name), place)};
+  const std::int64_t channels = place.rows / 2;
+  return {{name + "_mean", 0, channels}, {name + "_var", channels, channels}};
+}
+
 struct Family {
   std::string_view name;
   std::string_view base;  // base_prefix
   std::vector<NamedRows> (*rows)(const Place&);
 };
-constexpr std::array<Family, 6> kFamilies{{{"gpt2", "transformer.", gpt2_rows},
+constexpr std::array<Family, 7> kFamilies{{{"gpt2", "transformer.", gpt2_rows},
                                            {"opt", "model.", opt_rows},
                                            {"llama", "model.", llama_rows},
                                            {"mistral", "model.", llama_rows},
                                            {"qwen2", "model.", llama_rows},
-                                           {"qwen3", "model.", llama_rows}}};
+                                           {"qwen3", "model.", llama_rows},
+                                           {"cnn", "", cnn_rows}}};
 
 const Family* family_of(const Model& model) {
   const auto* found = std::ranges::find(kFamilies, model.family, &Family::name);
@@ -190,8 +202,9 @@ std::string base_prefix(const Model& model) {
 }
 
 bool is_no_weight(const std::string& name) {
-  return name == "lm_head.weight" || name.ends_with(".attn.bias") ||
-         name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
+  return name == "lm_head.weight" || name.ends_with(".num_batches_tracked") ||
+         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
 }
 
 std::vector<TensorShape> file_shapes(std::span<const NamedRows> rows,

@@ -59,6 +59,13 @@ struct DeviceTokens {
 [[nodiscard]] HeadShape shard(HeadShape shape, int tp);
 [[nodiscard]] std::string work_key(const HeadShape& shape);
 
+// plan/model/layer_cell.cpp
+[[nodiscard]] std::int64_t parameter_count(const CellShape& shape);
+[[nodiscard]] LayerTensors tensors(const CellShape& shape, const DeviceTokens& tokens);
+[[nodiscard]] Flops forward_flops(const CellShape& shape, std::int64_t seq_length);
+[[nodiscard]] CellShape shard(CellShape shape, int tp);
+[[nodiscard]] std::string work_key(const CellShape& shape);
+
 // plan/model/layer_timed.cpp
 [[nodiscard]] std::int64_t parameter_count(const TimedShape& shape);
 [[nodiscard]] LayerTensors tensors(const TimedShape& shape, const DeviceTokens& tokens);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "plan/model/cell_shape.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -177,7 +178,7 @@ struct SizedShape {
   std::int64_t output = 0;   // numbers
 };
 
-using LayerShape =
-    std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, TimedShape, SizedShape>;
+using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, CellShape,
+                                TimedShape, SizedShape>;
 
 }  // namespace weir

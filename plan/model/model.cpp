@@ -13,6 +13,7 @@ struct Kind {
   std::string operator()(const TransformerShape&) const { return "transformer"; }
   std::string operator()(const NormShape&) const { return "norm"; }
   std::string operator()(const HeadShape&) const { return "head"; }
+  std::string operator()(const CellShape&) const { return layer.label; }
   std::string operator()(const TimedShape&) const { return layer.label; }
   std::string operator()(const SizedShape&) const { return layer.label; }
 };

@@ -20,7 +20,7 @@ namespace weir {
 struct Layer {
   std::string name;
   LayerShape shape;
-  std::string label;  // what a timed or sized layer calls its kind ("conv"); empty otherwise
+  std::string label;  // what a cell, timed or sized layer calls its kind ("conv"); empty otherwise
 };
 
 // An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet,
@@ -47,7 +47,7 @@ struct Model {
 // All blocks compute their attention like this.
 void set_attention(Model& model, AttentionKind kind);
 
-// "embedding", "transformer", "norm", "head", or a timed or sized layer's own label.
+// "embedding", "transformer", "norm", "head", or a cell's, timed or sized layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);
 
 // Learned numbers of one layer; a tied head counts none for its matrix, its embedding has it.

@@ -13,6 +13,10 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   const bool opaque = std::holds_alternative<TimedShape>(layer.shape) ||
                       std::holds_alternative<SizedShape>(layer.shape);
+  if (std::holds_alternative<CellShape>(layer.shape)) {
+    return Misfit{split.tp > 1 ? "tp" : "cp",
+                  fmt::format("{} is made of convolutions and cannot be split", layer.name)};
+  }
   if (opaque) {
     return Misfit{
         split.tp > 1 ? "tp" : "cp",

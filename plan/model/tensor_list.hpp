@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,31 @@ inline constexpr std::int64_t kTensorAlignment = 64;
   return bytes_per_element == 2 ? (vocabulary + 7) / 8 * 8 : vocabulary;
 }
 
+// Of a batch norm: the mean and the variance of each channel that a trained model uses, moved once
+// a step by `momentum` towards those of the mini-batch, whose micro-batches add their sums up.
+struct RunningStatistics {
+  double momentum = 0.1;
+  std::int64_t places = 1;  // of a sample, that a channel is averaged over
+};
+
 struct ParameterTensor {
   std::string name;                 // "mlp.up.weight"
   std::vector<std::int64_t> shape;  // row-major; [out, in] for matrices
-  enum class Init : std::uint8_t { normal, residual_normal, zeros, ones } init = Init::normal;
+  // he_normal: of convolutions (He et al., ICCV 2015, section 2.2, of the backward case); moments:
+  // means of zero, then variances of one.
+  enum class Init : std::uint8_t {
+    normal,
+    residual_normal,
+    he_normal,
+    zeros,
+    ones,
+    moments
+  } init = Init::normal;
   bool decays = false;    // weight decay applies (matrices and embeddings)
   std::string tied_with;  // group of copies, e.g. "token_embedding"; empty: not tied
   bool expert = false;    // a device's part of experts that expert parallelism shares
+  // Not learned: channels' running means, then their variances. No optimizer state.
+  std::optional<RunningStatistics> running = {};
   [[nodiscard]] std::int64_t elements() const;
 };
 

@@ -13,15 +13,13 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "plan/model/model.hpp"
 
 namespace weir::cnn {
 
-struct Map {
-  std::int64_t channels = 0, height = 0, width = 0;
-  [[nodiscard]] std::int64_t numbers() const { return channels * height * width; }
-};
+using Map = FeatureMap;
 
 // What an operation adds to the layer it is part of.
 struct Work {
@@ -87,6 +85,17 @@ struct Image {
 // A residual network of bottlenecks (He et al., CVPR 2016): depth 50, 101 or 152; 11 layers a
 // bottleneck and 7 beside.
 [[nodiscard]] Model resnet(std::int64_t depth, const Image& image, std::int64_t classes);
+
+// The same family as layers that can be executed: the stem, a block a layer, the mean over the map,
+// and the classifier with its loss.
+struct ResNetBlocks {
+  std::vector<std::int64_t> blocks;  // by group; each group after the first halves the map
+  bool bottleneck = false;           // of three convolutions, not two
+  std::int64_t width = 64;           // channels of the first group
+  bool small_images = false;         // a stem of 3 x 3 and no pooling, as for CIFAR
+};
+[[nodiscard]] Model resnet_blocks(const ResNetBlocks& sizes, const Image& image,
+                                  std::int64_t classes);
 
 struct UNet {
   std::int64_t depth = 5;

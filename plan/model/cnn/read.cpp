@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "plan/model/cnn/network.hpp"
 
 namespace weir {
@@ -33,7 +36,46 @@ Model read_amoebanet(JsonObject& top) {
   return cnn::amoebanet_d(cells, filters, image(top, 32), top.integer("classes", 1, kMostChannels));
 }
 
+struct NamedDepth {
+  std::int64_t depth;
+  bool bottleneck;
+  std::array<std::int64_t, 4> blocks;
+};
+// He et al., CVPR 2016, table 1.
+constexpr std::array<NamedDepth, 5> kDepths{{{18, false, {2, 2, 2, 2}},
+                                             {34, false, {3, 4, 6, 3}},
+                                             {50, true, {3, 4, 6, 3}},
+                                             {101, true, {3, 4, 23, 3}},
+                                             {152, true, {3, 8, 36, 3}}}};
+
+cnn::ResNetBlocks resnet_sizes(JsonObject& top) {
+  cnn::ResNetBlocks sizes;
+  if (top.has("depth")) {
+    const std::int64_t depth = top.integer("depth");
+    const auto* named = std::ranges::find(kDepths, depth, &NamedDepth::depth);
+    if (named == kDepths.end()) top.fail("depth", "expected 18, 34, 50, 101 or 152");
+    sizes.blocks.assign(named->blocks.begin(), named->blocks.end());
+    sizes.bottleneck = named->bottleneck;
+  } else {
+    sizes.blocks = top.integers("blocks", 1, kMostRepeats);
+    if (sizes.blocks.empty() || sizes.blocks.size() > kMostLevels)
+      top.fail("blocks", fmt::format("expected 1 to {} groups", kMostLevels));
+    sizes.bottleneck = top.boolean_or("bottleneck", false);
+  }
+  sizes.width = top.integer_or("width", 64, 1, kMostChannels);
+  const std::string stem = top.text_or("stem", "7x7");
+  if (stem != "7x7" && stem != "3x3") top.fail("stem", "expected 7x7 or 3x3");
+  sizes.small_images = stem == "3x3";
+  return sizes;
+}
+
 Model read_resnet(JsonObject& top) {
+  const std::string layers = top.text_or("layers", "operations");
+  if (layers == "blocks") {
+    const cnn::ResNetBlocks sizes = resnet_sizes(top);
+    return cnn::resnet_blocks(sizes, image(top, 1), top.integer("classes", 1, kMostChannels));
+  }
+  if (layers != "operations") top.fail("layers", "expected blocks or operations");
   const std::int64_t depth = top.integer("depth");
   if (depth != 50 && depth != 101 && depth != 152) top.fail("depth", "expected 50, 101 or 152");
   return cnn::resnet(depth, image(top, 1), top.integer("classes", 1, kMostChannels));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <utility>
 
 #include "plan/model/limits.hpp"
@@ -175,6 +176,10 @@ struct Entry {
             {"bias", s.bias},
             {"tied", s.tied}};
   }
+  Json operator()(const CellShape&) const {
+    assert(false && "a model with cells is refused before it is written");
+    return {};
+  }
   Json operator()(const TimedShape& s) const {
     return {{"kind", "timed"},
             {"forward_s", s.forward.count()},
@@ -201,6 +206,8 @@ void refuse_wordless(const Model& model) {
       throw InputError(model.name, layer.name,
                        "a layer list has no word for cross attention or relative positions");
     }
+    if (std::holds_alternative<CellShape>(layer.shape))
+      throw InputError(model.name, layer.name, "a layer list has no word for a cell's operations");
     const auto* head = std::get_if<HeadShape>(&layer.shape);
     if (head != nullptr &&
         (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0)) {

@@ -1,0 +1,267 @@
+// The cell on the CPU: its operations one after the other, and backwards, on the tensors that
+// plan/model/cell_layout has named.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "exec/cpu/convolution.hpp"
+#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/layers.hpp"
+#include "exec/cpu/map_kernels.hpp"
+#include "plan/model/cell_layout.hpp"
+
+namespace weir::cpu {
+namespace {
+
+using Kind = CellOperationKind;
+using Where = CellPlace::Where;
+
+const FeatureMap& input_map(const CellShape& cell, const CellOperation& operation) {
+  return cell.map(operation.inputs.front());
+}
+
+ConvolutionSize convolution_size(const CellShape& cell, const CellOperation& o,
+                                 std::int64_t batch) {
+  const FeatureMap& from = input_map(cell, o);
+  return {.batch = batch,
+          .groups = o.groups,
+          .in = from.channels,
+          .in_height = from.height,
+          .in_width = from.width,
+          .out = o.output.channels,
+          .out_height = o.output.height,
+          .out_width = o.output.width,
+          .kernel_height = o.kernel_y,
+          .kernel_width = o.kernel_x,
+          .stride = o.stride,
+          .pad_y = o.pad_y,
+          .pad_x = o.pad_x,
+          .bias = o.bias};
+}
+
+Pooling pooling(const CellShape& cell, const CellOperation& o, std::int64_t batch) {
+  const FeatureMap& from = input_map(cell, o);
+  // The whole map is one window.
+  if (o.kind == Kind::global_pool) return {batch, from, o.output, from.height, from.width, 1, 0, 0};
+  return {batch, from, o.output, o.kernel_y, o.kernel_x, o.stride, o.pad_y, o.pad_x};
+}
+
+// The operands of one pass by the numbers of values and operations.
+class CellPass {
+ public:
+  CellPass(const CellShape& cell, const LayerCall& call)
+      : cell_(cell), call_(call), layout_(cell_layout(cell)) {}
+
+  [[nodiscard]] const CellLayout& layout() const { return layout_; }
+  [[nodiscard]] float* value(int value) const { return at(layout_.values[index(value)]); }
+  [[nodiscard]] float* gradient(int value) const {
+    const CellPlace& place = layout_.gradients[index(value)];
+    if (place.where == Where::input) return call_.input_gradient.floats();
+    if (place.where == Where::output) return call_.output_gradient.floats();
+    return at(place);
+  }
+  [[nodiscard]] float* summand() const { return at(layout_.summand); }
+  // What F saved for operation i, and what I carries for it.
+  [[nodiscard]] const Tensor& saved(std::size_t i) const {
+    return call_.saved[static_cast<std::size_t>(layout_.saved[i])];
+  }
+  [[nodiscard]] std::uint8_t* bytes(std::size_t i) const {
+    return reinterpret_cast<std::uint8_t*>(saved(i).data);
+  }
+  [[nodiscard]] float* carried(std::size_t i) const {
+    return call_.carried[static_cast<std::size_t>(layout_.carried[i])].floats();
+  }
+  [[nodiscard]] const float* weight(std::size_t i, int which) const {
+    return call_.weights[static_cast<std::size_t>(layout_.parameter[i] + which)].floats();
+  }
+  [[nodiscard]] float* weight_gradient(std::size_t i, int which) const {
+    return call_.gradients[static_cast<std::size_t>(layout_.parameter[i] + which)].floats();
+  }
+  [[nodiscard]] std::int64_t numbers(const FeatureMap& map) const {
+    return call_.batch * map.numbers();
+  }
+  [[nodiscard]] Rows rows(const FeatureMap& map) const {
+    return {call_.batch * map.places(), map.channels};
+  }
+
+ private:
+  static std::size_t index(int value) { return static_cast<std::size_t>(value); }
+  [[nodiscard]] float* at(const CellPlace& place) const {
+    switch (place.where) {
+      case Where::input:
+        return call_.input.floats();
+      case Where::output:
+        return call_.output.floats();
+      case Where::saved:
+        return call_.saved[index(place.index)].floats();
+      case Where::carried:
+        return call_.carried[index(place.index)].floats();
+      case Where::workspace:
+        return call_.workspace.floats() + place.offset * call_.batch;
+      case Where::nowhere:
+        break;
+    }
+    return nullptr;
+  }
+
+  const CellShape& cell_;
+  const LayerCall& call_;
+  CellLayout layout_;
+};
+
+void norm_forward(const CellShape& cell, const CellPass& pass, std::size_t i) {
+  const CellOperation& o = cell.operations[i];
+  const float* x = pass.value(o.inputs.front());
+  const float* moments = pass.weight(i, 2);
+  if (!cell.inference) {
+    channel_moments(x, pass.rows(o.output), pass.saved(i).floats());
+    moments = pass.saved(i).floats();
+  }
+  batch_norm(x, pass.rows(o.output), moments, pass.weight(i, 0), pass.weight(i, 1),
+             static_cast<float>(o.epsilon), pass.value(static_cast<int>(i) + 1));
+}
+
+void add_values(const CellPass& pass, const CellOperation& o, float* y) {
+  const std::int64_t numbers = pass.numbers(o.output);
+  std::memcpy(y, pass.value(o.inputs.front()), static_cast<std::size_t>(numbers) * sizeof(float));
+  for (std::size_t k = 1; k < o.inputs.size(); ++k) add(pass.value(o.inputs[k]), numbers, y);
+}
+
+void concat_values(const CellShape& cell, const CellPass& pass, const CellOperation& o, float* y) {
+  std::int64_t from = 0;
+  for (const int input : o.inputs) {
+    const Rows rows = pass.rows(cell.map(input));
+    put_columns(pass.value(input), rows.rows, rows.channels, from, o.output.channels, y);
+    from += rows.channels;
+  }
+}
+
+void operate(const CellShape& cell, const LayerCall& call, Workbench& on, const CellPass& pass,
+             std::size_t i) {
+  const CellOperation& o = cell.operations[i];
+  const float* x = pass.value(o.inputs.front());
+  float* y = pass.value(static_cast<int>(i) + 1);
+  switch (o.kind) {
+    case Kind::convolution:
+      return on.convolutions.forward(convolution_size(cell, o, call.batch), x, pass.weight(i, 0),
+                                     o.bias ? pass.weight(i, 1) : nullptr, y);
+    case Kind::batch_norm:
+      return norm_forward(cell, pass, i);
+    case Kind::relu:
+      return rectify(x, pass.numbers(o.output), y, pass.bytes(i));
+    case Kind::max_pool:
+      return max_pool(pooling(cell, o, call.batch), x, y, pass.bytes(i));
+    case Kind::average_pool:
+    case Kind::global_pool:
+      return average_pool(pooling(cell, o, call.batch), x, y);
+    case Kind::add:
+      return add_values(pass, o, y);
+    case Kind::concat:
+      return concat_values(cell, pass, o, y);
+    case Kind::upsample:
+      return upsample(pooling(cell, o, call.batch), x, y);
+  }
+}
+
+// The gradient of operation i's input number k into `dx`, overwritten.
+void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
+                    const CellPass& pass, std::size_t i, std::size_t k, float* dx) {
+  const CellOperation& o = cell.operations[i];
+  const float* dy = pass.gradient(static_cast<int>(i) + 1);
+  const std::int64_t numbers = pass.numbers(o.output);
+  switch (o.kind) {
+    case Kind::convolution:
+      return on.convolutions.input_gradient(convolution_size(cell, o, call.batch),
+                                            pass.weight(i, 0), dy, dx);
+    case Kind::batch_norm:
+      return batch_norm_gradient(pass.value(o.inputs.front()), pass.rows(o.output),
+                                 pass.saved(i).floats(), pass.weight(i, 0),
+                                 static_cast<float>(o.epsilon), dy, dx, pass.carried(i));
+    case Kind::relu:
+      return rectify_gradient(pass.bytes(i), dy, numbers, dx);
+    case Kind::max_pool:
+      return max_pool_gradient(pooling(cell, o, call.batch), pass.bytes(i), dy, dx);
+    case Kind::average_pool:
+    case Kind::global_pool:
+      return average_pool_gradient(pooling(cell, o, call.batch), dy, dx);
+    case Kind::add:
+      std::memcpy(dx, dy, static_cast<std::size_t>(numbers) * sizeof(float));
+      return;
+    case Kind::concat: {
+      std::int64_t from = 0;
+      for (std::size_t before = 0; before < k; ++before)
+        from += cell.map(o.inputs[before]).channels;
+      const Rows rows = pass.rows(cell.map(o.inputs[k]));
+      return take_columns(dy, rows.rows, rows.channels, from, o.output.channels, dx);
+    }
+    case Kind::upsample:
+      return upsample_gradient(pooling(cell, o, call.batch), dy, dx);
+  }
+}
+
+}  // namespace
+
+void prepare(const CellShape& cell, std::int64_t batch, std::int64_t, Workbench& on) {
+  for (const CellOperation& o : cell.operations) {
+    if (o.kind == Kind::convolution) on.convolutions.prepare(convolution_size(cell, o, batch));
+  }
+}
+
+void forward(const CellShape& cell, const LayerCall& call, Workbench& on) {
+  const CellPass pass(cell, call);
+  if (cell.reads_images) {
+    const auto numbers = static_cast<std::size_t>(cell.input.numbers());
+    for (std::int64_t b = 0; b < call.batch; ++b) {
+      std::memcpy(pass.value(0) + b * cell.input.numbers(), call.tokens + b * call.sample_words,
+                  numbers * sizeof(float));
+    }
+  }
+  for (std::size_t i = 0; i < cell.operations.size(); ++i) operate(cell, call, on, pass, i);
+}
+
+void backward_input(const CellShape& cell, const LayerCall& call, Workbench& on) {
+  const CellPass pass(cell, call);
+  std::vector<bool> written(cell.operations.size() + 1, false);
+  for (std::size_t i = cell.operations.size(); i-- > 0;) {
+    const CellOperation& o = cell.operations[i];
+    for (std::size_t k = 0; k < o.inputs.size(); ++k) {
+      const auto value = static_cast<std::size_t>(o.inputs[k]);
+      float* dx = pass.gradient(o.inputs[k]);
+      if (dx == nullptr) continue;  // of images nobody asks for one
+      if (!written[value]) {
+        input_gradient(cell, call, on, pass, i, k, dx);
+        written[value] = true;
+      } else {
+        input_gradient(cell, call, on, pass, i, k, pass.summand());
+        add(pass.summand(), pass.numbers(cell.map(o.inputs[k])), dx);
+      }
+    }
+  }
+}
+
+void backward_weight(const CellShape& cell, const LayerCall& call, Workbench& on) {
+  const CellPass pass(cell, call);
+  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
+  for (std::size_t i = cell.operations.size(); i-- > 0;) {
+    const CellOperation& o = cell.operations[i];
+    const std::int64_t channels = o.output.channels;
+    if (o.kind == Kind::convolution) {
+      const float* dy = pass.gradient(static_cast<int>(i) + 1);
+      on.convolutions.weight_gradient(convolution_size(cell, o, call.batch),
+                                      pass.value(o.inputs.front()), dy, beta,
+                                      pass.weight_gradient(i, 0));
+      if (o.bias)
+        column_sum(dy, pass.rows(o.output).rows, channels, beta, pass.weight_gradient(i, 1));
+    } else if (o.kind == Kind::batch_norm) {
+      column_sum(pass.carried(i), 1, channels, beta, pass.weight_gradient(i, 0));
+      column_sum(pass.carried(i) + channels, 1, channels, beta, pass.weight_gradient(i, 1));
+      // Once for each micro-batch, however often its F was run.
+      const auto share = static_cast<float>(static_cast<double>(call.batch) * call.sample_share);
+      add_moments(pass.saved(i).floats(), pass.weight(i, 2), channels, share, beta,
+                  pass.weight_gradient(i, 2));
+    }
+  }
+}
+
+}  // namespace weir::cpu
