@@ -137,6 +137,16 @@ void concat_values(const CellShape& cell, const CellPass& pass, const CellOperat
   }
 }
 
+void pack_values(const CellShape& cell, const CellPass& pass, const CellOperation& o,
+                 std::int64_t batch, float* y) {
+  std::int64_t from = 0;
+  for (const int input : o.inputs) {
+    const std::int64_t numbers = cell.map(input).numbers();
+    put_columns(pass.value(input), batch, numbers, from, o.output.numbers(), y);
+    from += numbers;
+  }
+}
+
 void operate(const CellShape& cell, const LayerCall& call, Workbench& on, const CellPass& pass,
              std::size_t i) {
   const CellOperation& o = cell.operations[i];
@@ -161,6 +171,11 @@ void operate(const CellShape& cell, const LayerCall& call, Workbench& on, const 
       return concat_values(cell, pass, o, y);
     case Kind::upsample:
       return upsample(pooling(cell, o, call.batch), x, y);
+    case Kind::pack:
+      return pack_values(cell, pass, o, call.batch, y);
+    case Kind::slice:
+      return take_columns(x, call.batch, o.output.numbers(), o.offset, input_map(cell, o).numbers(),
+                          y);
   }
 }
 
@@ -197,6 +212,18 @@ void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
     }
     case Kind::upsample:
       return upsample_gradient(pooling(cell, o, call.batch), dy, dx);
+    case Kind::pack: {
+      std::int64_t from = 0;
+      for (std::size_t before = 0; before < k; ++before)
+        from += cell.map(o.inputs[before]).numbers();
+      return take_columns(dy, call.batch, cell.map(o.inputs[k]).numbers(), from, o.output.numbers(),
+                          dx);
+    }
+    case Kind::slice: {
+      const std::int64_t row = input_map(cell, o).numbers();
+      std::memset(dx, 0, static_cast<std::size_t>(call.batch * row) * sizeof(float));
+      return put_columns(dy, call.batch, o.output.numbers(), o.offset, row, dx);
+    }
   }
 }
 

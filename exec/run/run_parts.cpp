@@ -40,6 +40,7 @@ BatchRequest batches_of(const ResolvedPlan& loaded, std::vector<std::filesystem:
           .vocabulary = vocabulary,
           .seq_length = loaded.plan.seq_length,
           .image = image == nullptr ? FeatureMap{} : *image,
+          .targets = targets_of(loaded),
           .seed = loaded.plan.seed,
           .samples = loaded.plan.global_batch_size()};
 }

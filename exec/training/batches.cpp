@@ -48,7 +48,8 @@ Batches::Batches(BatchRequest request) : request_(std::move(request)) {
 }
 
 std::int64_t Batches::record_bytes() const {
-  return request_.image.numbers() > 0 ? 1 + request_.image.numbers() : request_.seq_length;
+  return request_.image.numbers() > 0 ? request_.targets + request_.image.numbers()
+                                      : request_.seq_length;
 }
 
 void Batches::add(const std::filesystem::path& file) {
@@ -74,17 +75,21 @@ void Batches::add_images(const std::filesystem::path& file) {
   Text text{read_bytes(file)};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes == 0 || bytes % record_bytes() != 0) {
-    throw InputError(file.string(), "",
-                     fmt::format("{} bytes, expected records of a label and {} numbers of a byte",
-                                 bytes, request_.image.numbers()));
+    throw InputError(
+        file.string(), "",
+        fmt::format("{} bytes, expected records of {} labels and {} numbers, a byte each", bytes,
+                    request_.targets, request_.image.numbers()));
   }
   text.windows = bytes / record_bytes();
   for (std::int64_t record = 0; record < text.windows; ++record) {
-    const auto label =
-        static_cast<unsigned char>(text.bytes[static_cast<std::size_t>(record * record_bytes())]);
-    if (label < request_.vocabulary) continue;
-    throw InputError(file.string(), fmt::format("record {}", record),
-                     fmt::format("label {}, the model has {} classes", label, request_.vocabulary));
+    for (std::int64_t target = 0; target < request_.targets; ++target) {
+      const auto at = static_cast<std::size_t>(record * record_bytes() + target);
+      const auto label = static_cast<unsigned char>(text.bytes[at]);
+      if (label < request_.vocabulary) continue;
+      throw InputError(
+          file.string(), fmt::format("record {}", record),
+          fmt::format("label {}, the model has {} classes", label, request_.vocabulary));
+    }
   }
   windows_ += text.windows;
   texts_.push_back(std::move(text));
@@ -108,36 +113,53 @@ void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* toke
 // From a record's channels one after the other to channels innermost.
 void Batches::read_image(const char* record, std::int32_t* words) const {
   const FeatureMap& image = request_.image;
-  const char* numbers = record + 1;
+  const auto number = [&](std::int64_t at) {
+    return static_cast<float>(static_cast<unsigned char>(record[at]));
+  };
   for (std::int64_t place = 0; place < image.places(); ++place) {
     for (std::int64_t c = 0; c < image.channels; ++c) {
-      const auto byte = static_cast<unsigned char>(numbers[c * image.places() + place]);
-      words[place * image.channels + c] =
-          std::bit_cast<std::int32_t>(static_cast<float>(byte) / 127.5F - 1.0F);
+      const float value = number(request_.targets + c * image.places() + place);
+      words[place * image.channels + c] = std::bit_cast<std::int32_t>(value / 127.5F - 1.0F);
     }
   }
-  const auto label = static_cast<unsigned char>(record[0]);
-  words[image.numbers()] = std::bit_cast<std::int32_t>(static_cast<float>(label));
+  for (std::int64_t target = 0; target < request_.targets; ++target)
+    words[image.numbers() + target] = std::bit_cast<std::int32_t>(number(target));
 }
 
-// The pattern is drawn as if it were a sample's of a step that never comes.
+// The patterns of classes are drawn as if they were samples' of a step that never comes. Where each
+// place has a label, squares of kSquare places share one, and a class is a colour.
 void Batches::draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* words) const {
   constexpr std::uint32_t kPatterns = 0xffffffff;
-  const auto uniform = [this](std::uint32_t number, std::uint32_t of, std::uint32_t at) {
-    const PhiloxBlock block =
-        philox4x32_10(PhiloxBlock{{number, of, at, kImageStream}}, request_.seed);
-    return static_cast<float>(block.word[0]) / 2147483648.0F - 1.0F;
+  constexpr std::int64_t kSquare = 4;
+  const FeatureMap& image = request_.image;
+  const auto block = [this](std::int64_t number, std::uint32_t of, std::uint32_t at) {
+    return philox4x32_10(PhiloxBlock{{static_cast<std::uint32_t>(number), of, at, kImageStream}},
+                         request_.seed);
   };
-  const PhiloxBlock drawn =
-      philox4x32_10(PhiloxBlock{{kPatterns, index, step, kImageStream}}, request_.seed);
-  const auto label =
-      static_cast<std::uint32_t>(drawn.word[0] % static_cast<std::uint64_t>(request_.vocabulary));
-  const auto numbers = static_cast<std::uint32_t>(request_.image.numbers());
-  for (std::uint32_t i = 0; i < numbers; ++i) {
-    const float value = uniform(i, label, kPatterns) + uniform(i, index, step);
-    words[i] = std::bit_cast<std::int32_t>(value);
+  const auto uniform = [](const PhiloxBlock& drawn) {
+    return static_cast<float>(drawn.word[0]) / 2147483648.0F - 1.0F;
+  };
+  const bool of_places = request_.targets > 1;
+  const auto label_at = [&](std::int64_t place) {
+    const std::int64_t row = place / image.width / kSquare, column = place % image.width / kSquare;
+    const std::int64_t square = of_places ? row * image.width + column : 0;
+    const auto drawn = static_cast<std::int64_t>(block(square, index, step).word[1]);
+    return static_cast<std::uint32_t>(drawn % request_.vocabulary);
+  };
+  for (std::int64_t place = 0; place < image.places(); ++place) {
+    const std::uint32_t label = label_at(place);
+    for (std::int64_t c = 0; c < image.channels; ++c) {
+      const std::int64_t number = place * image.channels + c;
+      const float pattern = uniform(block(of_places ? c : number, label, kPatterns));
+      words[number] = std::bit_cast<std::int32_t>(pattern + uniform(block(number, index, step)));
+    }
+    if (of_places)
+      words[image.numbers() + place] = std::bit_cast<std::int32_t>(static_cast<float>(label));
   }
-  words[numbers] = std::bit_cast<std::int32_t>(static_cast<float>(label));
+  if (!of_places) {
+    const auto label = static_cast<float>(label_at(0));
+    words[image.numbers()] = std::bit_cast<std::int32_t>(label);
+  }
 }
 
 // Three tokens in four follow from the one before, so that there is something to learn.

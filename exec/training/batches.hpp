@@ -18,6 +18,7 @@ struct BatchRequest {
   std::int64_t vocabulary = 0;
   std::int64_t seq_length = 0;
   FeatureMap image = {};  // samples are images of so many numbers, with a label below `vocabulary`
+  std::int64_t targets = 1;  // labels of an image: one, or one for each place
   std::uint64_t seed = 0;
   std::int64_t samples = 1;  // of a mini-batch, all replicas together
   bool shuffled = true;      // false: in the order of the files
@@ -32,7 +33,7 @@ class Batches {
   // unreadable or shorter than a sample.
   explicit Batches(BatchRequest request);
 
-  // Images: files are records of a byte for the label and a byte a number, channel by channel and
+  // Images: files are records of a byte for each label and a byte a number, channel by channel and
   // row by row, as CIFAR-10's binary version has them; 0..255 becomes -1..1. Without a file, each
   // class has a pattern of its own, under as much noise.
   // Writes seq_length + 1 tokens: inputs, and each input's target one further on; or an image, as

@@ -39,7 +39,7 @@ struct LackingOnCpu {
   std::string_view operator()(const NormShape&) const { return ""; }
   std::string_view operator()(const HeadShape& h) const {
     if (h.dense != HeadDense::none) return "a dense layer before the head";
-    if (images) return h.pooled ? "" : "a head without pooling on maps";
+    if (images) return h.pooled || h.places > 0 ? "" : "a head of tokens on maps";
     if (h.bias) return "a head with bias";
     return h.pooled ? "a pooled head" : "";
   }

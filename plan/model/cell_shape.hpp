@@ -31,6 +31,8 @@ enum class CellOperationKind : std::uint8_t {
   add,           // of all inputs
   concat,        // of all inputs' channels, in order
   upsample,      // each place becomes stride x stride equal ones
+  pack,          // all inputs' numbers one after the other, a map of one place
+  slice,         // of such a map, `offset` numbers on, as a map again
 };
 
 struct CellOperation {
@@ -43,6 +45,7 @@ struct CellOperation {
   std::int64_t kernel_y = 1, kernel_x = 1, stride = 1, pad_y = 0, pad_x = 0;
   std::int64_t groups = 1;  // of a convolution
   bool bias = false;        // of a convolution
+  std::int64_t offset = 0;  // of a slice
   double epsilon = 1e-5;    // of a batch norm
   double momentum = 0.1;    // of a batch norm's running statistics: the share of the new
 };

@@ -78,6 +78,7 @@ std::string key_of(const CellOperation& operation) {
                        operation.pad_y, operation.pad_x);
   }
   if (operation.groups > 1) key += fmt::format(" groups={}", operation.groups);
+  if (operation.kind == Kind::slice) key += fmt::format(" from={}", operation.offset);
   return key + (operation.bias ? " bias" : "");
 }
 

@@ -34,7 +34,7 @@ std::int64_t parameter_count(const HeadShape& s) {
 // F leaves the gradient of the logits, (softmax - target) / tokens, in their place.
 LayerTensors tensors(const HeadShape& head, const DeviceTokens& z) {
   LayerTensors t;
-  const std::int64_t positions = head.pooled ? 1 : z.s;
+  const std::int64_t positions = head.positions(z.s);
   if (head.dense != HeadDense::none) add_dense(t, head, positions, z.element);
   if (head.vocabulary > 0) {
     t.parameters.push_back({"weight",
@@ -58,7 +58,7 @@ LayerTensors tensors(const HeadShape& head, const DeviceTokens& z) {
 
 Flops forward_flops(const HeadShape& head, std::int64_t seq_length) {
   const std::int64_t outputs = head.vocabulary + (head.dense == HeadDense::none ? 0 : head.hidden);
-  const auto positions = static_cast<double>(head.pooled ? 1 : seq_length);
+  const auto positions = static_cast<double>(head.positions(seq_length));
   return Flops(2 * positions * static_cast<double>(head.hidden) * static_cast<double>(outputs));
 }
 
@@ -70,8 +70,9 @@ HeadShape shard(HeadShape h, int tp) {
 std::string work_key(const HeadShape& h) {
   const std::string dense =
       h.dense == HeadDense::none ? "" : fmt::format(" dense={}", static_cast<int>(h.dense));
-  return fmt::format("head hidden={} vocabulary={} bias={} pooled={}{}", h.hidden, h.vocabulary,
-                     h.bias, h.pooled, dense);
+  const std::string places = h.places > 0 ? fmt::format(" places={}", h.places) : "";
+  return fmt::format("head hidden={} vocabulary={} bias={} pooled={}{}{}", h.hidden, h.vocabulary,
+                     h.bias, h.pooled, dense, places);
 }
 
 }  // namespace weir::kinds

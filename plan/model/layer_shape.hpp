@@ -155,6 +155,13 @@ struct HeadShape {
   bool tied = false;    // uses the embedding's token table
   bool pooled = false;  // one position a sample (ViT, classifiers) instead of every position
   HeadDense dense = HeadDense::none;
+  std::int64_t places = 0;  // of a map, each a position with a target; 0: samples are tokens
+
+  // Of a sample, that are projected and have a loss.
+  [[nodiscard]] std::int64_t positions(std::int64_t seq_length) const {
+    if (pooled) return 1;
+    return places > 0 ? places : seq_length;
+  }
 };
 
 // A layer of which only times and bytes are known, for one sample.

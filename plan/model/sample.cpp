@@ -13,7 +13,7 @@ const FeatureMap* images_of(const Model& model) {
 std::int64_t sample_targets(const Model& model, std::int64_t seq_length) {
   const auto* head =
       model.layers.empty() ? nullptr : std::get_if<HeadShape>(&model.layers.back().shape);
-  return head != nullptr && head->pooled ? 1 : seq_length;
+  return head == nullptr ? seq_length : head->positions(seq_length);
 }
 
 std::int64_t sample_words(const Model& model, std::int64_t seq_length) {

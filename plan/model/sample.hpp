@@ -15,7 +15,8 @@ namespace weir {
 // [height, width, channels] in fp32, and its targets, in fp32 too.
 [[nodiscard]] std::int64_t sample_words(const Model& model, std::int64_t seq_length);
 
-// Targets of a sample: a head of tokens has one for each, a pooled one has one.
+// Targets of a sample: a head of tokens has one for each, a pooled one has
+// one, one of maps has one for each place.
 [[nodiscard]] std::int64_t sample_targets(const Model& model, std::int64_t seq_length);
 
 }  // namespace weir

@@ -154,6 +154,25 @@ inline Matrix cell(const CellShape& shape, const std::vector<Matrix>& weights, M
           }
         });
         break;
+      case CellOperationKind::pack: {
+        const auto row = static_cast<std::size_t>(o.output.numbers());
+        std::size_t from = 0;
+        for (const int input : o.inputs) {
+          const Matrix& part = values[static_cast<std::size_t>(input)];
+          const std::size_t each = part.size() / static_cast<std::size_t>(batch);
+          for (std::size_t i = 0; i < part.size(); ++i)
+            out[i / each * row + from + i % each] = part[i];
+          from += each;
+        }
+        break;
+      }
+      case CellOperationKind::slice: {
+        const auto row = static_cast<std::size_t>(from.numbers());
+        const auto each = static_cast<std::size_t>(o.output.numbers());
+        for (std::size_t i = 0; i < out.size(); ++i)
+          out[i] = in[i / each * row + static_cast<std::size_t>(o.offset) + i % each];
+        break;
+      }
       case CellOperationKind::upsample:
         each_number(o.output, batch, [&](auto b, auto oy, auto ox, auto c) {
           out[at(o.output, b, oy, ox, c)] = in[at(from, b, oy / o.stride, ox / o.stride, c)];

@@ -246,7 +246,10 @@ CellShape every_operation(const FeatureMap& input) {
   const int f = cell.upsample("u", cell.add("s", {e, c}), 2);
   const int g = cell.add("t", {f, b});
   const int h = cell.convolution("h", 0, {.count = 6}, {.height = 1, .width = 7});
-  cell.batch_norm("z", cell.add("w", {g, h}));
+  const int z = cell.batch_norm("z", cell.add("w", {g, h}));
+  const int row = cell.pack("p", {z, c});
+  const int front = cell.slice("front", row, 10, {6, 4, 4});
+  cell.add("sum", {front, cell.slice("back", row, 24, {6, 4, 4})});
   return cell.take();
 }
 
@@ -517,6 +520,56 @@ TEST(TrainingCells, LearnsPatterns) {
   const RunResult result = run(model.load(plan), options, cpu_only());
   EXPECT_GT(result.steps.front().loss, 1.2);
   EXPECT_LT(result.steps.back().loss, 0.3);
+}
+
+// Two levels of two convolutions on 8 x 8 images, three classes at each place: two skips, of which
+// the outer one crosses four layers. Layers: two encoders, the bottleneck, two decoders, the head.
+TinyConfig tiny_unet() {
+  return {R"({"schema":"weir.cnn/1","network":"unet","layers":"blocks","depth":2,"convolutions":2,)"
+          R"("channels":4,"image":8,"output_channels":3})",
+          0};
+}
+
+TEST(TrainingUNet, SkipsAcrossStagesAreBitwiseThoseOfOneDevice) {
+  const TinyModel model(tiny_unet());
+  const std::string expected = hash_of(model, model.plan({}, 4, "gpipe"));
+  for (const std::vector<int>& boundaries :
+       std::vector<std::vector<int>>{{1}, {3}, {2, 4}, {1, 3, 4}, {1, 2, 3, 4, 5}}) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+      for (const char* words : kModes) {
+        Plan plan = model.plan(boundaries, 4, schedule);
+        plan.recompute = mode(words);
+        EXPECT_EQ(hash_of(model, plan), expected)
+            << "K" << plan.pp << " " << schedule << " " << words;
+      }
+    }
+  }
+}
+
+// A class is a colour under noise: from ln 3 = 1.10 down.
+TEST(TrainingUNet, LearnsColours) {
+  const TinyModel model(tiny_unet());
+  Plan plan = model.plan({3}, 2);
+  plan.micro_batch_size = 4;
+  plan.optimizer.learning_rate = 1e-2;
+  RunOptions options;
+  options.steps = 60;
+  options.warmup_steps = 0;
+  const RunResult result = run(model.load(plan), options, cpu_only());
+  EXPECT_LT(result.steps.back().loss, 0.7 * result.steps.front().loss);
+}
+
+// A boundary carries the map and what is stashed for the way up.
+TEST(CellLayout, UNetHandsItsStashedMapsOn) {
+  const TinyModel model(tiny_unet());
+  const ResolvedPlan loaded = model.load(model.plan({}, 1));
+  // [x1 | s0]: 4 channels of 4 x 4 and of 8 x 8; [x2 | s1 s0]: 8 of 2 x 2, 8 of 4 x 4, s0; the
+  // bottleneck's 8 of 2 x 2 with both; a decoder's 4 of 4 x 4 with s0; the last one's 2 of 8 x 8.
+  const std::int64_t s0 = 4 * 64, s1 = 8 * 16;
+  const std::int64_t numbers[] = {4 * 16 + s0, 8 * 4 + s1 + s0, 8 * 4 + s1 + s0, 4 * 16 + s0,
+                                  2 * 64};
+  for (int l = 0; l < 5; ++l)
+    EXPECT_EQ(loaded.part->layer(l).tensors.output_bytes_per_sample, numbers[l] * 4) << l;
 }
 
 // Records as CIFAR-10's binary version has them: here of 3 classes, two channels of 1 x 2.

@@ -98,4 +98,21 @@ int CellBuilder::upsample(const std::string& name, int from, std::int64_t factor
                  .stride = factor});
 }
 
+int CellBuilder::pack(const std::string& name, std::vector<int> from) {
+  FeatureMap output{0, 1, 1};
+  for (const int value : from) output.channels += map(value).numbers();
+  return append(
+      {.kind = CellOperationKind::pack, .name = name, .inputs = std::move(from), .output = output});
+}
+
+int CellBuilder::slice(const std::string& name, int from, std::int64_t offset,
+                       const FeatureMap& output) {
+  assert(offset + output.numbers() <= map(from).numbers() && "a slice of what is there");
+  return append({.kind = CellOperationKind::slice,
+                 .name = name,
+                 .inputs = {from},
+                 .output = output,
+                 .offset = offset});
+}
+
 }  // namespace weir::cnn

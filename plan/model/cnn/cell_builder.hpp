@@ -44,6 +44,8 @@ class CellBuilder {
   int add(const std::string& name, std::vector<int> from);
   int concat(const std::string& name, std::vector<int> from);
   int upsample(const std::string& name, int from, std::int64_t factor);
+  int pack(const std::string& name, std::vector<int> from);
+  int slice(const std::string& name, int from, std::int64_t offset, const FeatureMap& output);
 
   [[nodiscard]] const FeatureMap& map(int value) const { return cell_.map(value); }
   [[nodiscard]] CellShape take() { return std::move(cell_); }

@@ -107,6 +107,10 @@ struct UNet {
 // 2^depth.
 [[nodiscard]] Model unet(const UNet& sizes, const Image& image);
 
+// The same as layers that can be executed, a level each, with batch norms and rectifiers; the loss
+// is the mean over all places, of `outputs` classes. Skips are relayed.
+[[nodiscard]] Model unet_blocks(const UNet& sizes, const Image& image);
+
 // AmoebaNet-D(L, D) (Real et al., AAAI 2019) as GPipe trained it. Preconditions: L a multiple of 3,
 // D of 8, the image's side of 32.
 [[nodiscard]] Model amoebanet_d(std::int64_t cells, std::int64_t filters, const Image& image,

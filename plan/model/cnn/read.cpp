@@ -69,13 +69,19 @@ cnn::ResNetBlocks resnet_sizes(JsonObject& top) {
   return sizes;
 }
 
-Model read_resnet(JsonObject& top) {
+// Layers that can be executed, not operations.
+bool of_blocks(JsonObject& top) {
   const std::string layers = top.text_or("layers", "operations");
-  if (layers == "blocks") {
+  if (layers != "blocks" && layers != "operations")
+    top.fail("layers", "expected blocks or operations");
+  return layers == "blocks";
+}
+
+Model read_resnet(JsonObject& top) {
+  if (of_blocks(top)) {
     const cnn::ResNetBlocks sizes = resnet_sizes(top);
     return cnn::resnet_blocks(sizes, image(top, 1), top.integer("classes", 1, kMostChannels));
   }
-  if (layers != "operations") top.fail("layers", "expected blocks or operations");
   const std::int64_t depth = top.integer("depth");
   if (depth != 50 && depth != 101 && depth != 152) top.fail("depth", "expected 50, 101 or 152");
   return cnn::resnet(depth, image(top, 1), top.integer("classes", 1, kMostChannels));
@@ -86,7 +92,8 @@ Model read_unet(JsonObject& top) {
                         .convolutions = top.integer("convolutions", 1, kMostRepeats),
                         .channels = multiple_of(top, "channels", 2, kMostChannels),
                         .outputs = top.integer_or("output_channels", 1, 1, kMostChannels)};
-  return cnn::unet(sizes, image(top, std::int64_t{1} << sizes.depth));
+  const cnn::Image size = image(top, std::int64_t{1} << sizes.depth);
+  return of_blocks(top) ? cnn::unet_blocks(sizes, size) : cnn::unet(sizes, size);
 }
 
 Model read_network(JsonObject& top) {
