@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "exec/cuda/attention.hpp"
 #include "exec/cuda/blas/matmul.hpp"
@@ -93,5 +94,17 @@ ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t se
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on);
+
+// Cells have no kernels here; a run refuses them by name before it starts
+// (exec/training/trainable).
+[[noreturn]] inline void refuse_cell() {
+  throw std::logic_error("a cell of convolutions has no CUDA kernels");
+}
+inline ScratchNeeds prepare(const CellShape&, std::int64_t, std::int64_t, Matmul&) {
+  refuse_cell();
+}
+inline void forward(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
+inline void backward_input(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
+inline void backward_weight(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
 
 }  // namespace weir::cuda

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <bit>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -60,7 +61,12 @@ class LayerBench {
     backend.use_scratch(scratch_);
     worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, seeded_state(loaded_), backend,
                                             arena_);
-    for (std::int64_t t = 0; t < tokens_; ++t) tokens()[t] = static_cast<std::int32_t>(t % 7);
+    // Of images, numbers of ordinary size; as labels they are 0.
+    const bool images = images_of(model) != nullptr;
+    for (std::int64_t t = 0; t < tokens_; ++t) {
+      const float number = 0.1F * static_cast<float>(static_cast<int>(t % 13) - 6);
+      tokens()[t] = images ? std::bit_cast<std::int32_t>(number) : static_cast<std::int32_t>(t % 7);
+    }
     const auto output_of = [&](int l) {
       return loaded_.part->layer(l).tensors.output_bytes_per_sample * plan.micro_batch_size;
     };

@@ -442,6 +442,40 @@ TEST(TrainingCells, EverySchedulesParametersAreBitwiseEqual) {
   }
 }
 
+// Micro-batches of 3, 2 and 2 samples count by their size, and the statistics are no gradients: a
+// norm of next to nothing clips what is learned and leaves them alone.
+TEST(TrainingCells, UnequalMicroBatchesAndClippingAreBitwiseEqualToo) {
+  const TinyModel model(tiny_resnet());
+  const auto planned = [&](std::vector<int> boundaries, const char* schedule) {
+    Plan plan = model.plan(std::move(boundaries), 3, schedule);
+    plan.micro_batch_size = 3;
+    plan.samples = 7;
+    plan.optimizer.clip_norm = 1e-3;
+    return plan;
+  };
+  const std::string expected = hash_of(model, planned({}, "gpipe"));
+  EXPECT_EQ(hash_of(model, planned({2, 4}, "1f1b")), expected);
+  EXPECT_EQ(hash_of(model, planned({3}, "zb-h1")), expected);
+}
+
+// Two steps, and two more on other stages, are four.
+TEST(TrainingCells, ResumeWithAnotherPartition) {
+  const TinyModel model(tiny_resnet());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("weir-cells-run-" + std::to_string(::getpid()));
+  RunOptions options;
+  options.steps = 2;
+  options.warmup_steps = 0;
+  options.output = folder;
+  options.checkpoint_every = 2;
+  static_cast<void>(run(model.load(model.plan({3}, 4)), options, cpu_only()));
+  options.checkpoint_every = 0;
+  options.resume = folder;
+  const RunResult resumed = run(model.load(model.plan({1, 4}, 4, "gpipe")), options, cpu_only());
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(resumed.parameters_sha256, hash_of(model, model.plan({}, 4), 4));
+}
+
 // The stem's norm sees each sample by itself, so its mini-batch is the same however it is cut: with
 // weights that do not move (a learning rate of next to nothing), M = 4 and M = 1 leave the same
 // running statistics, up to the rounding of sums of 4 x 128 numbers of order 1.

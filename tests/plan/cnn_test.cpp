@@ -9,6 +9,7 @@
 
 #include "plan/model/cnn/network.hpp"
 #include "plan/model/cnn/read.hpp"
+#include "plan/model/layer_kinds.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
@@ -44,6 +45,32 @@ TEST(ResNet, HasItsPublishedParametersAndProducts) {
   EXPECT_NEAR(gigaflops(cnn::resnet(50, {}, 1000)) / 2, 4.09, 0.005);
   EXPECT_EQ(parameter_count(cnn::resnet(152, {}, 1000)), 60'192'808);
   EXPECT_NEAR(gigaflops(cnn::resnet(152, {}, 1000)) / 2, 11.51, 0.005);
+}
+
+// Of blocks, with the classifier as head: torchvision's 11,689,512 parameters and 1.81 GMAC for
+// depth 18, and the same 25,557,032 and 4.09 for 50; a stem, a layer a block, the mean and the
+// head.
+TEST(ResNet, OfBlocksHasTheSameParametersAndProducts) {
+  const struct {
+    const char* depth;
+    std::int64_t parameters;
+    double gigaproducts;
+    std::size_t blocks;
+  } cases[] = {{"18", 11'689'512, 1.81, 8}, {"50", 25'557'032, 4.09, 16}};
+  for (const auto& c : cases) {
+    const std::string text =
+        std::string(R"({"schema":"weir.cnn/1","network":"resnet","layers":"blocks","depth":)") +
+        c.depth + R"(,"image":224,"classes":1000})";
+    const Model model = cnn_model(parse_json(text, "net.json"), "net.json");
+    EXPECT_EQ(parameter_count(model), c.parameters);
+    EXPECT_EQ(model.layers.size(), c.blocks + 3);
+    double products = 0;
+    for (const Layer& layer : model.layers)
+      products += std::visit([](const auto& s) { return kinds::forward_flops(s, 0).count(); },
+                             layer.shape) /
+                  2e9;
+    EXPECT_NEAR(products, c.gigaproducts, 0.005);
+  }
 }
 
 // conv1: 7 7 3 64 = 9408 weights, each used at 112 112 places, two FLOPs each; it keeps the image,
@@ -188,6 +215,12 @@ TEST(CnnFiles, RefusalsNameTheKey) {
               HasSubstr("net.json: network: \"vgg\": expected amoebanet-d, resnet or unet"));
   EXPECT_THAT(of(R"("network":"resnet","depth":34,"image":224,"classes":10)"),
               HasSubstr("net.json: depth: expected 50, 101 or 152"));
+  EXPECT_THAT(of(R"("network":"resnet","layers":"blocks","depth":20,"image":224,"classes":10)"),
+              HasSubstr("net.json: depth: expected 18, 34, 50, 101 or 152"));
+  EXPECT_THAT(of(R"("network":"resnet","layers":"cells","depth":50,"image":224,"classes":10)"),
+              HasSubstr("net.json: layers: expected blocks or operations"));
+  EXPECT_THAT(of(R"("network":"resnet","layers":"blocks","blocks":[1],"stem":"5x5","image":8)"),
+              HasSubstr("net.json: stem: expected 7x7 or 3x3"));
   EXPECT_THAT(of(R"("network":"amoebanet-d","cells":16,"filters":256,"image":224,"classes":10)"),
               HasSubstr("net.json: cells: expected a multiple of 3"));
   EXPECT_THAT(of(R"("network":"unet","depth":5,"convolutions":5,"channels":64,"image":200)"),

@@ -52,14 +52,19 @@ void save(const RunResult& result, const std::filesystem::path& folder, const Se
   write_file_atomically(told, to_json(result).dump(2) + "\n");
 }
 
-// "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"
+// "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"; of samples that are no
+// sequences samples/s.
 std::string status_line(const StepReport& report, const Plan& plan) {
-  const auto tokens = static_cast<double>(plan.global_batch_size() * plan.seq_length);
+  const bool sequences = plan.seq_length > 0;
+  const auto samples = static_cast<double>(plan.global_batch_size());
+  const double units = sequences ? samples * static_cast<double>(plan.seq_length) : samples;
   const auto left = std::lround(report.time.count() * (report.of - report.done));
   std::string line = fmt::format("step {} of {}  loss {:.6f}", report.step,
                                  report.step + report.of - report.done, report.loss);
-  if (plan.seq_length > 0 && report.time.count() > 0)
-    line += fmt::format("  {:.0f} tokens/s", tokens / report.time.count());
+  if (report.time.count() > 0) {
+    line +=
+        fmt::format("  {:.0f} {}/s", units / report.time.count(), sequences ? "tokens" : "samples");
+  }
   return line + (left < 60 ? fmt::format("  {} s left", left)
                            : fmt::format("  {} min {:02} s left", left / 60, left % 60));
 }
