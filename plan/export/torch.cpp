@@ -124,7 +124,7 @@ std::string recomputed(const ResolvedPlan& loaded) {
 }
 
 // Python that makes it.
-std::string optimizer_of(const Optimizer& o) {
+std::string optimizer_call(const Optimizer& o) {
   const std::string rate = python_number(o.learning_rate), momentum = python_number(o.momentum),
                     decay = python_number(o.weight_decay), epsilon = python_number(o.epsilon);
   switch (o.kind) {
@@ -170,7 +170,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                                             {"RANKS", fmt::format("{}", ranks)},
                                             {"RECOMPUTE", recomputed(loaded)},
                                             {"DTYPE", torch_dtype(plan.dtype)},
-                                            {"OPTIMIZER", optimizer_of(plan.optimizer)},
+                                            {"OPTIMIZER", optimizer_call(plan.optimizer)},
                                             {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
   const auto parallel = [&](const char* name, int degree, const char* instead) {

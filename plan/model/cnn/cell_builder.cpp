@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/cnn/cell_builder.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 namespace weir::cnn {
@@ -74,7 +75,8 @@ int CellBuilder::global_pool(const std::string& name, int from) {
 
 int CellBuilder::add(const std::string& name, std::vector<int> from) {
   const FeatureMap output = map(from.front());
-  for (const int value : from) assert(map(value) == output && "only equal maps are added");
+  assert(std::ranges::all_of(from, [&](int value) { return map(value) == output; }) &&
+         "only equal maps are added");
   return append(
       {.kind = CellOperationKind::add, .name = name, .inputs = std::move(from), .output = output});
 }
