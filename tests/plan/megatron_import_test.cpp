@@ -328,7 +328,7 @@ TEST(MegatronJob, RefusesInOneLine) {
       line("--global-batch-size 15 --micro-batch-size 2"),
       "job.args: --global-batch-size: 15 is no multiple of micro-batch-size 2 times 1 replicas");
   EXPECT_EQ(line("--expert-model-parallel-size 4"),
-            "job.args: --expert-model-parallel-size: expert parallelism is not modelled");
+            "job.args: --expert-model-parallel-size: the model has no experts");
   EXPECT_EQ(line("--bf16 --fp16"), "job.args: --bf16: contradicts --fp16");
   EXPECT_EQ(line("--optimizer muon"), "job.args: --optimizer: muon: expected adam or sgd");
   EXPECT_EQ(complaint([] { static_cast<void>(megatron("# nothing\n")); }),
