@@ -87,6 +87,9 @@ class Changer {
       Plan changed = plan();
       changed.microbatches = microbatches;
       changed.micro_batch_size = size;
+      if (note[0] != '\0') changed.samples *= 2;
+      // Uneven mini-batches stay within one sample of b a micro-batch.
+      if (changed.samples > 0 && changed.whole_microbatches() < 1) return;
       add("micro-batches", fmt::format("M {} b {}{}", microbatches, size, note), changed);
     };
     const int m = plan().microbatches, b = plan().micro_batch_size;
