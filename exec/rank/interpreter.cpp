@@ -56,8 +56,8 @@ Tensor act(StepContext& context, const Place& at, ActionHandler& handler, Tensor
     handler.finish();
     context.activity.end(at.rank);
     return outgoing;
-  } catch (const std::bad_alloc&) {
-    throw named("out of memory");
+  } catch (const std::bad_alloc& none) {
+    throw named((std::string("out of memory: ") + none.what()).c_str());
   } catch (const std::exception& error) {
     throw named(error.what());
   }

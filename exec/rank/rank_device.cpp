@@ -2,6 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/rank_device.hpp"
 
+#include <fmt/format.h>
+
+#include <new>
+
+#include "plan/words/error.hpp"
+
 namespace weir {
 
 void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state,
@@ -19,11 +25,20 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSourc
   const Plan& plan = loaded.plan;
   backend_->prepare(layers, plan.micro_batch_size, plan.seq_length);
   if (plan.samples > 0) backend_->prepare(layers, plan.micro_batch_size - 1, plan.seq_length);
-  for (const Stage stage : own) {
-    stages[static_cast<std::size_t>(stage.value)] =
-        std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_);
+  const auto failed = [&](const std::string& what) {
+    return RunFailed(fmt::format("rank {}, before the first step: {}", rank.value, what));
+  };
+  try {
+    for (const Stage stage : own) {
+      stages[static_cast<std::size_t>(stage.value)] =
+          std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_);
+    }
+    backend_->use_scratch(arena_->allocate(backend_->scratch_bytes()));  // for the whole run
+  } catch (const RunFailed& told) {
+    throw failed(told.what());
+  } catch (const std::bad_alloc& none) {
+    throw failed(fmt::format("out of memory: {}", none.what()));
   }
-  backend_->use_scratch(arena_->allocate(backend_->scratch_bytes()));  // for the whole run
 }
 
 }  // namespace weir

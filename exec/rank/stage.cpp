@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/stage.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include "exec/training/evaluation.hpp"
 #include "exec/training/stored.hpp"
 #include "plan/model/sample.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -49,6 +53,16 @@ StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSou
   }
 }
 
+Tensor StageWorker::take(std::int64_t bytes, int layer, std::string_view tensor) {
+  try {
+    return arena_.allocate(bytes);
+  } catch (const std::bad_alloc& none) {
+    throw RunFailed(fmt::format("out of memory for {} of {}, {}: {}", tensor,
+                                model_.layers[static_cast<std::size_t>(layer)].name,
+                                format_bytes(Bytes(bytes)), none.what()));
+  }
+}
+
 // A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient
 // of its own.
 void StageWorker::add_parameters(int layer, const StateSource& state) {
@@ -60,7 +74,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     Parameter made{
         part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
-    made.gradient = arena_.allocate(elements * 4);
+    made.gradient = take(elements * 4, layer, made.description.name + "'s gradient");
     const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
     backend_.to_device(made.gradient, zeros.data(),
                        elements * 4);  // stays so on a replica without micro-batches
@@ -72,11 +86,12 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
       made.weight = same->weight;
       made.master = same->master;
     } else {
-      made.weight = arena_.allocate(elements * bytes_per_element(plan_.dtype));
-      if (bytes_per_element(plan_.dtype) < 4) made.master = arena_.allocate(elements * 4);
+      made.weight = take(elements * bytes_per_element(plan_.dtype), layer, made.description.name);
+      const std::string state_of = made.description.name + "'s optimizer state";
+      if (bytes_per_element(plan_.dtype) < 4) made.master = take(elements * 4, layer, state_of);
       const int states = made.description.running ? 0 : state_numbers(plan_.optimizer);
-      if (states > 0) made.state1 = arena_.allocate(elements * 4);
-      if (states > 1) made.state2 = arena_.allocate(elements * 4);
+      if (states > 0) made.state1 = take(elements * 4, layer, state_of);
+      if (states > 1) made.state2 = take(elements * 4, layer, state_of);
       put_state(made, state(weight, part_.parameter(weight)));
     }
     weights.push_back(made.weight);
@@ -130,11 +145,12 @@ Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, La
   const LayerTensors& t = tensors(layer);
   LayerCall call = call_for(pass, layer);
   call.input = input;
-  call.output = arena_.allocate(t.output_bytes_per_sample * batch);
+  const int index = range_.first + static_cast<int>(layer);
+  call.output = take(t.output_bytes_per_sample * batch, index, "the output");
   for (const KeptTensor& kept : t.saved)
-    state.saved.push_back(arena_.allocate(kept.bytes_per_sample * batch));
+    state.saved.push_back(take(kept.bytes_per_sample * batch, index, kept.name));
   call.saved = state.saved;
-  call.workspace = arena_.allocate(t.workspace_f_bytes_per_sample * batch);
+  call.workspace = take(t.workspace_f_bytes_per_sample * batch, index, "the workspace");
   backend_.forward(call);
   const bool head = std::holds_alternative<HeadShape>(call.layer->shape);
   if (head && pass.logits != nullptr) backend_.logits(call, pass.logits);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/device/arena.hpp"
@@ -116,6 +117,8 @@ class StageWorker {
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
   void add_parameters(int layer, const StateSource& state);
+  // Of a layer of the model. Throws RunFailed naming both where there is no memory.
+  [[nodiscard]] Tensor take(std::int64_t bytes, int layer, std::string_view tensor);
   void put_state(const Parameter& parameter, const ParameterState& state);
   [[nodiscard]] std::size_t layers() const {
     return static_cast<std::size_t>(range_.last - range_.first);

@@ -5,6 +5,8 @@
 
 #include <mutex>
 
+#include "exec/device/free_memory.hpp"
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -87,6 +89,57 @@ TEST(Faults, TheLastActionsAreInTheOutputFolder) {
   EXPECT_THAT(first, StartsWith("rank 0, step 1, 0"));
   EXPECT_EQ(first.size(), 128U);
   EXPECT_EQ(first.back(), '\n');
+}
+
+// As the cpu backend, with so many bytes to give to one rank.
+class Poor : public Throwing {
+ public:
+  Poor(const BackendRequest& request, int rank, std::int64_t bytes)
+      : Throwing(request, -1, 0), left_(request.rank == rank ? bytes : std::int64_t{1} << 40) {}
+  void* allocate(std::int64_t bytes) override {
+    if (bytes > left_) throw NoMemory(Bytes(left_));
+    left_ -= bytes;
+    return Throwing::allocate(bytes);
+  }
+
+ private:
+  std::int64_t left_;
+};
+
+// Stage 1 of two begins with block 1. All of its numbers take 4 times 4 bytes each, so that with
+// these, the library's scratch and 4 KiB its first forward finds no room.
+TEST(Faults, OutOfMemoryNamesRankAndTensor) {
+  const TinyModel model;
+  const ResolvedPlan loaded = model.load(model.plan({2}, 4));
+  const auto end_with = [&](std::int64_t bytes) {
+    return end_of(loaded, {}, {{BackendKind::cpu, [bytes](const BackendRequest& request) {
+                                  return std::make_unique<Poor>(request, 1, bytes);
+                                }}});
+  };
+  EXPECT_THAT(end_with(1000), AllOf(StartsWith("rank 1, before the first step: out of memory for "),
+                                    HasSubstr(" of block.1, "), HasSubstr(" are free")));
+  const std::int64_t scratch = run(loaded, {}, cpu_only()).scratch[1].count();
+  EXPECT_THAT(
+      end_with(loaded.stages[1].parameters * 16 + scratch + 4096),
+      AllOf(StartsWith("rank 1, step 0, 1F0: out of memory for "), HasSubstr(" of block.1")));
+}
+
+// A file of the system's and two of the control group's.
+TEST(Faults, TheLeastMemoryThatAnybodyLeavesIsFree) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("weir-free-memory-" + std::to_string(::getpid()));
+  const MemoryFiles files{folder / "meminfo", folder};
+  EXPECT_FALSE(free_memory(files));
+  write_file_atomically(files.system, "MemTotal: 900 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n");
+  EXPECT_EQ(free_memory(files), Bytes(400 * 1024));
+  write_file_atomically(folder / "memory.max", "max\n");
+  write_file_atomically(folder / "memory.current", "5000\n");
+  EXPECT_EQ(free_memory(files), Bytes(400 * 1024));
+  write_file_atomically(folder / "memory.max", "65000\n");
+  EXPECT_EQ(free_memory(files), Bytes(60000));
+  write_file_atomically(folder / "memory.current", "70000\n");
+  EXPECT_EQ(free_memory(files), Bytes(0));
+  std::filesystem::remove_all(folder);
 }
 
 // A learning rate that throws the weights far out: the next step's first forward finds them.
