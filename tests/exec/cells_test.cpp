@@ -267,7 +267,7 @@ class KeepOwnCores {
 
 // Each layer of stem, cell, mean and classifier on 4 samples as a stage of its own, I and W apart
 // and twice, against differences of L = sum(output * r) (the classifier's: its loss).
-TEST(Gradients, OfCellsInputsAndWeights) {
+TEST(CellGradients, OfCellsInputsAndWeights) {
   const KeepOwnCores cores;
   constexpr double kStep = 1e-5;
   // fp32 sums of some hundred products through at most five operations, as
