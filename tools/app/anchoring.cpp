@@ -42,6 +42,10 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
         fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp, plan.tp,
                     plan.cp, plan.dp, plan.devices(), cluster.name, cluster.devices()));
   }
+  if (run.figure.log) {
+    require_batch(*run.figure.log, plan, file);
+    session.note(fmt::format("{}: {}", text, told(*run.figure.log)));
+  }
   run.builtin = load(CostsSource(), run.plan.model, plan, cluster);
   run.forecast = forecast_of(run.plan, run.builtin, cluster);
   return run;
@@ -68,7 +72,7 @@ int family_of(const std::vector<AnchoringRun>& runs, std::size_t of) {
 
 MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const Cluster& cluster) {
   const AnchoringRun& run = runs[i];
-  const auto time = step_time_of(run.figure, run.forecast);
+  const auto time = step_time_of(run.figure, run.forecast, run.plan.plan.devices());
   if (!time) {
     throw InputError(run.figure.plan.string(), "",
                      fmt::format("has no such rate as {}; give its step time", run.figure.text));

@@ -1,13 +1,16 @@
-// Two traces of one plan, or two plans, held against each other.
+// Two traces of one plan, two plans, or a plan and its job's log, held against each other.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/compare.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/job/plan_json.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/measured_figure.hpp"
 #include "tools/app/picture.hpp"
 #include "tools/app/traced_plan.hpp"
 #include "traces/perfetto.hpp"
@@ -123,6 +126,60 @@ CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   return result;
 }
 
+bool is_log(const TraceSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  if (file == nullptr) return false;
+  const std::string text = read_text_file(*file);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
+  return !Json::accept(text) && (!json || is_job_log(text));
+}
+
+// The forecast of the plan, and what its job printed of its steps.
+CompareResult compare_log(const CompareRequest& r, const Session& session) {
+  const auto& file = std::get<std::filesystem::path>(r.second);
+  CompareResult result;
+  result.plans[0] = plan_of(r.first, session);
+  const ResolvedPlan& plan = result.plans[0];
+  const std::string plan_file = file_of(r.first, "compare: plan").string();
+  const JobLogSummary log = summary(read_job_log(read_text_file(file), file.string()));
+  require_batch(log, plan.plan, plan_file);
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  result.forecasts[0] =
+      forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;
+  const auto time_of = [&](double Spread::*part) {
+    MeasuredFigure figure = figure_of(log, file.string());
+    const auto& spread = log.step_time_s    ? log.step_time_s
+                         : log.tokens_per_s ? log.tokens_per_s
+                                            : log.samples_per_s;
+    figure.value = (*spread).*part;
+    const auto time = step_time_of(figure, result.forecasts[0], plan.plan.devices());
+    if (!time)
+      throw InputError(plan_file, "", "has no such rate as the log: a model of tokens has");
+    return *time;
+  };
+  // The upper quartile of a rate is the lower one of a time.
+  const Seconds a = time_of(&Spread::lower), b = time_of(&Spread::upper);
+  result.log = LogComparison{log, time_of(&Spread::median), std::min(a, b), std::max(a, b)};
+  return result;
+}
+
+Json log_comparison_json(const CompareResult& result) {
+  const LogComparison& c = *result.log;
+  const Forecast& f = result.forecasts[0];
+  Json json{{"schema", "weir.log_comparison/1"},
+            {"tool", c.log.tool},
+            {"lines", c.log.lines},
+            {"left_out", c.log.left_out},
+            {"predicted_s", f.step_time.count()},
+            {"measured_s", c.measured.count()},
+            {"measured_quartiles_s", {c.lower.count(), c.upper.count()}},
+            {"error", f.step_time / c.measured - 1},
+            {"predicted_peak_memory_bytes", f.peak_memory().count()}};
+  json["measured_peak_memory_bytes"] = c.log.memory ? Json(c.log.memory->count()) : Json(nullptr);
+  return json;
+}
+
 Json plan_comparison_json(const CompareResult& result) {
   const auto& [a, b] = result.forecasts;
   Json json{{"schema", "weir.plan_comparison/1"},
@@ -149,7 +206,10 @@ Json plan_comparison_json(const CompareResult& result) {
 
 Fields fields(CompareRequest& r) {
   return {{"first", &r.first, "Predicted trace, or a plan", {.required = true}},
-          {"second", &r.second, "Measured trace, or a plan", {.required = true}},
+          {"second",
+           &r.second,
+           "Measured trace, a plan, or the log of the first plan's job",
+           {.required = true}},
           {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
           {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
           stack_field(r.stack),
@@ -166,11 +226,14 @@ Fields fields(CompareRequest& r) {
 
 CompareResult compare(const CompareRequest& r, const Session& session) {
   const bool plans = is_plan(r.first);
-  if (plans != is_plan(r.second)) throw UsageError("compare takes two traces or two plans");
+  if (plans && is_log(r.second)) return compare_log(r, session);
+  if (plans != is_plan(r.second))
+    throw UsageError("compare takes two traces, two plans, or a plan and the log of its job");
   return plans ? compare_plans(r, session) : compare_traces(r, session);
 }
 
 Json to_json(const CompareResult& result) {
+  if (result.log) return log_comparison_json(result);
   return result.traces ? comparison_json(*result.traces) : plan_comparison_json(result);
 }
 

@@ -1,4 +1,5 @@
-// `compare`: a prediction with a measurement, or what two plans differ in and what that costs.
+// `compare`: a prediction with a measurement, what two plans differ in and what that costs, or a
+// plan with the log of its job.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,29 +11,40 @@
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
 #include "traces/compare.hpp"
+#include "traces/job_log.hpp"
 
 namespace weir::app {
 
 struct CompareRequest {
-  TraceSource first, second;                     // a predicted and a measured trace, or two plans
-  CostsSource costs;                             // to forecast plans by
+  TraceSource first, second;  // a predicted and a measured trace, two plans, or a plan and a log
+  CostsSource costs;          // to forecast plans by
   std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
   StackChoice stack;
   std::optional<std::filesystem::path> picture, perfetto, output;
 };
 [[nodiscard]] Fields fields(CompareRequest& request);
 
+// A plan's forecast with what its job printed.
+struct LogComparison {
+  JobLogSummary log;
+  Seconds measured{0};         // the median step
+  Seconds lower{0}, upper{0};  // its quartiles
+};
+
 struct CompareResult {
   std::optional<Comparison> traces;  // none: of plans
+  std::optional<LogComparison> log;  // then the first of plans and forecasts is the plan's
   std::array<ResolvedPlan, 2> plans;
   std::array<Forecast, 2> forecasts;
 };
 
 [[nodiscard]] CompareResult compare(const CompareRequest& request, const Session& session);
-// weir.comparison/1 or weir.plan_comparison/1
+// weir.comparison/1, weir.plan_comparison/1 or weir.log_comparison/1
 [[nodiscard]] nlohmann::ordered_json to_json(const CompareResult& result);
 
 inline constexpr UseCase<CompareRequest, CompareResult> kCompare{
-    "compare", "A predicted trace with a measured one, or a plan with a plan", &compare};
+    "compare",
+    "A predicted trace with a measured one, a plan with a plan, or a plan with a job's log",
+    &compare};
 
 }  // namespace weir::app

@@ -27,9 +27,10 @@ std::vector<Split> splits_of(const ResolvedPlan& loaded) {
   return splits;
 }
 
-Seconds measured_step(const ExplainRequest& r, const Forecast& forecast) {
+Seconds measured_step(const ExplainRequest& r, const Plan& plan, const Forecast& forecast) {
   const MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
-  const auto time = step_time_of(figure, forecast);
+  if (figure.log) require_batch(*figure.log, plan, "the plan");
+  const auto time = step_time_of(figure, forecast, forecast.devices);
   if (time) return *time;
   throw UsageError(
       fmt::format("--measured {}: the plan has no such rate; give its step time", r.measured));
@@ -61,7 +62,8 @@ Fields fields(ExplainRequest& r) {
       stack_field(r.stack),
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
       {"--measured", &r.measured,
-       "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s: which "
+       "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s, or its "
+       "log: which "
        "causes could make up the difference"},
       {"--plans", &r.plans, "Write each changed plan into this folder", {.writes = Writes::folder}},
       {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
@@ -88,7 +90,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
   if (!r.measured.empty())
-    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, f));
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded.plan, f));
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::app {
@@ -54,21 +55,27 @@ std::optional<std::pair<FigureKind, double>> parse_speed(std::string_view text) 
 }
 
 // `whole`: what was given, for messages.
-MeasuredFigure figure_of(MeasuredFigure figure, const std::string& whole,
-                         const std::string& option) {
+MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
+                           const std::string& option) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError(fmt::format("{} {}: {}", option, whole, why));
   };
   const auto comma = figure.text.find(',');
   const std::string first = figure.text.substr(0, comma);
   const auto speed = parse_speed(first);
-  if (!speed || speed->second <= 0) {
+  if (!speed && std::filesystem::is_regular_file(first)) {
+    MeasuredFigure logged = figure_of(summary(read_job_log(read_text_file(first), first)), first);
+    logged.plan = figure.plan;
+    logged.text = figure.text;
+    figure = std::move(logged);
+  } else if (!speed || speed->second <= 0) {
     refuse(
-        fmt::format("\"{}\": expected a step time (22.3s, 850ms), 296.5TFLOPs a device, or "
-                    "380ktok/s or samples/s of the whole job",
+        fmt::format("\"{}\": expected a step time (22.3s, 850ms), 296.5TFLOPs a device, "
+                    "380ktok/s or samples/s of the whole job, or the file of its log",
                     first));
+  } else {
+    std::tie(figure.kind, figure.value) = *speed;
   }
-  std::tie(figure.kind, figure.value) = *speed;
   if (comma == std::string::npos) return figure;
   const std::string second = figure.text.substr(comma + 1);
   // A measured amount need not be of whole bytes; what is counted by the second has the same units.
@@ -82,7 +89,7 @@ MeasuredFigure figure_of(MeasuredFigure figure, const std::string& whole,
 }  // namespace
 
 MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option) {
-  return figure_of({.plan = {}, .text = text}, text, option);
+  return with_figure({.plan = {}, .text = text}, text, option);
 }
 
 MeasuredFigure parse_figure(const std::string& text, const std::string& option) {
@@ -92,13 +99,56 @@ MeasuredFigure parse_figure(const std::string& text, const std::string& option) 
     throw UsageError(
         fmt::format("{} {}: expected PLAN=FIGURE, as plan.json=22.3s,61GiB", option, text));
   }
-  return figure_of({.plan = text.substr(0, equals), .text = text.substr(equals + 1)}, text, option);
+  return with_figure({.plan = text.substr(0, equals), .text = text.substr(equals + 1)}, text,
+                     option);
 }
 
-std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast) {
+MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
+  MeasuredFigure figure{.memory = log.memory, .log = log};
+  if (log.step_time_s) {
+    figure.value = log.step_time_s->median;
+  } else if (log.tokens_per_s) {
+    figure.kind = FigureKind::device_tokens_per_s;
+    figure.value = log.tokens_per_s->median;
+  } else if (log.samples_per_s) {
+    figure.kind = FigureKind::samples_per_s;
+    figure.value = log.samples_per_s->median;
+  }
+  if (figure.value <= 0) throw InputError(file, "", "no line says how fast a step was");
+  return figure;
+}
+
+void require_batch(const JobLogSummary& log, const Plan& plan, const std::string& plan_file) {
+  if (!log.batch || *log.batch == plan.global_batch_size()) return;
+  throw InputError(plan_file, "",
+                   fmt::format("has {} samples a step, the log's steps have {}",
+                               plan.global_batch_size(), *log.batch));
+}
+
+std::string told(const JobLogSummary& log) {
+  const auto both = [&](const Spread& s, auto&& show) {
+    return fmt::format("{}, half of them {} to {}", show(s.median), show(s.lower), show(s.upper));
+  };
+  const auto rate = [](double value) { return fmt::format("{:.4g}/s", value); };
+  std::string speed;
+  if (log.step_time_s)
+    speed = both(*log.step_time_s, [](double s) { return format_duration(Seconds(s)); });
+  else if (log.tokens_per_s)
+    speed = "tokens a device " + both(*log.tokens_per_s, rate);
+  else if (log.samples_per_s)
+    speed = "samples " + both(*log.samples_per_s, rate);
+  return fmt::format("{} lines of {} ({} of the warm-up or another batch left out): {}", log.lines,
+                     log.tool, log.left_out, speed);
+}
+
+std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,
+                                    int devices) {
   const auto from_rate = [&](const std::optional<double>& rate) -> std::optional<Seconds> {
     if (!rate) return std::nullopt;
     return forecast.step_time * (*rate / figure.value);
+  };
+  const auto per_device = [&](const std::optional<double>& rate) {
+    return rate ? std::optional(*rate / devices) : rate;
   };
   switch (figure.kind) {
     case FigureKind::step_time:
@@ -108,6 +158,8 @@ std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast
       return from_rate(*forecast.model_tflops_per_device * 1e12);
     case FigureKind::tokens_per_s:
       return from_rate(forecast.tokens_per_s);
+    case FigureKind::device_tokens_per_s:
+      return from_rate(per_device(forecast.tokens_per_s));
     case FigureKind::samples_per_s:
       return from_rate(forecast.samples_per_s);
   }

@@ -8,35 +8,49 @@
 
 #include "plan/words/units.hpp"
 #include "sim/forecast.hpp"
+#include "traces/job_log.hpp"
 
 namespace weir::app {
 
 // How fast, in the words of whoever measured it, and how full.
 struct MeasuredFigure {
   enum class Kind {
-    step_time,      // seconds
-    flops,          // model FLOP/s of one device
-    tokens_per_s,   // of the whole job
-    samples_per_s,  // of the whole job
+    step_time,            // seconds
+    flops,                // model FLOP/s of one device
+    tokens_per_s,         // of the whole job
+    device_tokens_per_s,  // of one device
+    samples_per_s,        // of the whole job
   };
   std::filesystem::path plan;
   std::string text;  // behind the sign of equality
   Kind kind = Kind::step_time;
-  double value = 0;             // above 0
-  std::optional<Bytes> memory;  // peak of the fullest device
+  double value = 0;                  // above 0
+  std::optional<Bytes> memory;       // peak of the fullest device
+  std::optional<JobLogSummary> log;  // where the figure is a job's log
 };
 
+// What a log says of a step: its median time, else its tokens or samples a second. Throws
+// InputError where it says none of them.
+[[nodiscard]] MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file);
+
+// Throws InputError where the log's steps have another number of samples than the plan's.
+void require_batch(const JobLogSummary& log, const Plan& plan, const std::string& plan_file);
+
+// "90 lines of Megatron-LM (10 of the warm-up or another batch left out): 1.15 s, half of them
+// 1.13 s to 1.16 s"
+[[nodiscard]] std::string told(const JobLogSummary& log);
+
 // "FIGURE[,MEMORY]", of no plan: FIGURE is a step time (ns to h), TFLOPs a device, or tokens/s
-// (tok/s) or samples/s of the whole job, with k or M before them; MEMORY is bytes with their unit.
-// Throws UsageError naming `option`.
+// (tok/s) or samples/s of the whole job, with k or M before them, or the log of a job; MEMORY is
+// bytes with their unit. Throws UsageError naming `option`.
 [[nodiscard]] MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option);
 // The same behind "PLAN=".
 [[nodiscard]] MeasuredFigure parse_figure(const std::string& text, const std::string& option);
 
-// The step time that the figure means for a plan with this forecast: rates are those that the
-// forecast has, over its own step time. nullopt: the forecast has no such rate (a model without
-// tokens).
+// The step time that the figure means for a plan with this forecast, on so many devices: rates are
+// those that the forecast has, over its own step time. nullopt: the forecast has no such rate (a
+// model without tokens).
 [[nodiscard]] std::optional<Seconds> step_time_of(const MeasuredFigure& figure,
-                                                  const Forecast& forecast);
+                                                  const Forecast& forecast, int devices);
 
 }  // namespace weir::app

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/app/measured_figure.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/terminal.hpp"
 
@@ -59,13 +60,25 @@ void print_plans(const app::CompareResult& result) {
       b.metrics.bubble_fraction * 100);
 }
 
+void print_log(const app::CompareResult& result) {
+  const app::LogComparison& c = *result.log;
+  const Forecast& f = result.forecasts.front();
+  say("predicted {} ({}), measured {} (error {:+.2f} %)\n", format_duration(f.step_time),
+      to_string(f.basis), format_duration(c.measured), (f.step_time / c.measured - 1) * 100);
+  say("{}\n", app::told(c.log));
+  if (c.log.memory) {
+    say("peak memory: predicted {}, measured {}\n", format_bytes(f.peak_memory()),
+        format_bytes(*c.log.memory));
+  }
+}
+
 }  // namespace
 
 void print(const app::CompareRequest& request, const app::CompareResult& result) {
   if (!result.traces) {
     const std::string& stack = result.forecasts.front().stack;
     if (const auto remark = app::remark_on(request.stack, stack)) note(*remark);
-    return print_plans(result);
+    return result.log ? print_log(result) : print_plans(result);
   }
   print_comparison(*result.traces);
   if (request.output) say("{}\n", request.output->string());

@@ -1,0 +1,270 @@
+// Lines of steps, by the words that each tool prints before its numbers.
+// SPDX-License-Identifier: Apache-2.0
+#include "traces/job_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+#include <string_view>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kWarmUpIterations = 10;
+constexpr std::size_t kFewestLines = 3;
+constexpr double kLargestNumber = 1e18;
+
+// Colours go: torchtitan prints them into files too.
+std::string without_colours(const std::string& line) {
+  std::string plain;
+  for (std::size_t at = 0; at < line.size();) {
+    if (line[at] == '\x1b' && at + 1 < line.size() && line[at + 1] == '[') {
+      at = line.find('m', at);
+      if (at == line.npos) break;
+      ++at;
+    } else {
+      plain += line[at++];
+    }
+  }
+  return plain;
+}
+
+struct Found {
+  double number = 0;
+  std::string_view rest;  // behind it
+};
+
+// The number behind a word, as in "tps: 6,123", "loss=1.5", "in s=5.9"; K, M and G of nanotron
+// count. nullopt where the word is not there as a whole, or no positive number follows.
+std::optional<Found> number_behind(std::string_view line, std::string_view word) {
+  for (std::size_t at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
+    const char before = at == 0 ? ' ' : line[at - 1];
+    const bool inside = std::string_view(" |[(,\t").find(before) == std::string_view::npos;
+    if (inside) continue;
+    std::string_view rest = line.substr(at + word.size());
+    rest.remove_prefix(std::min(rest.find_first_not_of(" :=\t"), rest.size()));
+    std::string digits;
+    std::size_t length = 0;
+    for (; length < rest.size(); ++length) {
+      const char c = rest[length];
+      const bool grouped = c == ',' && length + 1 < rest.size() && rest[length + 1] >= '0' &&
+                           rest[length + 1] <= '9';
+      if (grouped) continue;
+      if (std::string_view("0123456789.eE+-").find(c) == std::string_view::npos) break;
+      digits += c;
+    }
+    double number = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc{} || !std::isfinite(number) || number < 0 || number > kLargestNumber)
+      continue;
+    // "5.9," and "6.0E": what is no part of the number goes back.
+    rest.remove_prefix(length - static_cast<std::size_t>(digits.data() + digits.size() - end));
+    const double factor = rest.starts_with('K')   ? 1e3
+                          : rest.starts_with('M') ? 1e6
+                          : rest.starts_with('G') ? 1e9
+                                                  : 1;
+    return Found{number * factor, rest};
+  }
+  return std::nullopt;
+}
+
+std::optional<double> value_of(std::string_view line, std::string_view word) {
+  const auto found = number_behind(line, word);
+  return found && found->number > 0 ? std::optional(found->number) : std::nullopt;
+}
+
+std::optional<double> first_of(std::string_view line, std::initializer_list<std::string_view> words,
+                               double factor = 1) {
+  for (const std::string_view word : words) {
+    if (const auto value = value_of(line, word)) return *value * factor;
+  }
+  return std::nullopt;
+}
+
+std::optional<Seconds> seconds(const std::optional<double>& value) {
+  return value ? std::optional(Seconds(*value)) : std::nullopt;
+}
+
+// "38.62GiB(48%)", "1.87GB", and plain MB.
+std::optional<Bytes> memory_of(std::string_view line, std::string_view word, double plain) {
+  const std::size_t at = line.find(word);
+  if (at == line.npos) return std::nullopt;
+  std::string_view rest = line.substr(at + word.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(" :=\t"), rest.size()));
+  double number = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  if (error != std::errc{} || !(number > 0) || number > 1e9) return std::nullopt;
+  const std::string_view unit(end, rest.data() + rest.size());
+  double factor = plain;
+  if (unit.starts_with("GiB") || unit.starts_with(" GiB") || unit.starts_with("GB"))
+    factor = 1024.0 * 1024 * 1024;  // what tools call GB is 2^30 bytes too
+  if (unit.starts_with("MiB") || unit.starts_with(" MiB")) factor = 1024.0 * 1024;
+  return Bytes(std::llround(number * factor));
+}
+
+std::optional<LoggedStep> megatron_line(std::string_view line) {
+  LoggedStep step;
+  if (const auto ms = first_of(line, {"elapsed time per iteration (ms)"}, 1e-3))
+    step.time = Seconds(*ms);
+  if (const auto s = first_of(line, {"elapsed time per iteration (s)"})) step.time = Seconds(*s);
+  if (!step.time) return std::nullopt;
+  step.iteration = static_cast<std::int64_t>(value_of(line, "iteration").value_or(0));
+  step.flops_per_s = first_of(line,
+                              {"throughput per GPU (TFLOP/s/GPU)", "TFLOPs", "approx flops per GPU",
+                               "throughput (token/sec/GPU, TFLOP/s/GPU)"},
+                              1e12);
+  step.samples_per_s = first_of(line, {"samples per second", "samples/sec"});
+  if (const auto batch = value_of(line, "global batch size"))
+    step.batch = static_cast<std::int64_t>(*batch);
+  return step;
+}
+
+std::optional<LoggedStep> torchtitan_line(std::string_view line) {
+  LoggedStep step;
+  step.tokens_per_s = first_of(line, {"tps", "wps"});
+  const auto at = value_of(line, "step");
+  if (!step.tokens_per_s || !at) return std::nullopt;
+  step.iteration = static_cast<std::int64_t>(*at);
+  step.flops_per_s = first_of(line, {"tflops"}, 1e12);
+  return step;
+}
+
+// "steps: 10 loss: 1.2 iter time (s): 1.234 samples/sec: 415.3", and the timer's
+// "global_step=10, RunningAvgSamplesPerSec=12.3, CurrSamplesPerSec=12.4, MaxMemAllocated=3.2GB".
+std::optional<LoggedStep> deepspeed_line(std::string_view line) {
+  LoggedStep step;
+  step.time = seconds(first_of(line, {"iter time (s)"}));
+  step.samples_per_s = first_of(line, {"CurrSamplesPerSec", "samples/sec"});
+  const auto at = first_of(line, {"steps", "epoch=0/micro_step", "global_step"});
+  const std::size_t global = line.find("global_step=");
+  if (!step.time && (!step.samples_per_s || global == line.npos)) return std::nullopt;
+  step.iteration = static_cast<std::int64_t>(at.value_or(0));
+  if (global != line.npos) {
+    const auto number = value_of(line.substr(global), "global_step");
+    step.iteration = static_cast<std::int64_t>(number.value_or(0));
+  }
+  return step;
+}
+
+std::optional<LoggedStep> nemo_line(std::string_view line) {
+  LoggedStep step;
+  step.time = seconds(first_of(line, {"train_step_timing in s"}));
+  if (!step.time) return std::nullopt;
+  step.iteration =
+      static_cast<std::int64_t>(first_of(line, {"global_step", "iteration"}).value_or(0));
+  return step;
+}
+
+std::optional<LoggedStep> nanotron_line(std::string_view line) {
+  LoggedStep step;
+  step.time =
+      seconds(first_of(line, {"elapsed_time_per_iteration_ms", "time_per_iteration_ms"}, 1e-3));
+  if (!step.time) return std::nullopt;
+  step.iteration = static_cast<std::int64_t>(value_of(line, "iteration").value_or(0));
+  step.tokens_per_s = first_of(line, {"tokens_per_sec_per_gpu"});
+  step.flops_per_s = first_of(line, {"model_tflops_per_gpu"}, 1e12);
+  return step;
+}
+
+struct LogFormat {
+  const char* tool;
+  std::optional<LoggedStep> (*step)(std::string_view line);
+};
+constexpr std::array<LogFormat, 5> kLogFormats{{{"Megatron-LM", &megatron_line},
+                                                {"nanotron", &nanotron_line},
+                                                {"NeMo", &nemo_line},
+                                                {"torchtitan", &torchtitan_line},
+                                                {"DeepSpeed", &deepspeed_line}}};
+
+const LogFormat* format_of(std::string_view line) {
+  const auto found = std::ranges::find_if(
+      kLogFormats, [&](const LogFormat& format) { return format.step(line).has_value(); });
+  return found == kLogFormats.end() ? nullptr : &*found;
+}
+
+template <class Member>
+std::optional<Spread> spread_of(const std::vector<const LoggedStep*>& steps, Member of) {
+  std::vector<double> values;
+  for (const LoggedStep* step : steps) {
+    const std::optional<double> value = of(*step);
+    if (value) values.push_back(*value);
+  }
+  if (values.empty()) return std::nullopt;
+  std::ranges::sort(values);
+  const auto at = [&](double share) {  // between the two nearest
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, values.size() - 1);
+    const double part = place - static_cast<double>(below);
+    return values[below] + part * (values[above] - values[below]);
+  };
+  return Spread{at(0.5), at(0.25), at(0.75)};
+}
+
+}  // namespace
+
+JobLog read_job_log(const std::string& text, const std::string& file) {
+  JobLog log;
+  const LogFormat* format = nullptr;
+  std::istringstream lines(text);
+  for (std::string raw; std::getline(lines, raw);) {
+    const std::string line = without_colours(raw);
+    for (const auto& [word, plain] :
+         {std::pair<std::string_view, double>{"max allocated:", 1024.0 * 1024},
+          {"MaxMemAllocated=", 1},
+          {" memory: ", 1}}) {
+      const auto memory = memory_of(line, word, plain);
+      if (memory && memory->count() > 1024 && (!log.memory || *memory > *log.memory))
+        log.memory = memory;
+    }
+    if (format == nullptr) format = format_of(line);
+    if (format == nullptr) continue;
+    if (auto step = format->step(line)) log.steps.push_back(*step);
+  }
+  if (format == nullptr) {
+    throw InputError(file, "",
+                     "is no log of a job: expected lines of steps by Megatron-LM, torchtitan, "
+                     "DeepSpeed, NeMo or nanotron");
+  }
+  log.tool = format->tool;
+  return log;
+}
+
+bool is_job_log(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (format_of(without_colours(line)) != nullptr) return true;
+  }
+  return false;
+}
+
+JobLogSummary summary(const JobLog& log) {
+  JobLogSummary s{.tool = log.tool, .memory = log.memory};
+  if (!log.steps.empty()) s.batch = log.steps.back().batch;
+  std::vector<const LoggedStep*> all, warm;
+  for (const LoggedStep& step : log.steps) {
+    if (step.batch == s.batch) all.push_back(&step);
+  }
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    if (all[i]->iteration > kWarmUpIterations) warm.push_back(all[i]);
+  }
+  if (warm.size() < kFewestLines && all.size() > 1) warm.assign(all.begin() + 1, all.end());
+  if (warm.empty()) warm = all;
+  s.lines = static_cast<int>(warm.size());
+  s.left_out = static_cast<int>(log.steps.size() - warm.size());
+  s.step_time_s = spread_of(warm, [](const LoggedStep& step) {
+    return step.time ? std::optional(step.time->count()) : std::nullopt;
+  });
+  s.tokens_per_s = spread_of(warm, [](const LoggedStep& step) { return step.tokens_per_s; });
+  s.samples_per_s = spread_of(warm, [](const LoggedStep& step) { return step.samples_per_s; });
+  s.flops_per_s = spread_of(warm, [](const LoggedStep& step) { return step.flops_per_s; });
+  return s;
+}
+
+}  // namespace weir
