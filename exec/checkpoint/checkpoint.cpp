@@ -127,8 +127,9 @@ class StateFile {
         path_((checkpoint.folder / kTensors).string()),
         file_(checkpoint.folder / kTensors) {
     for (const auto& [part, prefix] : parts_of(loaded.plan.optimizer)) {
+      const std::string& of_part = prefix;
       each_weight(loaded, part, [&](ParameterId weight, const ParameterTensor& parameter) {
-        static_cast<void>(tensor(prefix, weight, parameter));
+        static_cast<void>(tensor(of_part, weight, parameter));
       });
     }
   }
@@ -137,10 +138,10 @@ class StateFile {
     ParameterState state;
     for (const auto& [part, prefix] : parts_of(loaded_.plan.optimizer)) {
       if (!has_part(parameter, part)) continue;
-      std::vector<float> values = to_floats(tensor(prefix, weight, parameter), path_);
-      if (part == ParameterPart::values) state.values = std::move(values);
-      if (part == ParameterPart::state1) state.state1 = std::move(values);
-      if (part == ParameterPart::state2) state.state2 = std::move(values);
+      std::vector<float>& into = part == ParameterPart::values   ? state.values
+                                 : part == ParameterPart::state1 ? state.state1
+                                                                 : state.state2;
+      into = to_floats(tensor(prefix, weight, parameter), path_);
     }
     return state;
   }
@@ -166,8 +167,10 @@ void write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file
   const auto parts = parts_of(loaded.plan.optimizer);
   std::vector<TensorShape> shapes;
   for (const auto& [part, prefix] : parts) {
+    const std::string& of_part = prefix;
     each_weight(loaded, part, [&](ParameterId weight, const ParameterTensor& parameter) {
-      shapes.push_back({prefix + own_name(loaded.model, weight.layer, parameter), parameter.shape});
+      shapes.push_back(
+          {of_part + own_name(loaded.model, weight.layer, parameter), parameter.shape});
     });
   }
   SafetensorsWriter writer(file, std::move(shapes), {{"format", "weir"}});

@@ -51,7 +51,7 @@ Pooling pooling(const CellShape& cell, const CellOperation& o, std::int64_t batc
 class CellPass {
  public:
   CellPass(const CellShape& cell, const LayerCall& call)
-      : cell_(cell), call_(call), layout_(cell_layout(cell)) {}
+      : call_(call), layout_(cell_layout(cell)) {}
 
   [[nodiscard]] const CellLayout& layout() const { return layout_; }
   [[nodiscard]] float* value(int value) const { return at(layout_.values[index(value)]); }
@@ -73,10 +73,10 @@ class CellPass {
     return call_.carried[static_cast<std::size_t>(layout_.carried[i])].floats();
   }
   [[nodiscard]] const float* weight(std::size_t i, int which) const {
-    return call_.weights[static_cast<std::size_t>(layout_.parameter[i] + which)].floats();
+    return call_.weights[index(layout_.parameter[i] + which)].floats();
   }
   [[nodiscard]] float* weight_gradient(std::size_t i, int which) const {
-    return call_.gradients[static_cast<std::size_t>(layout_.parameter[i] + which)].floats();
+    return call_.gradients[index(layout_.parameter[i] + which)].floats();
   }
   [[nodiscard]] std::int64_t numbers(const FeatureMap& map) const {
     return call_.batch * map.numbers();
@@ -105,7 +105,6 @@ class CellPass {
     return nullptr;
   }
 
-  const CellShape& cell_;
   const LayerCall& call_;
   CellLayout layout_;
 };
