@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <set>
 #include <utility>
 #include <variant>
@@ -49,6 +51,17 @@ class Changer {
     return std::move(changes_);
   }
 
+  std::vector<Change> towards(const Plan& other) {
+    if (!of_file()) {
+      take_degrees(other);
+      take_size(other);
+      take_schedule(other);
+    }
+    take_sharing(other);
+    add_boundaries();
+    return std::move(changes_);
+  }
+
  private:
   [[nodiscard]] const Plan& plan() const { return base_.plan; }
   [[nodiscard]] bool of_file() const { return plan().schedule.ends_with(".csv"); }
@@ -62,7 +75,7 @@ class Changer {
   // Why the plan cannot be; otherwise its receive slots and boundaries are what it needs.
   std::optional<std::string> refusal(Plan& changed) {
     const auto layers = static_cast<int>(base_.model.layers.size());
-    if (const auto misfit = cannot_split(base_.model, changed.seq_length, changed.split()))
+    if (const auto misfit = cannot_divide(base_.model, changed))
       return misfit->key + ": " + misfit->reason;
     if (changed.stages() > layers && !cluster_.stack.empty_stages)
       return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
@@ -204,6 +217,70 @@ class Changer {
     }
   }
 
+  void take_degrees(const Plan& other) {
+    constexpr std::array kDegrees{&Plan::pp, &Plan::tp, &Plan::cp, &Plan::dp, &Plan::ep};
+    const auto same = [&](int Plan::*degree) { return plan().*degree == other.*degree; };
+    if (std::ranges::all_of(kDegrees, same)) return;
+    Plan changed = plan();
+    for (const auto degree : kDegrees) changed.*degree = other.*degree;
+    changed.sequence_parallel = other.sequence_parallel;
+    if (changed.replicas() == 1) changed.zero = 0;
+    const std::string to =
+        fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
+    // Micro-batches as large as they are, where a replica's samples divide into such.
+    const auto left = plan().global_batch_size() / changed.dp % changed.micro_batch_size;
+    with_size("degrees", to, changed, left == 0 ? changed.micro_batch_size : 1);
+  }
+
+  void take_size(const Plan& other) {
+    if (plan().micro_batch_size == other.micro_batch_size) return;
+    const std::int64_t m = plan().global_batch_size() / plan().dp / other.micro_batch_size;
+    with_size("micro-batches", fmt::format("M {} b {}", m, other.micro_batch_size), plan(),
+              other.micro_batch_size);
+  }
+
+  // The plan with micro-batches of b samples, as many as make its mini-batch.
+  void with_size(const char* choice, const std::string& to, Plan changed, int b) {
+    const std::int64_t samples = plan().global_batch_size();
+    if (samples % (std::int64_t{changed.dp} * b) != 0) {
+      changes_.push_back({choice,
+                          to,
+                          plan(),
+                          {},
+                          fmt::format("b D = {} {} does not divide the mini-batch of {}", b,
+                                      changed.dp, samples)});
+      return;
+    }
+    changed.micro_batch_size = b;
+    changed.microbatches = static_cast<int>(samples / changed.dp / b);
+    changed.samples = 0;
+    add(choice, to, std::move(changed));
+  }
+
+  void take_schedule(const Plan& other) {
+    if (plan().pp == 1 || other.pp == 1) return;
+    if (plan().schedule == other.schedule && plan().vpp == other.vpp) return;
+    Plan changed = plan();
+    changed.schedule = other.schedule;
+    changed.vpp = other.vpp;
+    add("schedule", fmt::format("{} v {}", other.schedule, other.vpp), changed);
+  }
+
+  void take_sharing(const Plan& other) {
+    const auto take = [&](const char* choice, std::string to, auto member) {
+      if (plan().*member == other.*member) return;
+      Plan changed = plan();
+      changed.*member = other.*member;
+      add(choice, std::move(to), std::move(changed));
+    };
+    take("re-materialisation", to_text(other.recompute), &Plan::recompute);
+    if (plan().tp > 1 && other.tp > 1)
+      take("sequence parallelism", other.sequence_parallel ? "on" : "off",
+           &Plan::sequence_parallel);
+    if (plan().replicas() > 1 && other.replicas() > 1)
+      take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
+  }
+
   const ResolvedPlan& base_;
   const Costs& costs_;
   const Cluster& cluster_;
@@ -214,6 +291,11 @@ class Changer {
 
 std::vector<Change> changes(const ResolvedPlan& plan, const Costs& costs, const Cluster& cluster) {
   return Changer(plan, costs, cluster).all();
+}
+
+std::vector<Change> changes_towards(const ResolvedPlan& plan, const Plan& other, const Costs& costs,
+                                    const Cluster& cluster) {
+  return Changer(plan, costs, cluster).towards(other);
 }
 
 }  // namespace weir

@@ -36,4 +36,11 @@ struct Change {
 [[nodiscard]] std::vector<Change> changes(const ResolvedPlan& plan, const Costs& costs,
                                           const Cluster& cluster);
 
+// Each choice in which the plan differs from `other`, a plan of the same model, taken over alone,
+// the mini-batch as it is: degrees (all of them, sequence parallelism with them), micro-batches,
+// schedule with its v, re-materialisation, sequence parallelism, ZeRO; and boundaries as above. A
+// schedule of a file stays, and so do the degrees and micro-batches that it was made for.
+[[nodiscard]] std::vector<Change> changes_towards(const ResolvedPlan& plan, const Plan& other,
+                                                  const Costs& costs, const Cluster& cluster);
+
 }  // namespace weir

@@ -19,6 +19,14 @@ double share(Nanoseconds part, Nanoseconds whole) {
 
 Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
+// A plan with what it takes, where a place in a ranking is not the point.
+Json plan_and_cost(const Ranked& ranked) {
+  const Forecast& f = ranked.forecast;
+  return {{"step_time_s", f.step_time.count()},
+          {"peak_memory_bytes", f.peak_memory().count()},
+          {"plan", plan_json(ranked.plan)}};
+}
+
 }  // namespace
 
 Json waterfall_json(const Waterfall& fall) {
@@ -58,6 +66,27 @@ Json what_if_json(const std::vector<WhatIf>& rows) {
     }
     all.push_back(std::move(row));
   }
+  return all;
+}
+
+Json rejected_json(const std::vector<Rejected>& rows) {
+  Json all = Json::array();
+  for (const Rejected& one : rows) {
+    Json row{{"choice", one.choice}, {"value", one.value}};
+    row["reason"] = one.reason.empty() ? Json() : Json(one.reason);
+    if (one.best) {
+      row["ratio_to_best"] = one.ratio;
+      row["gap"] = one.gap;
+      row.update(plan_and_cost(*one.best));
+    }
+    all.push_back(std::move(row));
+  }
+  return all;
+}
+
+Json front_json(const std::vector<Ranked>& front) {
+  Json all = Json::array();
+  for (const Ranked& ranked : front) all.push_back(plan_and_cost(ranked));
   return all;
 }
 

@@ -329,6 +329,7 @@ def outputs(folder):
         "--backend",
         "synthetic",
         "--run",
+        "--explain",
     )
     yield printed("sweep", "tiny.json", "-K", "1,5", "-M", 2)
     yield printed(

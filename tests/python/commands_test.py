@@ -65,7 +65,8 @@ CASES = {
         (("tiny.json",), {"pp": [2], "microbatches": [4], "tp": [1, 2],
                           "schedule": ["gpipe", "zb-h1"]}),
         (("tiny.json",), {"gpus": 4, "global_batch_size": 4, "schedule": ["1f1b"],
-                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
+                          "explain": True, "pareto": "front.svg"}),
     ],
     "run": [
         (("plan.json",), {"steps": 2, "warmup": 1}),

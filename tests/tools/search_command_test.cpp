@@ -3,9 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/tools/command.hpp"
 
@@ -79,6 +82,113 @@ TEST_F(SearchCommand, ABaselineIsAlwaysShown) {
       weir("sweep tiny.json --gpus 2 --baseline plan.json --memory-limit '1 KiB'" + cluster_);
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, testing::AllOf(HasSubstr("baseline plan.json: "), HasSubstr("by memory")));
+}
+
+// Every figure is of a plan that the JSON holds: `weir simulate` of it says the same. The best with
+// a value is what a search for that value alone finds.
+TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {
+  ASSERT_EQ(
+      weir("plan tiny.json -K 2 -M 4 --dtype bf16 --attention fused --dp 2 -o plan.json").code, 0);
+  const std::string sweep = "sweep tiny.json --gpus 4 --baseline plan.json" + cluster_;
+  const std::string words = " --schedule gpipe,1f1b,zb-h1 --recompute none,full";
+  const CommandResult result =
+      weir("-q --json " + sweep + words + " --explain --pareto front.svg -o sweep.json");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  const Json& why = json["explained"];
+  const double best = json["plans"][0]["forecast"]["step_time_s"];
+  std::int64_t path = 0;
+  for (const Json& part : why["critical_path"]) path += part["time_ns"].get<std::int64_t>();
+  EXPECT_NEAR(static_cast<double>(path) * 1e-9, best, 1e-12);
+
+  int forecasts = 0;
+  for (const char* list : {"what_if", "rejected", "towards_best", "front"}) {
+    for (const Json& row : why[list]) {
+      if (!row.contains("plan") || row.value("choice", "") == "link") continue;
+      write("row.json", row["plan"].dump());
+      const Json its = Json::parse(weir("-q --json simulate row.json" + cluster_).out);
+      EXPECT_EQ(its["step_time_s"], row["step_time_s"]) << list << row;
+      ++forecasts;
+    }
+  }
+  EXPECT_GT(forecasts, 25);
+  EXPECT_THAT(read("front.svg"), HasSubstr("Pareto front"));
+
+  std::set<std::string> rejected;
+  for (const Json& row : why["rejected"]) {
+    rejected.insert(row["choice"].get<std::string>() + " " + row["value"].get<std::string>());
+    if (row.contains("plan")) {
+      EXPECT_DOUBLE_EQ(row["ratio_to_best"], row["step_time_s"].get<double>() / best);
+    } else {
+      EXPECT_TRUE(row["reason"].is_string()) << row;
+    }
+    if (row["choice"] != "K") continue;
+    const Json alone = Json::parse(
+        weir("-q --json " + sweep + words + " -K " + row["value"].get<std::string>()).out);
+    EXPECT_EQ(alone["plans"][0]["forecast"]["step_time_s"], row["step_time_s"]) << row["value"];
+  }
+  const Json& winner = json["plans"][0]["plan"];
+  EXPECT_EQ(rejected.count("K 2"), winner["pp"] == 2 ? 0 : 1);
+  EXPECT_EQ(rejected.count("re-materialisation full"), 1);
+  EXPECT_GE(rejected.size(), 10);
+
+  // Each choice of the best plan, taken over alone by the plan in use.
+  std::set<std::string> taken;
+  for (const Json& row : why["towards_best"]) taken.insert(row["choice"]);
+  EXPECT_EQ(taken.contains("degrees"),
+            winner["pp"] != 2 || winner["tp"] != 1 || winner["cp"] != 1 || winner["dp"] != 2);
+}
+
+TEST_F(SearchCommand, TheFrontHoldsNothingThatAnotherBeats) {
+  const CommandResult result = weir("-q --json " + eight_ + " --schedule 1f1b,zb-h1 --explain");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  const Json& front = json["explained"]["front"];
+  using Point = std::pair<double, std::int64_t>;
+  const auto point = [](const Json& row) {
+    return Point(row["step_time_s"], row["peak_memory_bytes"]);
+  };
+  std::vector<Point> others;
+  for (const Json& row : json["explained"]["rejected"]) {
+    if (row.contains("plan")) others.push_back(point(row));
+  }
+  for (const Json& row : front) others.push_back(point(row));
+  EXPECT_GT(front.size(), 1);
+  for (std::size_t i = 0; i < front.size(); ++i) {
+    const auto [step, bytes] = point(front[i]);
+    if (i > 0) {
+      EXPECT_GT(step, point(front[i - 1]).first);
+      EXPECT_LT(bytes, point(front[i - 1]).second);
+    }
+    for (const Point& other : others) {
+      const bool better = other.first <= step && other.second <= bytes;
+      EXPECT_TRUE(!better || other == Point(step, bytes)) << i;
+    }
+  }
+  // With no more memory than the front's smallest plan has, what needs more is told by how much.
+  const std::int64_t least = point(front.back()).second;
+  const CommandResult small =
+      weir("-q --json " + eight_ + " --schedule 1f1b,zb-h1 --explain" + " --memory-limit '" +
+           std::to_string(least / 1024 + 1) + " KiB'");
+  ASSERT_EQ(small.code, 0) << small.out;
+  bool told = false;
+  for (const Json& row : Json::parse(small.out)["explained"]["rejected"]) {
+    const std::string reason = row["reason"].is_null() ? "" : row["reason"].get<std::string>();
+    told = told || (reason.find(" needs ") != std::string::npos &&
+                    reason.find(" of ") != std::string::npos);
+    EXPECT_EQ(reason.empty(), row.contains("plan"));
+  }
+  EXPECT_TRUE(told);
+}
+
+TEST_F(SearchCommand, PeopleReadWhy) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dtype bf16 --attention fused -o plan.json").code, 0);
+  const CommandResult result = weir("sweep tiny.json -K 1,2 --baseline plan.json --explain");
+  ASSERT_EQ(result.code, 0) << result.out;
+  for (const char* words :
+       {"the critical path", "what one change would bring", "instead of the best plan",
+        "what to change in the baseline", "what less memory costs"})
+    EXPECT_THAT(result.out, HasSubstr(words));
 }
 
 TEST_F(SearchCommand, DevicesAreOfOneKindOfCount) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/table/cost_breakdown.hpp"
@@ -16,16 +17,6 @@
 
 namespace weir::app {
 namespace {
-
-// The plan's own way to split layers, and the one that a change may take.
-std::vector<Split> splits_of(const ResolvedPlan& loaded) {
-  std::vector<Split> splits{loaded.plan.split()};
-  Split other = splits.front();
-  other.sequence_parallel = !other.sequence_parallel;
-  const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, other);
-  if (other.tp > 1 && !misfit) splits.push_back(other);
-  return splits;
-}
 
 Seconds measured_step(const ExplainRequest& r, const Plan& plan, const Forecast& forecast) {
   const MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
@@ -69,12 +60,33 @@ Fields fields(ExplainRequest& r) {
       {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
 }
 
+Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                       const Cluster& cluster, const std::optional<Plan>& other) {
+  // The plan's own way to split layers, and the one that a change may take.
+  std::vector<Split> splits{loaded.plan.split()};
+  const auto add = [&](const Split& split) {
+    const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, split);
+    if (!misfit && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
+  };
+  if (loaded.plan.tp > 1) {
+    Split toggled = splits.front();
+    toggled.sequence_parallel = !toggled.sequence_parallel;
+    add(toggled);
+  }
+  if (other) {
+    Split its = other->split();
+    its.expert_load = loaded.plan.expert_load;
+    add(its);
+  }
+  return load(source, loaded.model, loaded.plan, cluster, std::move(splits));
+}
+
 ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
-  const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster, splits_of(loaded));
+  const Costs costs = costs_of_changes(r.costs, loaded, cluster);
   const LayerCosts known(loaded, costs, cluster.stack);
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);

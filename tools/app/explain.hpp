@@ -42,6 +42,12 @@ struct ExplainResult {
   std::string measured;  // the figure, as it was given
 };
 
+// Costs that know every way to split layers that a change of the plan has (sim/explain/changes),
+// towards `other` too, where there is one.
+[[nodiscard]] Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                                     const Cluster& cluster,
+                                     const std::optional<Plan>& other = std::nullopt);
+
 // Throws UsageError for a figure that the plan has no such rate for.
 [[nodiscard]] ExplainResult explain(const ExplainRequest& request, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const ExplainResult& result);  // weir.explanation/1

@@ -211,6 +211,10 @@ SweepReply found(SweepRequest r, const Session& session) {
   reply.costs = costs_for(r, model, search, reply.cluster);
   reply.result = weir::sweep(search, reply.costs, reply.cluster);
   require_feasible(reply, search, session);
+  if (r.explain)
+    reply.reasons = reasons_for(search, reply.result, r.costs, reply.costs, reply.cluster);
+  reply.front = pareto_front(reply.result.plans,
+                             reply.reasons ? reply.reasons->rejected : std::vector<Rejected>());
   return reply;
 }
 
@@ -272,19 +276,29 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const Session&
                       .machine = reply.cluster.name,
                       .costs_origin = reply.costs.origin,
                       .trust = trust(reply),
-                      .result = &result};
+                      .result = &result,
+                      .front = &reply.front};
   for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
   if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
   report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;
   write_file_atomically(session.output(*r.report), search_html(report));
 }
 
-// The result with plans for files in `folder`.
-weir::SweepResult placed_in(weir::SweepResult result, const std::filesystem::path& folder) {
+// The reply with plans for files in `folder`.
+SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
   const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };
-  for (Ranked& ranked : result.plans) move(ranked.plan);
-  if (result.baseline) move(result.baseline->ranked.plan);
-  return result;
+  for (Ranked& ranked : reply.result.plans) move(ranked.plan);
+  for (Ranked& ranked : reply.front) move(ranked.plan);
+  if (reply.result.baseline) move(reply.result.baseline->ranked.plan);
+  if (!reply.reasons) return reply;
+  for (WhatIf& row : reply.reasons->what_if) move(row.change.plan);
+  if (reply.reasons->towards) {
+    for (WhatIf& row : *reply.reasons->towards) move(row.change.plan);
+  }
+  for (Rejected& one : reply.reasons->rejected) {
+    if (one.best) move(one.best->plan);
+  }
+  return reply;
 }
 
 // Each listed plan as plan-1.json, plan-2.json, ...
@@ -297,13 +311,20 @@ void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
   }
 }
 
-nlohmann::ordered_json json_of(const SweepReply& reply, const weir::SweepResult& result) {
-  auto json = sweep_json(result);
+void draw_front(const SweepReply& reply, const std::filesystem::path& file,
+                const Session& session) {
+  const Chart chart = front_chart(reply.result.plans, reply.front);
+  save_picture(draw_chart(chart), chart_csv(chart), file, session);
+}
+
+nlohmann::ordered_json json_of(const SweepReply& reply) {
+  auto json = sweep_json(reply.result);
   for (const SweepRow& row : reply.rows) {
     auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
     if (row.measured) its["measured_step_time_s"] = row.measured->count();
     if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
   }
+  if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
   if (reply.costs.basis == Basis::builtin)
     return with_accuracy(std::move(json), reply.cluster.device.name);
   return json;
@@ -346,6 +367,15 @@ Fields fields(SweepRequest& r) {
        {"--top", &r.top, "Plans to list", {.range = kRows}},
        {"--plans", &r.plans, "Write each listed plan into this folder", {.writes = Writes::folder}},
        {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
+       {"--explain", &r.explain,
+        "Say why: the best plan's critical path, what one change would bring, the best plan of "
+        "each other schedule, re-materialisation, ZeRO stage and degree, and what the baseline "
+        "gains by each of the best plan's choices"},
+       {"--pareto",
+        &r.pareto,
+        "Step time against peak memory as a picture (SVG or PDF), the Pareto front marked, its "
+        "data beside it as NAME.data.csv",
+        {.writes = Writes::file}},
        {"--run", &r.run, "Execute each row"},
        {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
        {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
@@ -371,11 +401,12 @@ SweepReply sweep(const SweepRequest& r, const Session& session) {
   reply.picture = r.picture;
   if (r.run && !r.picture) reply.picture = "weir-out/sweep.svg";
   if (reply.picture) draw(reply, *reply.picture, session);
+  if (r.pareto) draw_front(reply, *r.pareto, session);
   if (r.report) write_report(reply, r, session);
   if (r.plans) write_plans(reply, *r.plans, session);
   if (r.output) {
     const auto folder = std::filesystem::absolute(session.output(*r.output)).parent_path();
-    const auto json = json_of(reply, placed_in(reply.result, folder));
+    const auto json = json_of(placed_in(reply, folder));
     write_file_atomically(*r.output, json.dump(2) + "\n");
   }
   return reply;
@@ -391,6 +422,6 @@ std::string to_text(const LeftOut& left_out) {
   return fmt::format("{} by {}, as {}", left_out.count, left_out.reason, left_out.nearest);
 }
 
-nlohmann::ordered_json to_json(const SweepReply& reply) { return json_of(reply, reply.result); }
+nlohmann::ordered_json to_json(const SweepReply& reply) { return json_of(reply); }
 
 }  // namespace weir::app

@@ -15,6 +15,7 @@
 #include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/sweep_reasons.hpp"
 
 namespace weir::app {
 
@@ -39,7 +40,8 @@ struct SweepRequest {
   bool run = false;
   std::string backend = "cpu";
   int steps = 5;
-  std::optional<std::filesystem::path> picture, output, report, plans;
+  bool explain = false;
+  std::optional<std::filesystem::path> picture, pareto, output, report, plans;
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(SweepRequest& request);
@@ -60,6 +62,9 @@ struct SweepReply {
   std::string baseline_name;
   std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;
+  std::optional<SweepReasons> reasons;
+  // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
+  std::vector<Ranked> front;
 
   [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
     return row.baseline ? result.baseline->ranked : result.plans[row.place];

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tools/report/page.hpp"
 #include "tools/report/timeline.hpp"
@@ -44,15 +45,19 @@ std::string row(std::string_view place, const std::string& name, const Ranked& r
                 Seconds best) {
   const Forecast& f = ranked.forecast;
   return fmt::format(
-      "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td></tr>\n",
+      "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td>"
+      "<td>{:.1f} %</td><td>{}</td></tr>\n",
       place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
-      f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()));
+      f.step_time / best, f.devices,
+      f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : "",
+      f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "", f.metrics.bubble_fraction * 100,
+      format_bytes(f.peak_memory()));
 }
 
 std::string ranking(const SearchReport& report) {
   std::string text =
       "<table><tr><th>place</th><th>plan</th><th>forecast step</th><th>over the "
-      "best</th><th>bubble</th><th>peak "
+      "best</th><th>devices</th><th>tokens/s a device</th><th>MFU</th><th>bubble</th><th>peak "
       "memory</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
@@ -83,7 +88,25 @@ std::string rank_table(const Forecast& f) {
   return text + "</table>\n";
 }
 
+Series series_of(std::string name, const std::vector<Ranked>& plans, Colour colour,
+                 Series::Mark mark) {
+  Series series{.name = std::move(name), .points = {}, .colour = colour, .mark = mark};
+  for (const Ranked& ranked : plans) {
+    const auto bytes = static_cast<double>(ranked.forecast.peak_memory().count());
+    series.points.emplace_back(bytes / (1 << 30), ranked.forecast.step_time.count());
+  }
+  return series;
+}
+
 }  // namespace
+
+Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front) {
+  return {.title = "Step time against memory",
+          .x_label = "peak memory of the fullest device, GiB",
+          .y_label = "step, s",
+          .series = {series_of("plans", plans, {160, 160, 160}, Series::Mark::dots),
+                     series_of("Pareto front", front, {40, 90, 180}, Series::Mark::line)}};
+}
 
 std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
@@ -95,6 +118,8 @@ std::string search_html(const SearchReport& report) {
   const std::array rows{TimelineRow{&report.best, 0, "predicted"}};
   html += "<h2>Timeline of the best plan</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
   html += "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty.</p>\n";
+  html += "<h2>Step time against memory</h2>\n" +
+          to_svg(draw_chart(front_chart(result.plans, *report.front)));
   html += "<h2>Idle time by cause, and memory</h2>\n" + rank_table(result.plans.front().forecast);
   return html_page(report.title, html);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/search/sweep.hpp"
+#include "tools/report/chart.hpp"
 
 namespace weir {
 
@@ -14,12 +15,16 @@ struct SearchReport {
   std::string title;
   std::string machine;
   std::string costs_origin;
-  std::string trust;               // one sentence: what stands behind the forecasts
-  const SweepResult* result;       // at least one plan
-  std::vector<std::string> names;  // of the plans, as far as they may be shown
-  std::string baseline_name;       // where the result has a baseline
-  Trace best;                      // the best plan's predicted step
+  std::string trust;                 // one sentence: what stands behind the forecasts
+  const SweepResult* result;         // at least one plan
+  std::vector<std::string> names;    // of the plans, as far as they may be shown
+  std::string baseline_name;         // where the result has a baseline
+  Trace best;                        // the best plan's predicted step
+  const std::vector<Ranked>* front;  // of step time and peak memory
 };
+
+// Step time against the fullest device's memory: `plans`, and through the front a line.
+[[nodiscard]] Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front);
 
 // The ranking has five rows, and the baseline's where it is not among them.
 [[nodiscard]] std::string search_html(const SearchReport& report);

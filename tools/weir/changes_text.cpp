@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "plan/job/summary.hpp"
 #include "tools/weir/fit_text.hpp"
 #include "tools/weir/terminal.hpp"
 
@@ -28,6 +29,33 @@ void print_what_if(const std::string& title, const std::vector<WhatIf>& rows) {
     say("{:<58} {:>+7.1f}% {:>10} {:>11} {:>6}\n", name, 100 * gain,
         format_duration(forecast->step_time), format_bytes(forecast->peak_memory()),
         fit_word(*forecast));
+  }
+}
+
+void print_rejected(const std::vector<Rejected>& rows) {
+  say("\n{:<34} {:>7} {:>10} {:>11}  {}\n", "instead of the best plan", "times", "step",
+      "peak memory", "the best such plan, or why there is none");
+  for (const Rejected& one : rows) {
+    const std::string name = one.choice + ": " + one.value;
+    if (!one.best) {
+      say("{:<34} {:>7} {:>10} {:>11}  {}\n", name, "-", "-", "-", one.reason);
+      continue;
+    }
+    const Forecast& f = one.best->forecast;
+    say("{:<34} {:>7.3f} {:>10} {:>11}  {}{}\n", name, one.ratio, format_duration(f.step_time),
+        format_bytes(f.peak_memory()), summary(one.best->plan),
+        one.gap > 0 ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap)
+                    : std::string());
+  }
+}
+
+void print_front(const std::vector<Ranked>& front) {
+  say("\n{:<34} {:>7} {:>10} {:>11}\n", "what less memory costs", "times", "step", "peak memory");
+  for (const Ranked& ranked : front) {
+    const Forecast& f = ranked.forecast;
+    say("{:<34} {:>7.3f} {:>10} {:>11}\n", summary(ranked.plan),
+        f.step_time / front.front().forecast.step_time, format_duration(f.step_time),
+        format_bytes(f.peak_memory()));
   }
 }
 

@@ -1,4 +1,5 @@
-// What explains a plan, as tables for people: its critical path, and what one change would bring.
+// What explains a plan, as tables for people: its critical path, what one change would bring, what
+// it was preferred to, and what less memory costs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,11 +7,15 @@
 #include <vector>
 
 #include "sim/explain/critical_path.hpp"
+#include "sim/explain/rejected.hpp"
 #include "sim/explain/what_if.hpp"
 
 namespace weir {
 
 void print_critical_path(const CriticalPath& path, Nanoseconds step);
 void print_what_if(const std::string& title, const std::vector<WhatIf>& rows);
+
+void print_rejected(const std::vector<Rejected>& rows);
+void print_front(const std::vector<Ranked>& front);
 
 }  // namespace weir

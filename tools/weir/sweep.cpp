@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tools/weir/changes_text.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/fit_text.hpp"
 #include "tools/weir/terminal.hpp"
@@ -70,6 +71,14 @@ void print_baseline(const app::SweepReply& reply) {
       *baseline.device_ratio);
 }
 
+void print_reasons(const app::SweepReasons& reasons, const std::vector<Ranked>& front) {
+  print_critical_path(reasons.critical_path, reasons.step);
+  print_what_if("what one change would bring", reasons.what_if);
+  print_rejected(reasons.rejected);
+  if (reasons.towards) print_what_if("what to change in the baseline", *reasons.towards);
+  print_front(front);
+}
+
 }  // namespace
 
 void print(const app::SweepRequest& request, const app::SweepReply& reply) {
@@ -77,9 +86,11 @@ void print(const app::SweepRequest& request, const app::SweepReply& reply) {
   for (const std::string& remark : reply.remarks) note(remark);
   print_rows(reply);
   if (reply.result.baseline) print_baseline(reply);
+  if (reply.reasons) print_reasons(*reply.reasons, reply.front);
   if (reply.costs.basis == Basis::builtin) say("{}\n", trust(reply));
   if (request.report) say("{}\n", request.report->string());
   if (reply.picture) say("{}\n", reply.picture->string());
+  if (request.pareto) say("{}\n", request.pareto->string());
 }
 
 }  // namespace weir
