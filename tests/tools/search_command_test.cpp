@@ -172,7 +172,8 @@ TEST_F(SearchCommand, TheFrontHoldsNothingThatAnotherBeats) {
            std::to_string(least / 1024 + 1) + " KiB'");
   ASSERT_EQ(small.code, 0) << small.out;
   bool told = false;
-  for (const Json& row : Json::parse(small.out)["explained"]["rejected"]) {
+  const Json scarce = Json::parse(small.out);
+  for (const Json& row : scarce["explained"]["rejected"]) {
     const std::string reason = row["reason"].is_null() ? "" : row["reason"].get<std::string>();
     told = told || (reason.find(" needs ") != std::string::npos &&
                     reason.find(" of ") != std::string::npos);
