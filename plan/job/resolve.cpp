@@ -102,20 +102,6 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
   });
 }
 
-LoweringOptions lowering_options(const ResolvedPlan& resolved) {
-  const Plan& plan = resolved.plan;
-  LoweringOptions options;
-  if (plan.recompute.mode == RecomputeMode::stage)
-    options.recompute.assign(resolved.stages.size(), true);
-  options.keep_last_microbatch = plan.recompute.except_last;
-  options.placement = plan.recompute.placement;
-  options.slots = plan.slots;
-  options.reduce_all = plan.replicas() > 1;
-  options.clips = plan.optimizer.clip_norm > 0;
-  for (const Tie& tie : resolved.ties) options.tied.push_back(tie.holders);
-  return options;
-}
-
 // The program that the proof is of is the one that all engines run.
 ResolvedPlan checked(const Plan& plan, Model model, Schedule schedule, const std::string& file) {
   if (const auto fault = validate(schedule))
@@ -152,34 +138,6 @@ ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base, Schedu
   check_shape(plan, schedule.shape, schedule.name);
   Model model = model_of(plan, base, "plan");
   return checked(plan, std::move(model), std::move(schedule), "plan");
-}
-
-ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
-                    std::shared_ptr<const ModelPart> part) {
-  if (!part) {
-    part = std::make_shared<const ModelPart>(
-        model_part(model, plan.seq_length, plan.dtype, plan.split()));
-  }
-  ResolvedPlan resolved{
-      std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}, {}};
-  resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
-  resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
-  resolved.lowering = lowering_options(resolved);
-  resolved.program = lower(resolved.schedule, resolved.lowering);
-  return resolved;
-}
-
-ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries) {
-  resolved.plan.boundaries = std::move(boundaries);
-  resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
-  // Where the boundaries are changes the program only by who holds a tied weight.
-  auto ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
-  if (ties != resolved.ties) {
-    resolved.ties = std::move(ties);
-    resolved.lowering = lowering_options(resolved);
-    resolved.program = lower(resolved.schedule, resolved.lowering);
-  }
-  return resolved;
 }
 
 void require_stages(const ResolvedPlan& resolved, const Stack& stack) {

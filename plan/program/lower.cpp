@@ -281,14 +281,30 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) {
   return Lowering(schedule, options).build();
 }
 
+// More slots never bring a deadlock: with one more, a send waits for what the send before it on its
+// lane waited for with one less, so all its waits follow from those of fewer slots. The step from
+// deadlock to none is therefore found by doubling and halving.
 std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least) {
   LoweringOptions options;
   options.optimizer = false;
-  for (options.slots = at_least;; ++options.slots) {
-    if (!find_cycle(lower(schedule, options))) return options.slots;
-    if (options.slots >= schedule.shape.units() * schedule.shape.stages)
-      return 0;  // a cycle without slots: validate's
+  const auto deadlocks = [&](std::int32_t slots) {
+    options.slots = slots;
+    return find_cycle(lower(schedule, options)).has_value();
+  };
+  if (!deadlocks(at_least)) return at_least;
+  // As many as there can be messages on an edge: more change nothing.
+  const std::int32_t most = schedule.shape.units() * schedule.shape.stages;
+  std::int32_t too_few = at_least, enough = at_least;
+  do {
+    too_few = enough;
+    if (too_few >= most) return 0;  // a cycle without slots: validate's
+    enough = too_few <= most / 2 ? 2 * too_few : most;
+  } while (deadlocks(enough));
+  while (enough - too_few > 1) {
+    const std::int32_t middle = too_few + (enough - too_few) / 2;
+    (deadlocks(middle) ? too_few : enough) = middle;
   }
+  return enough;
 }
 
 }  // namespace weir

@@ -181,13 +181,13 @@ class Search {
     std::vector<Outcome> outcomes(batch.size());
     const CandidateLimits limits{.memory = request_.memory_limit, .step = limit()};
     tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t i) {
-      const auto slots = examiner_.shapes().slots(batch[i]->plan);
+      const auto slots = examiner_.shapes().slots(batch[i]->plan, programs_);
       if (const auto* reason = std::get_if<std::string>(&slots)) {
         outcomes[i].reason = *reason;
         return;
       }
       batch[i]->plan.slots = std::get<int>(slots);
-      outcomes[i].cost = cost_of(batch[i]->plan, known_, cluster_, limits);
+      outcomes[i].cost = cost_of(batch[i]->plan, {known_, cluster_, programs_}, limits);
     });
     for (std::size_t i = 0; i < batch.size(); ++i) {
       ++refined_;
@@ -237,6 +237,7 @@ class Search {
   const SplitCosts& known_;
   const Cluster& cluster_;
   Examiner examiner_;
+  Programs programs_;
   Clock::time_point begin_;
   std::vector<Found> best_;        // best first, as many as are wanted
   std::vector<Examined> waiting_;  // estimated to be slower than what was found

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "costmodel/memory/stage_memory.hpp"
-#include "plan/schedule/generators/generators.hpp"
+#include "plan/job/derive.hpp"
 #include "sim/search/refine.hpp"
 
 namespace weir {
@@ -18,11 +18,12 @@ const LayerCosts& SplitCosts::add(const Plan& plan) {
   return by_split_.try_emplace(plan.split(), plan, model_, costs_, stack_).first->second;
 }
 
-CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Cluster& cluster,
+CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
                       const CandidateLimits& limits) {
-  const LayerCosts& costs = known.of(candidate);
-  auto schedule = std::get<Schedule>(
-      make_schedule(candidate.schedule, {candidate.pp, candidate.vpp, candidate.microbatches}));
+  const Cluster& cluster = sources.cluster;
+  const LayerCosts& costs = sources.known.of(candidate);
+  const auto shape = sources.programs.of(candidate);
+  const Schedule& schedule = shape->schedule();
   const Bytes held = mean_held(candidate, *costs.part(), schedule.shape, cluster);
   const double factor = costs.costs().factors().memory;
   CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};
@@ -30,17 +31,23 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
   // As resolve() would have it: the model's hash was checked once, the schedule proved with its
   // slots (sim/search/legality).
-  ResolvedPlan resolved = derive(candidate, costs.model(), std::move(schedule), costs.part());
+  ResolvedPlan resolved = derive(candidate, costs.model(), schedule, costs.part(),
+                                 [&](const Schedule& /*its*/, const LoweringOptions& options) {
+                                   return shape->program(options);
+                                 });
   const auto ranked = [&] {
     Ranked now{resolved.plan,
                forecast(resolved, costs, cluster, {.detail = ForecastDetail::ranking}).forecast};
     now.forecast.memory_limit = limits.memory;
     return now;
   };
+  const auto refine = [&] {
+    return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster);
+  };
   std::optional<Refined> refined;
   if (limits.step) {
     // A step with messages that share cards or slow compute down is no shorter than one without.
-    refined = refine_boundaries(resolved, costs, cluster);
+    refined = refine();
     cost.simulated = refined->evaluated;
     const Nanoseconds overhead = to_nanoseconds(costs.costs().anchored_step_overhead());
     cost.too_slow = refined->makespan && to_seconds(*refined->makespan + overhead) > *limits.step;
@@ -50,7 +57,7 @@ CandidateCost cost_of(const Plan& candidate, const SplitCosts& known, const Clus
   // Refining costs many times a forecast. The even partition also evens out memory: where it does
   // not fit, the faster one hardly does, and where that fits less surely, the even one stands.
   if (best.forecast.may_fit()) {
-    if (!refined) refined = refine_boundaries(resolved, costs, cluster);
+    if (!refined) refined = refine();
     cost.simulated = refined->evaluated;
     if (refined->boundaries != candidate.boundaries) {
       resolved = with_boundaries(std::move(resolved), std::move(refined->boundaries));

@@ -8,6 +8,7 @@
 
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
+#include "sim/search/programs.hpp"
 #include "sim/search/ranking.hpp"
 
 namespace weir {
@@ -45,8 +46,15 @@ struct CandidateCost {
   int simulated = 0;             // partitions whose step was computed
 };
 
-// Precondition: the candidate is legal.
-[[nodiscard]] CandidateCost cost_of(const Plan& candidate, const SplitCosts& known,
-                                    const Cluster& cluster, const CandidateLimits& limits);
+// What all candidates of a search share.
+struct CandidateSources {
+  const SplitCosts& known;
+  const Cluster& cluster;
+  Programs& programs;
+};
+
+// Precondition: the candidate is legal. Many threads may ask at once.
+[[nodiscard]] CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
+                                    const CandidateLimits& limits);
 
 }  // namespace weir

@@ -9,7 +9,6 @@
 #include <limits>
 #include <utility>
 
-#include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/legality.hpp"
@@ -68,11 +67,9 @@ void Shapes::add(const std::vector<Key>& keys) {
   tbb::parallel_for(std::size_t{0}, fresh.size(), [&](std::size_t i) { *fresh[i] = made(of[i]); });
 }
 
-std::variant<int, std::string> Shapes::slots(const Plan& plan) const {
+std::variant<int, std::string> Shapes::slots(const Plan& plan, Programs& programs) const {
   if (plan.slots == 0) return 0;
-  const auto schedule =
-      std::get<Schedule>(make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches}));
-  const int needed = fewest_slots(schedule, plan.slots);
+  const int needed = programs.of(plan)->slots(plan.slots);
   if (needed <= plan.slots || !request_.exact_slots) return needed;
   return fmt::format("{} deadlocks with {} receive slots; {} are enough", plan.schedule, plan.slots,
                      needed);

@@ -16,6 +16,7 @@
 
 #include "sim/search/memory_bound.hpp"
 #include "sim/search/nodes.hpp"
+#include "sim/search/programs.hpp"
 
 namespace weir {
 
@@ -41,7 +42,7 @@ class Shapes {
   [[nodiscard]] const FactsOrReason& of(const Key& key) const { return known_.at(key); }
 
   // The receive slots with which a plan's schedule cannot deadlock; or why there are none.
-  [[nodiscard]] std::variant<int, std::string> slots(const Plan& plan) const;
+  [[nodiscard]] std::variant<int, std::string> slots(const Plan& plan, Programs& programs) const;
 
  private:
   [[nodiscard]] FactsOrReason made(const Key& key) const;

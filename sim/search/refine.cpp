@@ -55,12 +55,18 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
 
 Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
                           const Cluster& cluster, const RefineLimits& limits) {
-  Refined refined{.boundaries = resolved.plan.boundaries};
-  // One program: where the boundaries are changes durations only.
   const auto compiled = compile(resolved.program);
-  const auto* program = std::get_if<CompiledProgram>(&compiled);
-  if (program == nullptr) return refined;
-  CompiledEngine engine(*program);
+  return refine_boundaries(resolved, std::get_if<CompiledProgram>(&compiled), known, cluster,
+                           limits);
+}
+
+Refined refine_boundaries(const ResolvedPlan& resolved, const CompiledProgram* compiled,
+                          const LayerCosts& known, const Cluster& cluster,
+                          const RefineLimits& limits) {
+  Refined refined{.boundaries = resolved.plan.boundaries};
+  if (compiled == nullptr) return refined;
+  // One program: where the boundaries are changes durations only.
+  CompiledEngine engine(*compiled);
   const StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;
   const auto table = [&](const std::vector<int>& boundaries) {

@@ -12,6 +12,7 @@
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "sim/engine/compiled_program.hpp"
 
 namespace weir {
 
@@ -35,6 +36,10 @@ struct RefineLimits {
 // began. Step times are the compiled engine's, exact for private links; ties keep the earlier
 // partition, and equal neighbours go to the lowest boundary moved down first.
 [[nodiscard]] Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
+                                        const Cluster& cluster, const RefineLimits& limits = {});
+// The same where the plan's program is compiled already; null: it cannot be.
+[[nodiscard]] Refined refine_boundaries(const ResolvedPlan& resolved,
+                                        const CompiledProgram* compiled, const LayerCosts& known,
                                         const Cluster& cluster, const RefineLimits& limits = {});
 
 }  // namespace weir

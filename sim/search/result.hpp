@@ -24,6 +24,7 @@ struct SweepResult {
   int candidates = 0;
   int feasible = 0;  // of those forecast
   double seconds = 0;
+  int threads = 1;                // that the search ran on
   std::vector<LeftOut> left_out;  // what of the space is no candidate or does not fit, by reason
   std::optional<SearchEffort> effort;  // none: every candidate was forecast
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:

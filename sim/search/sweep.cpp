@@ -99,8 +99,7 @@ class Candidates {
 // Of candidates of which none fits. A peak is at least what is held, so most need no forecast here
 // either.
 Ranked smallest_misfit(const std::vector<Plan>& plans, std::vector<CandidateCost>& found,
-                       const SplitCosts& known, const Cluster& cluster,
-                       std::optional<Bytes> limit) {
+                       const CandidateSources& sources, std::optional<Bytes> limit) {
   std::vector<std::size_t> order(plans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(
@@ -109,7 +108,7 @@ Ranked smallest_misfit(const std::vector<Plan>& plans, std::vector<CandidateCost
   const auto peak = [&](std::size_t i) { return found[i].ranked->forecast.peak_memory(); };
   for (const std::size_t i : order) {
     if (found[best].ranked && found[i].held >= peak(best)) break;
-    if (!found[i].ranked) found[i] = cost_of(plans[i], known, cluster, {limit, true});
+    if (!found[i].ranked) found[i] = cost_of(plans[i], sources, {limit, true});
     if (peak(i) < peak(best)) best = i;
   }
   return *found[best].ranked;
@@ -129,9 +128,11 @@ namespace {
 // All of them, forecast.
 void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
                   const SplitCosts& known, const Cluster& cluster, SweepResult& result) {
+  Programs programs;
+  const CandidateSources sources{known, cluster, programs};
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
-    found[i] = cost_of(plans[i], known, cluster, {request.memory_limit});
+    found[i] = cost_of(plans[i], sources, {request.memory_limit});
   });
   result.candidates = static_cast<int>(plans.size());
   const auto fits = [](const CandidateCost& cost) {
@@ -139,7 +140,7 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
   if (result.feasible == 0 && !plans.empty()) {
-    result.smallest_misfit = smallest_misfit(plans, found, known, cluster, request.memory_limit);
+    result.smallest_misfit = smallest_misfit(plans, found, sources, request.memory_limit);
   }
   for (CandidateCost& cost : found) {
     if (fits(cost)) result.plans.push_back(std::move(*cost.ranked));
@@ -177,6 +178,8 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
   }
   if (request.baseline) result.baseline = placed(request, result.plans, costs, cluster);
+  result.threads = static_cast<int>(
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -59,6 +62,25 @@ TEST(Blocking, OrderOfReceivesMatters) {
   const Schedule swapped = parse_schedule_csv("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", "swapped.csv");
   EXPECT_TRUE(find_cycle(blocked(swapped, TransferMode::batched)));
   EXPECT_EQ(fewest_slots(swapped, 1), 2);
+}
+
+// Doubling and halving finds what asking for one slot more at a time does: rank 1 takes the
+// messages in any order, so that from one slot to one a micro-batch is needed.
+TEST(FewestSlots, AreThoseOfALinearSearch) {
+  std::mt19937 random(20261122);
+  for (int sample = 0; sample < 60; ++sample) {
+    Schedule schedule = std::get<Schedule>(make_schedule("gpipe", {2, 1, 1 + sample % 12}));
+    const auto forwards = schedule.order[Rank{1}].begin();
+    std::shuffle(forwards, forwards + schedule.shape.microbatches, random);
+    for (const int at_least : {1, 2, 5}) {
+      LoweringOptions options{.slots = at_least, .optimizer = false};
+      while (find_cycle(lower(schedule, options))) ++options.slots;
+      EXPECT_EQ(fewest_slots(schedule, at_least), options.slots) << "sample " << sample;
+    }
+  }
+  // A cycle that no slots undo.
+  const Schedule crossed = parse_schedule_csv("0B0,0F0\n1F0,1B0\n", "crossed.csv");
+  for (const int at_least : {1, 2, 9}) EXPECT_EQ(fewest_slots(crossed, at_least), 0);
 }
 
 // The shortest cycle is a cycle, and no longer than the one a depth-first search stumbles on.

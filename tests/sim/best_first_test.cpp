@@ -135,11 +135,12 @@ TEST_F(BestFirst, NoBoundIsAboveWhatItBounds) {
     SplitCosts known(model, space.costs, space.cluster.stack);
     const Nodes nodes = enumerate(request, model, known, space.cluster);
     Examiner examiner(request, nodes, known, space.cluster);
+    Programs programs;
     std::vector<std::uint32_t> every(nodes.all.size());
     for (std::uint32_t n = 0; n < every.size(); ++n) every[n] = n;
     for (Examined& one : examiner.examine(every)) {
       if (one.verdict != Examined::Verdict::possible) continue;
-      const auto slots = examiner.shapes().slots(one.plan);
+      const auto slots = examiner.shapes().slots(one.plan, programs);
       one.plan.slots = std::get<int>(slots);
       const ResolvedPlan resolved = resolve(one.plan, folder_);
       const Forecast its = forecast(resolved, known.of(one.plan), space.cluster).forecast;

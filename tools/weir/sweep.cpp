@@ -18,11 +18,12 @@ namespace {
 void print_effort(const SweepResult& result) {
   const SearchEffort& effort = *result.effort;
   const auto rate = [&](std::int64_t count) {
-    return static_cast<double>(count) / std::max(result.seconds, 1e-9);
+    return static_cast<double>(count) / std::max(result.seconds, 1e-9) / result.threads;
   };
-  say("{} looked at, {} refined in {} simulated steps, {} bounded; {:.0f} a second, {}\n",
-      effort.looked_at, effort.refined, effort.simulated, result.candidates - effort.looked_at,
-      rate(result.candidates),
+  say("{} refined in {} simulated steps, {} with bounds only, {} of them looked at; "
+      "{:.0f} candidates and {:.0f} simulated steps a second and core, {}\n",
+      effort.refined, effort.simulated, result.candidates - effort.refined,
+      effort.looked_at - effort.refined, rate(result.candidates), rate(effort.simulated),
       result.gap == 0 ? std::string("no other can be faster")
                       : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
 }
