@@ -199,6 +199,7 @@ void add_stack(Passes& p, const TransformerShape& block, const Split& split, std
   for (const ExtraStream& extra : stack.block) {
     const double numbers =
         width_of(extra.width, extra.share, block, split, keys) * static_cast<double>(tokens);
+    if (numbers == 0) continue;  // a block without such a tensor launches nothing for it
     if (extra.forward > 0) p.f.move(extra.forward * numbers, extra.kernels);
     if (extra.backward > 0) p.i.move(extra.backward * numbers, extra.kernels);
   }

@@ -158,23 +158,12 @@ void each_block(std::span<const float* const> gradients, std::int64_t n, Visit v
   }
 }
 
-// In 16 lanes that are added pairwise, as all sums here, but in double: a weight may have so many
-// elements that fp32 would lose them.
+// In double: a weight may have so many elements that fp32 would lose them.
 WEIR_MULTIVERSION double squares_of(const float* first, const float* second, std::int64_t n) {
-  double lanes[kLanes] = {};
-  const auto term = [=](std::int64_t i) {
+  return lane_sum<double>(n, [=](std::int64_t i) {
     const double g = second == nullptr ? first[i] : first[i] + second[i];
     return g * g;
-  };
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int l = 0; l < kLanes; ++l) lanes[l] += term(i + l);
-  }
-  for (int l = 0; i < n; ++i, ++l) lanes[l] += term(i);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
-  }
-  return lanes[0];
+  });
 }
 
 }  // namespace

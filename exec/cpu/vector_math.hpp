@@ -40,10 +40,10 @@ WEIR_INLINE float fast_tanh(float x) {
 
 inline constexpr int kLanes = 16;
 
-// Sum over i in [0, n) of term(i), in 16 lanes that are added pairwise at the end.
-template <class Term>
-WEIR_INLINE float lane_sum(std::int64_t n, Term term) {
-  float lanes[kLanes] = {};
+// Sum over i in [0, n) of term(i), in 16 lanes of `Number` that are added pairwise at the end.
+template <class Number = float, class Term>
+WEIR_INLINE Number lane_sum(std::int64_t n, Term term) {
+  Number lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (int l = 0; l < kLanes; ++l) lanes[l] += term(i + l);
