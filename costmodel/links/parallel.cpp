@@ -165,9 +165,9 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
 
 namespace {
 
-PerKind<Seconds> sharded_traffic(std::int64_t parameters, int n, const Plan& plan,
-                                 const Link& link) {
-  if (n == 1 || plan.zero < 2) return {};
+PerKind<Seconds> sharded_traffic(std::int64_t parameters, int n, const Plan& plan, const Link& link,
+                                 const Stack& stack) {
+  if (n == 1 || plan.zero < 2 || stays_gathered(plan, stack)) return {};
   PerKind<Seconds> traffic;
   traffic.w = ring_reduce_scatter(Bytes(parameters * 4), n, link);
   if (plan.zero == 3) {
@@ -180,39 +180,45 @@ PerKind<Seconds> sharded_traffic(std::int64_t parameters, int n, const Plan& pla
 }
 
 StepTraffic reduced(std::int64_t parameters, int n, const Plan& plan, const Link& link,
-                    const StackTime& stack) {
+                    const Stack& stack) {
   if (n == 1 || parameters == 0) return {};  // nothing to sum, or to give back
   const Bytes gradients(
-      static_cast<std::int64_t>(static_cast<double>(parameters) * stack.reduced_gradients)),
+      static_cast<std::int64_t>(static_cast<double>(parameters) * stack.time.reduced_gradients)),
       weights(parameters * bytes_per_element(plan.dtype));
   StepTraffic traffic;
-  if (plan.zero == 0 || (plan.zero == 1 && stack.reduces_whole)) {
+  const int zero = stays_gathered(plan, stack) ? 1 : plan.zero;
+  if (zero == 0 || (zero == 1 && stack.time.reduces_whole)) {
     traffic.reduce = all_reduce(gradients, n, link);
-  } else if (plan.zero == 1) {
+  } else if (zero == 1) {
     traffic.reduce = ring_reduce_scatter(gradients, n, link);
   }
-  if (plan.zero == 1 || plan.zero == 2) traffic.gather = ring_all_gather(weights, n, link);
+  if (zero == 1 || zero == 2) traffic.gather = ring_all_gather(weights, n, link);
   return traffic;
 }
 
 }  // namespace
 
-PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link) {
-  return sharded_traffic(parameters, plan.replicas(), plan, link);
+bool stays_gathered(const Plan& plan, const Stack& stack) {
+  return plan.zero == 3 && plan.pp > 1 && plan.replicas() > 1 && stack.memory.pipeline_weights > 0;
 }
 
-PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan,
-                                        const Link& link) {
-  return sharded_traffic(parameters, plan.expert_replicas(), plan, link);
+PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                                 const Stack& stack) {
+  return sharded_traffic(parameters, plan.replicas(), plan, link, stack);
+}
+
+PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+                                        const Stack& stack) {
+  return sharded_traffic(parameters, plan.expert_replicas(), plan, link, stack);
 }
 
 StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                         const StackTime& stack) {
+                         const Stack& stack) {
   return reduced(parameters, plan.replicas(), plan, link, stack);
 }
 
 StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                                const StackTime& stack) {
+                                const Stack& stack) {
   return reduced(parameters, plan.expert_replicas(), plan, link, stack);
 }
 

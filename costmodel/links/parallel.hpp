@@ -75,14 +75,19 @@ struct ParallelLinks {
 [[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});
 
+// Whether the stack keeps ZeRO-3's weights gathered, and its gradients whole, from a step's first
+// forward to its last backward (StackMemory::pipeline_weights): replicas then send once a step, as
+// under ZeRO-1.
+[[nodiscard]] bool stays_gathered(const Plan& plan, const Stack& stack);
+
 // What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
 // run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
-// gathers its weights in F and in I.
+// gathers its weights in F and in I; nothing where they stay gathered.
 // The same of the devices that hold the same experts.
 [[nodiscard]] PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan,
-                                               const Link& link);
+                                               const Link& link, const Stack& stack = {});
 [[nodiscard]] PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan,
-                                                      const Link& link);
+                                                      const Link& link, const Stack& stack = {});
 
 // Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
 // ZeRO-1 reduce-scattered (later stages did it with each micro-batch); and up to stage 2 the
@@ -93,10 +98,10 @@ struct StepTraffic {
 };
 // A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too.
 [[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                                       const StackTime& stack = {});
+                                       const Stack& stack = {});
 // The same of the devices that hold the same experts.
 [[nodiscard]] StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan,
-                                              const Link& link, const StackTime& stack = {});
+                                              const Link& link, const Stack& stack = {});
 
 // A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,
 // before the update (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
 
@@ -70,6 +71,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       software_(stack.memory),
       own_tensors_(stack.own_tensors),
       fp8_(stack.fp8),
+      stays_gathered_(stays_gathered(plan, stack)),
       mode_(plan.recompute.mode),
       batch_(plan.micro_batch_size),
       stage_input_(stage.input_bytes * batch_),
@@ -151,6 +153,10 @@ BytesByKind StageMemory::parameters() const {
   }
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
   kinds[MemoryKind::gradients] += of_parameters(alone ? 0 : software_.buckets);
+  if (stays_gathered_) {
+    kinds[MemoryKind::weights] += of_parameters(software_.pipeline_weights);
+    kinds[MemoryKind::gradients] += of_parameters(software_.pipeline_gradients);
+  }
   if (fp8_) kinds[MemoryKind::weights] += of_parameters(software_.fp8_weights);
   return kinds;
 }
@@ -205,7 +211,7 @@ MemoryKind StageMemory::input_kind(std::size_t layer, bool remat) const {
 // ZeRO-3 gathers a layer's weights when it needs them, and the next layer's meanwhile: two of the
 // largest.
 std::int64_t StageMemory::gathered_weights() const {
-  if (plan_.zero < 3 || plan_.replicas() == 1) return 0;
+  if (plan_.zero < 3 || plan_.replicas() == 1 || stays_gathered_) return 0;
   std::int64_t largest = 0;
   for (const LayerPart& layer : layers_) largest = std::max(largest, layer.parameters);
   return 2 * largest * bytes_per_element(plan_.dtype);
@@ -287,7 +293,7 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
 void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
   const std::int64_t whole =
-      plan_.zero >= 2 && plan_.replicas() > 1 ? 4 * layers_[l].parameters : 0;
+      plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_ ? 4 * layers_[l].parameters : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::W)

@@ -72,7 +72,7 @@ class StageMemory {
   int first_;  // of the layers, in the model
   Allocator allocator_;
   StackMemory software_;
-  bool own_tensors_, fp8_;
+  bool own_tensors_, fp8_, stays_gathered_;
   RecomputeMode mode_;
   std::vector<bool> rebuilt_;  // by layer: in mode full
   std::int64_t batch_;

@@ -131,7 +131,7 @@ double StageCosts::corrected(ActionKind kind) const {
 }
 
 StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
-  const StackTime& stack = cluster_.stack.time;
+  const Stack& stack = cluster_.stack;
   StepTraffic step =
       step_traffic(stage.parameters - stage.expert_parameters, plan_, links_.replicas, stack);
   if (stage.expert_parameters > 0) {
@@ -140,7 +140,7 @@ StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
     step.reduce += experts.reduce;
     step.gather += experts.gather;
   }
-  if (stack.overlaps_gather) step.gather = Seconds(0);
+  if (stack.time.overlaps_gather) step.gather = Seconds(0);
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
   return step;
@@ -250,8 +250,9 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
   return most;
 }
 
-// What ZeRO sends for a layer runs beside it: the longer of the two counts. A layer that is rebuilt
-// has been gathered for its backward by then, which hides that much more of it.
+// What ZeRO sends for a layer runs beside it: the longer of the two counts, and what they cost each
+// other. A layer that is rebuilt has been gathered for its backward by then, which hides that much
+// more of it.
 StageCosts::LayerPrice StageCosts::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = anchored(matched(l), anchor_);
@@ -274,12 +275,15 @@ StageCosts::LayerPrice StageCosts::price(int l, PriceParts* parts) {
                            static_cast<double>(experts) / plan_.expert_replicas();
       time.optimizer *= share / static_cast<double>(part.parameters);
     }
-    PerKind<Seconds> replicas = replica_traffic(others, plan_, links_.replicas);
-    if (experts > 0) replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas);
+    PerKind<Seconds> replicas = replica_traffic(others, plan_, links_.replicas, cluster_.stack);
+    if (experts > 0) {
+      replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas, cluster_.stack);
+    }
     for (const ActionKind kind : kPassKinds) {
       const Seconds beside = replicas[kind] * anchor_.messages;
       const Seconds own = time[kind];
-      time[kind] = std::max(own, is_backward(kind) ? beside - rebuild : beside);
+      const Seconds sent = std::max(Seconds(0), is_backward(kind) ? beside - rebuild : beside);
+      time[kind] = std::max(own, sent) + std::min(own, sent) * cluster_.stack.time.overlap_slowdown;
       if (parts != nullptr) parts->replicas[kind] = time[kind] - own;
     }
   }

@@ -95,6 +95,8 @@ StackMemory memory_of(JsonObject object) {
                                    {"gradients", &m.gradients},
                                    {"optimizer", &m.optimizer},
                                    {"backward_gradients", &m.backward_gradients},
+                                   {"pipeline_weights", &m.pipeline_weights},
+                                   {"pipeline_gradients", &m.pipeline_gradients},
                                    {"buckets", &m.buckets},
                                    {"fp8_weights", &m.fp8_weights},
                                    {"at_update", &m.at_update}})
@@ -133,6 +135,7 @@ StackTime time_of(JsonObject object) {
   read_number(object, "logits", t.logits, 0, 64);
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
   read_number(object, "expert_overlap", t.expert_overlap, 0, 1);
+  read_number(object, "overlap_slowdown", t.overlap_slowdown, 0, 1);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},

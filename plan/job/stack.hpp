@@ -73,6 +73,10 @@ struct StackMemory {
   double gradients = 4;  // where they accumulate
   double optimizer = 12;
   double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
+  // Held beside the shards of ZeRO-3 where stages send each other micro-batches: weights gathered
+  // in the step's first forward and kept, gradients summed whole until its last backward. 0: every
+  // pass gathers and reduces anew.
+  double pipeline_weights = 0, pipeline_gradients = 0;
   double buckets = 0;             // permanent, where replicas share no state (ZeRO 0, dp > 1)
   double fp8_weights = 0;         // cached copies of products in FP8
   double at_update = 0;           // of gathers and casts at the end of a step, under ZeRO
@@ -106,6 +110,9 @@ struct StackTime {
   double tensor_overlap = 0;
   // The share of the all-to-all exchanges of experts that does.
   double expert_overlap = 0;
+  // By what share of the time that sharded replicas' traffic runs beside a layer's work both are
+  // slowed: collectives take multiprocessors and bandwidth.
+  double overlap_slowdown = 0;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
   Seconds message{0};              // host time about each message

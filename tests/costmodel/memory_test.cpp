@@ -227,5 +227,31 @@ TEST(Memory, GathersAtTheUpdateAreHeld) {
   EXPECT_EQ(held(0), Bytes(0));
 }
 
+// Two blocks on two stages, two replicas, ZeRO-3. A stack that gathers a stage's weights once keeps
+// 2 bytes, and of its gradients 4, of each of the stage's 12,704 parameters beside the shards; one
+// stage alone shards as ever.
+TEST(Memory, ShardsStayGatheredThroughAPipeline) {
+  OneStage two = one_block();
+  two.model.layers.push_back(two.model.layers.front());
+  two.plan.pp = 2;
+  two.plan.zero = 3;
+  two.plan.boundaries = {1};
+  const auto held = [&](int replicas, const Stack& stack) {
+    two.plan.dp = replicas;
+    const ResolvedPlan r =
+        derive(two.plan, two.model, std::get<Schedule>(make_schedule("1f1b", {2, 1, 2})));
+    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena, stack).parameters();
+  };
+  Stack keeps;
+  keeps.memory.pipeline_weights = 2;
+  keeps.memory.pipeline_gradients = 4;
+  const BytesByKind sharded = held(2, {}), gathered = held(2, keeps);
+  EXPECT_EQ(gathered[MemoryKind::weights] - sharded[MemoryKind::weights],
+            allocated_bytes(2 * 12'704, Allocator::arena));
+  EXPECT_EQ(gathered[MemoryKind::gradients] - sharded[MemoryKind::gradients],
+            allocated_bytes(4 * 12'704, Allocator::arena));
+  EXPECT_EQ(total_bytes(held(1, keeps)), total_bytes(held(1, {})));
+}
+
 }  // namespace
 }  // namespace weir

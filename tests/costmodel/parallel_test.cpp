@@ -128,6 +128,26 @@ TEST(ParallelCosts, ReplicasOnceAStepOrEachMicrobatch) {
   EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra).i), 1500);
 }
 
+// A stack that keeps sharded weights gathered through a pipeline sends as ZeRO-1 does: gradients
+// of 4000 bytes once, 3/4 of them 3000 ns, weights 1500 ns, nothing with a micro-batch; without a
+// pipeline it shards as others do.
+TEST(ParallelCosts, WeightsThatStayGatheredAreSentOnceAStep) {
+  Plan p = plan(1, 2, 2);
+  p.dtype = Dtype::bf16;
+  p.zero = 3;
+  Stack stack;
+  stack.memory.pipeline_weights = 2;
+  p.pp = 2;
+  EXPECT_TRUE(stays_gathered(p, stack));
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kIntra, stack).reduce), 3000);
+  EXPECT_DOUBLE_EQ(ns(step_traffic(1000, p, kIntra, stack).gather), 1500);
+  EXPECT_EQ(replica_traffic(1000, p, kIntra, stack).f, Seconds(0));
+  EXPECT_EQ(replica_traffic(1000, p, kIntra, stack).w, Seconds(0));
+  p.pp = 1;
+  EXPECT_FALSE(stays_gathered(p, stack));
+  EXPECT_DOUBLE_EQ(ns(replica_traffic(1000, p, kIntra, stack).f), 1500);
+}
+
 // 100 parameters, 400 bytes, between ranks 0 and 3 of two devices each, on different nodes: 2 (2 us
 // + 1/2 x 4 us).
 TEST(ParallelCosts, TiedTablesAreReducedBetweenTheirStages) {

@@ -10,6 +10,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/reproduce/measured/reasons.hpp"
 
 namespace weir::app {
 
@@ -95,6 +96,11 @@ namespace {
 
 Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
+Json reason_of(const AimLine& line) {
+  const std::string_view reason = known_reason(line);
+  return reason.empty() ? Json() : Json(reason);
+}
+
 Json aims_json(const CrossValidation& whole) {
   Json aims = Json::array();
   for (const AimLine& line : whole.aims) {
@@ -105,7 +111,8 @@ Json aims_json(const CrossValidation& whole) {
                     {"figure", or_null(line.figure)},
                     {"aim", or_null(line.aim)},
                     {"at_least", line.at_least},
-                    {"reached", or_null(line.reached())}});
+                    {"reached", or_null(line.reached())},
+                    {"because", reason_of(line)}});
   }
   return aims;
 }

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tools/reproduce/measured/reasons.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/terminal.hpp"
 
@@ -85,6 +87,12 @@ void print_aims(const CrossValidation& whole) {
         !reached   ? ""
         : *reached ? "reached"
                    : "missed");
+  }
+  bool first = true;
+  for (const AimLine& line : whole.aims) {
+    if (line.reached() != std::optional(false)) continue;
+    if (std::exchange(first, false)) say("\nmissed, as far as is known because:\n");
+    say("{}, {}: {}\n", line.what, line.method, known_reason(line));
   }
 }
 

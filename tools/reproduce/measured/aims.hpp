@@ -20,7 +20,6 @@ struct AimLine {
   std::optional<double> figure;  // none: no row
   std::optional<double> aim;     // none: told for comparison
   bool at_least = false;         // the aim is a floor, not a ceiling
-  std::string note = {};
 
   [[nodiscard]] std::optional<bool> reached() const;  // none: no aim, or no figure
 };
