@@ -93,7 +93,7 @@ std::vector<MeasuredRun> read_torchtitan(const Publications& published) {
     if (sizes == nullptr) c.fail("model", "expected a Llama 3.1");
     run.model = shelf.get(*sizes, plan.seq_length, AttentionKind::fused);
     set_machine(run, c.text("hardware").starts_with("H200") ? "dgx-h200" : "h100-96gb",
-                "torchtitan");
+                c.text("compile") == "True" ? "torchtitan" : "torchtitan-eager");
     run.cluster.stack.fp8 = c.text("precision").starts_with("float8");
     place_stages(run);
     if (plan.devices() != c.integer("gpus")) run.unforeseen = "its degrees do not make its devices";
