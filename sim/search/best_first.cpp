@@ -8,18 +8,21 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <variant>
 
 #include "plan/job/summary.hpp"
+#include "plan/words/error.hpp"
 #include "sim/search/examine.hpp"
 
 namespace weir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
 
 constexpr std::size_t kBlock = 1024;  // candidates looked at together
 constexpr std::size_t kBatch = 8;     // and forecast together: each of them by the same limit
@@ -29,6 +32,15 @@ constexpr double kNever = std::numeric_limits<double>::max();
 struct Found {
   Ranked ranked;
   std::uint32_t node = 0;
+};
+
+// What came of one candidate that was to be refined and forecast, for all processes of the search.
+struct Outcome {
+  std::string reason;     // of a schedule that cannot be
+  bool too_slow = false;  // for the limit
+  Bytes needed{0};        // where it does not fit
+  int simulated = 0;
+  std::optional<Ranked> ranked;  // where it fits, or may
 };
 
 // As `rank` would have them; where all is equal the first of the request's order.
@@ -46,7 +58,9 @@ class Search {
         known_(known),
         cluster_(cluster),
         examiner_(request, nodes, known, cluster),
-        begin_(Clock::now()) {}
+        begin_(Clock::now()) {
+    if (request.resume) restore(*request.resume);
+  }
 
   SweepResult run() && {
     std::vector<NodeGroup> order = nodes_.groups;
@@ -55,21 +69,21 @@ class Search {
     std::vector<double> least(order.size() + 1, kNever);
     for (std::size_t g = order.size(); g-- > 0;)
       least[g] = std::min(order[g].bound_ns, least[g + 1]);
-    std::size_t at = 0;
-    std::int64_t passed = 0;
-    while (least[at] <= limit_ns() && at < order.size() && !spent()) {
+    if (next_ > order.size()) throw_another_space();
+    while (least[next_] <= limit_ns() && next_ < order.size() && !spent()) {
       std::vector<std::uint32_t> block;
-      for (; at < order.size() && block.size() < kBlock; ++at) {
-        passed += order[at].count;
-        add_possible(order[at], block);
+      for (; next_ < order.size() && block.size() < kBlock; ++next_) {
+        passed_ += order[next_].count;
+        add_possible(order[next_], block);
       }
       look_at(block);
-      report(passed);
+      report(passed_);
+      checkpoint();
     }
     // What was put off may yet be better than it seemed.
     sort(waiting_);
     forecast_best(waiting_, Depth::all);
-    double open = least[at];
+    double open = least[next_];
     for (const Examined& one : waiting_) open = std::min(open, bound(one.node));
     return result(open);
   }
@@ -90,9 +104,12 @@ class Search {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
   // Without a budget the effort ends a search that has found a plan; one that has not looks on.
+  // Clocks differ: of several processes the first one's counts.
   [[nodiscard]] bool spent() const {
-    if (request_.budget) return seconds() >= request_.budget->count();
-    return feasible_ > 0 && refined_ >= request_.effort;
+    if (!request_.budget) return feasible_ > 0 && refined_ >= request_.effort;
+    const bool mine = seconds() >= request_.budget->count();
+    if (!request_.party) return mine;
+    return request_.party->exchange(mine ? "spent" : "").front() == "spent";
   }
   void report(std::int64_t done) const {
     if (!request_.progress) return;
@@ -169,45 +186,148 @@ class Search {
       }
       if (batch.empty()) break;
       forecast_all(batch);
+      if (depth == Depth::all) checkpoint();
     }
     std::erase_if(candidates, [](const Examined& one) { return one.node == kDone; });
   }
 
+  // Of several processes each forecasts its share of the batch, and hears what came of the others'.
   void forecast_all(std::span<Examined* const> batch) {
-    struct Outcome {
-      std::string reason;
-      CandidateCost cost;
-    };
     std::vector<Outcome> outcomes(batch.size());
     const CandidateLimits limits{.memory = request_.memory_limit, .step = limit()};
-    tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t i) {
-      const auto slots = examiner_.shapes().slots(batch[i]->plan, programs_);
-      if (const auto* reason = std::get_if<std::string>(&slots)) {
-        outcomes[i].reason = *reason;
-        return;
-      }
-      batch[i]->plan.slots = std::get<int>(slots);
-      outcomes[i].cost = cost_of(batch[i]->plan, {known_, cluster_, programs_}, limits);
+    const std::size_t first = request_.party ? static_cast<std::size_t>(request_.party->index) : 0,
+                      each = request_.party ? static_cast<std::size_t>(request_.party->count) : 1;
+    const std::size_t mine = first < batch.size() ? (batch.size() - first - 1) / each + 1 : 0;
+    tbb::parallel_for(std::size_t{0}, mine, [&](std::size_t i) {
+      const std::size_t place = first + i * each;
+      outcomes[place] = outcome_of(*batch[place], limits);
     });
+    if (request_.party) share(batch, outcomes, first, each);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       ++refined_;
-      take(*batch[i], outcomes[i].reason, std::move(outcomes[i].cost));
+      take(*batch[i], std::move(outcomes[i]));
       batch[i]->node = kDone;
     }
   }
 
-  void take(const Examined& one, const std::string& reason, CandidateCost cost) {
-    if (!reason.empty()) return miss_schedule(reason);
-    simulated_ += cost.simulated + 1;
-    if (cost.too_slow) return;
-    if (!cost.ranked || !cost.ranked->forecast.may_fit()) {
-      return miss_memory(one.node, cost.ranked ? cost.ranked->forecast.peak_memory() : cost.held);
+  [[nodiscard]] Outcome outcome_of(const Examined& one, const CandidateLimits& limits) {
+    Outcome outcome;
+    Plan plan = one.plan;
+    const auto slots = examiner_.shapes().slots(plan, programs_);
+    if (const auto* reason = std::get_if<std::string>(&slots)) {
+      outcome.reason = *reason;
+      return outcome;
     }
+    plan.slots = std::get<int>(slots);
+    CandidateCost cost = cost_of(plan, sources(), limits);
+    outcome.simulated = cost.simulated;
+    outcome.too_slow = cost.too_slow;
+    outcome.needed = cost.ranked ? cost.ranked->forecast.peak_memory() : cost.held;
+    if (cost.ranked && cost.ranked->forecast.may_fit()) outcome.ranked = std::move(*cost.ranked);
+    return outcome;
+  }
+
+  // Forecasts do not travel: what fits is forecast anew from its boundaries, which gives the same.
+  void share(std::span<Examined* const> batch, std::vector<Outcome>& outcomes, std::size_t first,
+             std::size_t each) {
+    Json own = Json::array();
+    for (std::size_t i = first; i < batch.size(); i += each) {
+      const Outcome& one = outcomes[i];
+      Json json{one.reason, one.too_slow, one.needed.count(), one.simulated};
+      if (one.ranked) {
+        json.push_back(one.ranked->plan.slots);
+        json.push_back(one.ranked->plan.boundaries);
+      }
+      own.push_back(std::move(json));
+    }
+    const std::vector<std::string> all = request_.party->exchange(own.dump());
+    for (std::size_t p = 0; p < each; ++p) {
+      if (p == first) continue;
+      const Json theirs = Json::parse(all[p]);
+      for (std::size_t i = p; i < batch.size(); i += each) {
+        const Json& json = theirs[i / each];
+        outcomes[i] = {json[0], json[1], Bytes(json[2].get<std::int64_t>()), json[3], {}};
+        if (json.size() > 4)
+          outcomes[i].ranked = ranked(batch[i]->node, json[4], json[5].get<std::vector<int>>());
+      }
+    }
+  }
+
+  void take(const Examined& one, Outcome outcome) {
+    if (!outcome.reason.empty()) return miss_schedule(outcome.reason);
+    simulated_ += outcome.simulated + 1;
+    if (outcome.too_slow) return;
+    if (!outcome.ranked) return miss_memory(one.node, outcome.needed);
     ++feasible_;
-    Found found{std::move(*cost.ranked), one.node};
+    Found found{std::move(*outcome.ranked), one.node};
     const auto place = std::ranges::upper_bound(best_, found, before);
     best_.insert(place, std::move(found));
     if (std::ssize(best_) > *request_.keep) best_.pop_back();
+  }
+
+  [[nodiscard]] CandidateSources sources() { return {known_, cluster_, programs_}; }
+
+  // A node's plan as it was refined.
+  [[nodiscard]] Ranked ranked(std::uint32_t node, int slots, std::vector<int> boundaries) {
+    Plan plan = nodes_.plan(nodes_.all[node], request_);
+    plan.slots = slots;
+    plan.boundaries = std::move(boundaries);
+    return ranked_of(plan, sources(), request_.memory_limit);
+  }
+
+  void checkpoint() const {
+    if (!request_.checkpoint) return;
+    SearchState state{.candidates = nodes_.all.size(),
+                      .next = next_,
+                      .passed = passed_,
+                      .schedule = schedule_,
+                      .memory = memory_,
+                      .nearest = nearest_,
+                      .looked_at = looked_at_,
+                      .simulated = simulated_,
+                      .refined = refined_,
+                      .feasible = feasible_};
+    for (const Found& found : best_) {
+      const Plan& plan = found.ranked.plan;
+      state.best.push_back({found.node, plan.slots, plan.boundaries});
+    }
+    for (const Examined& one : waiting_) {
+      if (one.node != kDone) state.waiting.push_back(one.node);
+    }
+    request_.checkpoint(state);
+  }
+
+  [[noreturn]] static void throw_another_space() {
+    throw InputError("resume", "search", "its candidates are not those of this search");
+  }
+  void restore(const SearchState& state) {
+    if (state.candidates != nodes_.all.size()) throw_another_space();
+    next_ = state.next;
+    passed_ = state.passed;
+    schedule_ = state.schedule;
+    memory_ = state.memory;
+    nearest_ = state.nearest;
+    looked_at_ = state.looked_at;
+    simulated_ = state.simulated;
+    refined_ = state.refined;
+    feasible_ = state.feasible;
+    for (const RefinedNode& one : state.best) {
+      if (!possible(one)) throw_another_space();
+      best_.push_back({ranked(one.node, one.slots, one.boundaries), one.node});
+    }
+    waiting_ = examiner_.examine(state.waiting);
+    const auto impossible = [](const Examined& one) {
+      return one.verdict != Examined::Verdict::possible;
+    };
+    if (std::ranges::any_of(waiting_, impossible)) throw_another_space();
+  }
+  // Whether the node can be cut so.
+  [[nodiscard]] bool possible(const RefinedNode& one) const {
+    const Plan plan = nodes_.plan(nodes_.all[one.node], request_);
+    const std::vector<int>& cuts = one.boundaries;
+    const auto layers = static_cast<int>(known_.of(plan).model().layers.size());
+    return std::ssize(cuts) == plan.stages() - 1 && std::ranges::is_sorted(cuts) &&
+           (cuts.empty() || (cuts.front() >= 0 && cuts.back() <= layers));
   }
 
   // `open_ns`: the least bound of what was not looked at.
@@ -243,6 +363,8 @@ class Search {
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
   LeftOut schedule_{"schedule"}, memory_{"memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
+  std::size_t next_ = 0;                                    // group that was not looked at
+  std::int64_t passed_ = 0;                                 // candidates of those before it
   std::int64_t looked_at_ = 0, simulated_ = 0;
   int refined_ = 0, feasible_ = 0;
 };

@@ -18,6 +18,28 @@ const LayerCosts& SplitCosts::add(const Plan& plan) {
   return by_split_.try_emplace(plan.split(), plan, model_, costs_, stack_).first->second;
 }
 
+namespace {
+
+// As resolve() would have it: the model's hash was checked once, the schedule proved with its slots
+// (sim/search/legality).
+ResolvedPlan derived(const Plan& plan, const LayerCosts& costs, ShapePrograms& shape) {
+  return derive(plan, costs.model(), shape.schedule(), costs.part(),
+                [&](const Schedule& /*its*/, const LoweringOptions& options) {
+                  return shape.program(options);
+                });
+}
+
+Ranked forecast_of(const ResolvedPlan& resolved, const LayerCosts& costs, const Cluster& cluster,
+                   std::optional<Bytes> memory_limit) {
+  Ranked now{resolved.plan,
+             forecast(resolved, costs, cluster, {.detail = ForecastDetail::ranking}).forecast};
+  now.forecast.memory_limit = memory_limit;
+  now.gap = now.forecast.step_time / now.forecast.lower_bound - 1;
+  return now;
+}
+
+}  // namespace
+
 CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
                       const CandidateLimits& limits) {
   const Cluster& cluster = sources.cluster;
@@ -29,18 +51,8 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};
   const bool hopeless = limits.memory && cost.held > *limits.memory;
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
-  // As resolve() would have it: the model's hash was checked once, the schedule proved with its
-  // slots (sim/search/legality).
-  ResolvedPlan resolved = derive(candidate, costs.model(), schedule, costs.part(),
-                                 [&](const Schedule& /*its*/, const LoweringOptions& options) {
-                                   return shape->program(options);
-                                 });
-  const auto ranked = [&] {
-    Ranked now{resolved.plan,
-               forecast(resolved, costs, cluster, {.detail = ForecastDetail::ranking}).forecast};
-    now.forecast.memory_limit = limits.memory;
-    return now;
-  };
+  ResolvedPlan resolved = derived(candidate, costs, *shape);
+  const auto ranked = [&] { return forecast_of(resolved, costs, cluster, limits.memory); };
   const auto refine = [&] {
     return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster);
   };
@@ -65,9 +77,15 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
       if (faster.forecast.fits() <= best.forecast.fits()) best = std::move(faster);
     }
   }
-  best.gap = best.forecast.step_time / best.forecast.lower_bound - 1;
   cost.ranked = std::move(best);
   return cost;
+}
+
+Ranked ranked_of(const Plan& plan, const CandidateSources& sources,
+                 std::optional<Bytes> memory_limit) {
+  const LayerCosts& costs = sources.known.of(plan);
+  const auto shape = sources.programs.of(plan);
+  return forecast_of(derived(plan, costs, *shape), costs, sources.cluster, memory_limit);
 }
 
 }  // namespace weir

@@ -57,4 +57,8 @@ struct CandidateSources {
 [[nodiscard]] CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
                                     const CandidateLimits& limits);
 
+// A candidate with its final boundaries and slots, forecast as it stands.
+[[nodiscard]] Ranked ranked_of(const Plan& plan, const CandidateSources& sources,
+                               std::optional<Bytes> memory_limit);
+
 }  // namespace weir

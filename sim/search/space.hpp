@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/job/resolve.hpp"
+#include "sim/search/search_state.hpp"
 
 namespace weir {
 
@@ -18,6 +19,13 @@ struct SearchProgress {
   std::int64_t done = 0, of = 0;  // candidates
   double seconds = 0;
   std::optional<Seconds> best;  // step time
+};
+
+// Processes that search together: all call `exchange` equally often, each with its own text, and
+// get everybody's, by index. They find what one of them alone would.
+struct SearchParty {
+  int index = 0, count = 1;
+  std::function<std::vector<std::string>(const std::string&)> exchange;
 };
 
 // An empty list of degrees, schedules or re-materialisation leaves that choice to the search
@@ -52,6 +60,11 @@ struct SweepRequest {
   std::optional<Seconds> budget;  // instead of `effort`: so long
   // Told now and then how far the search is.
   std::function<void(const SearchProgress&)> progress = {};
+  // Of a search of a large space: told where it stands, between its blocks; and where an earlier
+  // one stood, from which this one goes on to the same result.
+  std::function<void(const SearchState&)> checkpoint = {};
+  std::optional<SearchState> resume = {};
+  std::optional<SearchParty> party = {};
 };
 
 // Whether a search may use so many devices.

@@ -8,14 +8,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <barrier>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "sim/search/examine.hpp"
 #include "sim/search/open_choices.hpp"
 #include "sim/search/sweep.hpp"
@@ -168,6 +173,80 @@ TEST_F(BestFirst, OneThreadAndTwoFindTheSame) {
     return to_json(result);
   };
   EXPECT_EQ(found(1), found(2));
+}
+
+// Wherever a search is interrupted, one that goes on from there, through a file, finds the same.
+TEST_F(BestFirst, AnInterruptedSearchGoesOnToTheSame) {
+  int states = 0, with_waiting = 0;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    std::mt19937 random(seed);
+    Space space = timed(random);
+    SweepRequest& request = space.request;
+    request.schedules = some(random, generators().size());
+    request.recompute = {};
+    request.keep = 3;
+    request.effort = seed % 2 == 0 ? 24 : 100'000;
+    std::vector<std::string> seen;
+    const auto found = [&] {
+      SweepResult result = sweep(request, space.costs, space.cluster);
+      EXPECT_TRUE(result.effort);
+      result.seconds = 0;
+      return to_json(result);
+    };
+    request.checkpoint = [&](const SearchState& state) { seen.push_back(to_json(state).dump()); };
+    const std::string whole = found();
+    request.checkpoint = {};
+    const std::size_t each = std::max<std::size_t>(1, seen.size() / 4);
+    for (std::size_t s = 0; s < seen.size(); s += each) {
+      request.resume = parse_search_state(parse_json(seen[s], "state"), "state");
+      EXPECT_EQ(found(), whole) << "seed " << seed << ", state " << s;
+      with_waiting += request.resume->waiting.empty() ? 0 : 1;
+      ++states;
+    }
+    request.resume->candidates += 1;
+    EXPECT_THROW(found(), InputError);
+  }
+  EXPECT_GT(states, 20);
+  EXPECT_GT(with_waiting, 5);
+}
+
+// Processes that search together, here threads that exchange their texts at a barrier: each finds
+// what one alone does.
+TEST_F(BestFirst, APartyFindsWhatOneAloneFinds) {
+  for (const int count : {2, 3}) {
+    std::mt19937 random(static_cast<unsigned>(count));
+    Space space = timed(random);
+    SweepRequest& request = space.request;
+    request.schedules = some(random, generators().size());
+    request.recompute = {};
+    request.keep = 4;
+    request.threads = 1;
+    const auto found = [&](const SweepRequest& asked) {
+      SweepResult result = sweep(asked, space.costs, space.cluster);
+      result.seconds = 0;
+      return to_json(result);
+    };
+    const std::string alone = found(request);
+    const auto members = static_cast<std::size_t>(count);
+    std::barrier barrier(count);
+    std::vector<std::string> texts(members), results(members);
+    std::vector<std::jthread> party;
+    for (std::size_t member = 0; member < members; ++member) {
+      party.emplace_back([&, member] {
+        SweepRequest own = request;
+        own.party = {static_cast<int>(member), count, [&, member](const std::string& text) {
+                       texts[member] = text;
+                       barrier.arrive_and_wait();
+                       std::vector<std::string> all = texts;
+                       barrier.arrive_and_wait();
+                       return all;
+                     }};
+        results[member] = found(own);
+      });
+    }
+    party.clear();
+    for (const std::string& one : results) EXPECT_EQ(one, alone);
+  }
 }
 
 // With no effort left after the first few, the answer says how much better another could be; with
