@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "exec/processes/all_gather.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tests/exec/replay.hpp"
@@ -39,6 +40,20 @@ Plan plan_of(const TinyModel& model, const Case& c, int k) {
   plan.slots = c.slots;
   plan.recompute.mode = c.recompute;
   return plan;
+}
+
+// Process p gives p times 100,000 of its letter, none of them where p is 0, twice over.
+TEST(Processes, EveryTextReachesEveryProcess) {
+  const auto text = [](int process) {
+    return std::string(static_cast<std::size_t>(process) * 100'000,
+                       static_cast<char>('a' + process));
+  };
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<std::string> all = all_gather(processes(), text(processes().index()));
+    ASSERT_EQ(std::ssize(all), processes().count());
+    for (int process = 0; process < processes().count(); ++process)
+      EXPECT_EQ(all[static_cast<std::size_t>(process)], text(process));
+  }
 }
 
 // GPipe, 1F1B, zero bubble and interleaved chunks, tied table, dropout on.
