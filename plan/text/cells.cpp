@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/cells.hpp"
 
-#include <sstream>
-
 namespace weir {
 
 std::string_view trimmed(std::string_view text) {
@@ -14,8 +12,30 @@ std::string_view trimmed(std::string_view text) {
 
 std::vector<std::string> split_cells(const std::string& line) {
   std::vector<std::string> cells;
-  std::istringstream in(line);
-  for (std::string cell; std::getline(in, cell, ',');) cells.emplace_back(trimmed(cell));
+  std::string cell;
+  bool quoted = false, any = false;
+  const auto end_cell = [&] {
+    cells.push_back(any ? cell : std::string(trimmed(cell)));
+    cell.clear();
+    any = false;
+  };
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    const bool doubled = quoted && c == '"' && i + 1 < line.size() && line[i + 1] == '"';
+    if (doubled) {
+      cell += '"';
+      ++i;
+    } else if (c == '"' && (quoted || trimmed(cell).empty())) {
+      if (!quoted) cell.clear();  // blanks before the quote
+      quoted = !quoted;
+      any = true;
+    } else if (c == ',' && !quoted) {
+      end_cell();
+    } else if (!any || quoted) {  // what follows a closing quote is blanks
+      cell += c;
+    }
+  }
+  if (any || !cell.empty()) end_cell();  // what ends in a comma has no cell behind it
   return cells;
 }
 

@@ -13,7 +13,8 @@ namespace weir {
 // Without the blanks around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
-// The cells of a line of CSV without quotes, trimmed.
+// The cells of a line of CSV, trimmed; between double quotes commas belong to the cell, and two
+// quotes are one (RFC 4180).
 [[nodiscard]] std::vector<std::string> split_cells(const std::string& line);
 
 // The number that a text is, as std::from_chars reads it; nullopt where it is anything else or

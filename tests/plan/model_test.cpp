@@ -74,6 +74,17 @@ TEST_F(Files, LayerTablesNeedNoKnowledgeOfTheLayers) {
   EXPECT_EQ(parameter_count(model), 700);
 }
 
+// As Python's csv module and spreadsheets write names with commas and quotes.
+TEST_F(Files, CellsOfLayerTablesMayBeQuoted) {
+  const Model model =
+      load_model(write("layers.csv",
+                       "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+                       "\"conv(3, 4)\", \"a \"\"b\"\"\" ,\"100\",1.5,1,0.5,4096,1024,1\n"));
+  EXPECT_EQ(model.layers[0].name, "conv(3, 4)");
+  EXPECT_EQ(kind_name(model.layers[0]), "a \"b\"");
+  EXPECT_EQ(parameter_count(model), 100);
+}
+
 TEST_F(Files, LayerListsAreStrict) {
   const char* const list = R"({"schema":"weir.layers/1","seq_length":8,"layers":[
     {"name":"e","kind":"embedding","vocabulary":16,"hidden":8,"positions":8,"tied":true},

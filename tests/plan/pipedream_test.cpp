@@ -67,6 +67,17 @@ TEST(Pipedream, CutsAtArticulationPoints) {
   EXPECT_EQ(timed(model, 2).boundary, Bytes(0));
 }
 
+// What a sample and its times are is said. The head of 10 classes gives 64 rows of 40 bytes; rows
+// of an LSTM may be tokens.
+TEST(Pipedream, SaysWhatASampleIs) {
+  const std::string head = node(3, "Linear(in_features=4, out_features=10, bias=True)", 2560, 200);
+  EXPECT_THAT(parsed(node(2, "Conv2d(3, 4)", 20, 40) + head + edge(2, 3)).remarks,
+              testing::ElementsAre(HasSubstr("one of its mini-batches (of 64 samples, by its last "
+                                             "linear layer), and times are those of the GPU")));
+  EXPECT_THAT(parsed(node(2, "LSTM(3, 4)", 20, 40) + head + edge(2, 3)).remarks,
+              testing::ElementsAre(HasSubstr("(whose size the file does not tell)")));
+}
+
 // All nodes take as long: 3 to 6 are 12 of 18 ms, and two tensors cross at each place inside. Node
 // 2's output is read by node 5, two layers on; node 4's by node 6, two layers on.
 TEST(Pipedream, CutsALongPieceWhereFewestTensorsCross) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <queue>
 #include <sstream>
 #include <string_view>
@@ -303,6 +304,35 @@ Layer layer_of(const Ordered& ordered, std::size_t first, std::size_t last) {
   return {name, shape, longest->kind()};
 }
 
+// Samples of a mini-batch, by the last linear layer's output of 4-byte numbers, a row a sample;
+// nullopt where rows may be tokens (an LSTM or an embedding before it), or there is none.
+std::optional<std::int64_t> samples_of_mini_batch(const Ordered& ordered) {
+  constexpr std::string_view kWidth = "out_features=";
+  std::optional<std::int64_t> samples;
+  for (const Operator& each : ordered.operators) {
+    const bool of_tokens = each.what.find("LSTM") != std::string::npos ||
+                           each.what.find("Embedding") != std::string::npos;
+    if (of_tokens) return std::nullopt;
+    const std::size_t at = each.what.find(kWidth);
+    if (at == std::string::npos || !each.what.starts_with("Linear(")) continue;
+    std::int64_t width = 0;
+    const char* const end = each.what.data() + each.what.size();
+    std::from_chars(each.what.data() + at + kWidth.size(), end, width);
+    const std::int64_t row = width * kBytesPerParameter;
+    if (row > 0 && each.output_bytes % row == 0) samples = each.output_bytes / row;
+  }
+  return samples;
+}
+
+std::string remark_on_batch(const Ordered& ordered) {
+  const auto samples = samples_of_mini_batch(ordered);
+  return fmt::format(
+      "PipeDream's profile: a sample is one of its mini-batches ({}), and times are those of the "
+      "GPU that was profiled; half of a backward is counted as I where there are parameters",
+      samples ? fmt::format("of {} samples, by its last linear layer", *samples)
+              : std::string("whose size the file does not tell"));
+}
+
 }  // namespace
 
 Model pipedream_model(const std::string& text, const std::string& file) {
@@ -311,6 +341,7 @@ Model pipedream_model(const std::string& text, const std::string& file) {
   const std::vector<std::int32_t> piece = pieces_of(ends);
   Model model;
   model.family = "timed";
+  model.remarks.push_back(remark_on_batch(ordered));
   for (std::size_t p = 0, first = 0; p < ends.size(); ++p) {
     model.layers.push_back(layer_of(ordered, first, ends[p]));
     first = ends[p] + 1;
