@@ -66,6 +66,23 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").code, 0);
 }
 
+// The run takes a twentieth of what its plan says: another model's, it seems.
+TEST_F(KinetoCommand, AnotherDeviceIsRefusedAndAnotherModelDoubted) {
+  const std::string clusters = WEIR_SOURCE_DIR "/tools/examples/clusters/";
+  const std::string command =
+      "calibrate 0.json.gz 1.json.gz --plan plan.json --cluster " + clusters;
+  const auto v100 = weir("-q " + command + "dgx1-v100.json");
+  EXPECT_EQ(v100.code, 3);
+  EXPECT_EQ(v100.out,
+            "weir: traces: deviceProperties.name: they were recorded on H100, the cluster has "
+            "V100-SXM2-32GB: give the --cluster they are of\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "costs.json"));
+  const auto doubted = weir(command + "dgx-h100.json");
+  EXPECT_EQ(doubted.code, 0);
+  EXPECT_THAT(doubted.out, HasSubstr("F took 0.05 times what its costs forecast: is this trace of "
+                                     "the plan's model, sizes and number format?\n"));
+}
+
 TEST_F(KinetoCommand, RefusesWithOneLine) {
   EXPECT_EQ(weir("calibrate 0.json.gz 1.json.gz --plan plan.json").code, 2);  // from which costs?
   EXPECT_EQ(weir("calibrate 0.json.gz --costs c.json --save-trace t.json").code, 2);

@@ -201,6 +201,19 @@ TEST_F(Kineto, RankFromTheNameOfTheFile) {
               HasSubstr("one.json: distributedInfo.rank: is missing"));
 }
 
+// One rank needs no number; of a larger job it may be any.
+TEST_F(Kineto, TheOnlyRankNeedsNoNumber) {
+  SyntheticRun run = run_of(program_of("gpipe", {1, 1, 3}));
+  std::string text = run.file_of(Rank{0});
+  text.replace(text.find("\"rank\""), 6, "\"rink\"");
+  const KinetoTrace found = read_kineto(run.program, std::vector{file(text)});
+  expect_truth(run, found);
+  EXPECT_EQ(found.ranks.front().global_rank, 0);
+  EXPECT_EQ(found.trace.info.at("device"), "H100");
+  const auto numbered = file(text, "run_rank7.json");
+  EXPECT_EQ(read_kineto(run.program, std::vector{numbered}).ranks.front().global_rank, 7);
+}
+
 TEST_F(Kineto, RanksMustHaveRecordedTheSameSteps) {
   SyntheticRun run = run_of(program_of("gpipe", {2, 1, 2}));
   auto files = write(run);

@@ -93,13 +93,17 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
         "expected traces and --costs, traces with --plan and --cluster, --measured, or --nccl or "
         "--topo");
   const std::vector<PlannedTrace> kept = runs_of(r, session);
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  if (recorded && r.cluster) require_recorded_on(cluster.device, kept.front());
   std::vector<CalibrationRun> runs;
   for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   const ResolvedPlan& first = *runs.front().plan;
   CalibrateResult result{
       .fit = weir::calibrate(load(r.costs, first.model, first.plan, cluster), runs, cluster)};
-  if (recorded) fit_link_of_run(kept.front(), result.fit.costs, session);
+  if (recorded) {
+    doubt_far_fits(result.fit.quality, session);
+    fit_link_of_run(kept.front(), result.fit.costs, session);
+  }
   if (r.output) save_costs(result.fit.costs, session.output(*r.output));
   return result;
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "plan/words/error.hpp"
@@ -73,6 +74,18 @@ Field stack_field(StackChoice& stack) {
   return {"--stack", &stack,
           "Software that runs it, a file or a name as nanotron "
           "(default: megatron-core on GPUs, weir on CPUs)"};
+}
+
+bool may_be(const std::string& reported, const Device& device) {
+  if (reported.empty()) return true;
+  constexpr auto kBetween = "- _/";
+  const std::string model = device.name.substr(0, device.name.find_first_of(kBetween));
+  for (std::size_t from = 0; from < reported.size();) {
+    const std::size_t to = std::min(reported.find_first_of(kBetween, from), reported.size());
+    if (reported.compare(from, to - from, model) == 0) return true;
+    from = to + 1;
+  }
+  return false;
 }
 
 Cluster load_cluster_or_name(const Path& cluster) {

@@ -23,6 +23,10 @@ using StackChoice = std::optional<std::filesystem::path>;
 // A file, or "megatron-core".
 [[nodiscard]] Stack load_stack_or_name(const std::filesystem::path& stack);
 
+// Whether a tool's "NVIDIA H100 80GB HBM3" is of a cluster's "H100-SXM5-80GB": its first word is
+// among the other's. What a tool does not say may be any.
+[[nodiscard]] bool may_be(const std::string& reported, const Device& device);
+
 struct MachineChoice {
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;                             // none: as the costs, else by the device

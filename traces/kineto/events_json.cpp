@@ -95,6 +95,9 @@ class Reader : public Sax {
     return true;
   }
   bool string(string_t& text) override {
+    // Of several devices in a host the first stands for all.
+    if (depth_ == 3 && event_depth_ == 0 && device_key_ && events.device.empty())
+      events.device = text;
     if (depth_ != event_depth_) return true;
     if (key_ == Key::name) event_.name.swap(text);
     if (key_ == Key::category) event_.category.swap(text);
@@ -107,6 +110,8 @@ class Reader : public Sax {
     source_.mark();
     if (depth_ == 1 && event_depth_ == 0) top_key_ = name;
     if (depth_ == 2 && top_key_ == "distributedInfo") info_key_ = name;
+    device_key_ = depth_ == 3 && event_depth_ == 0 && name == "name" &&
+                  (top_key_ == "deviceProperties" || top_key_ == "computeProperties");
     if (depth_ == event_depth_) key_ = event_key(name);
     if (depth_ == event_depth_ + 1 && in_args_) correlation_key_ = name == "correlation";
     return true;
@@ -266,7 +271,7 @@ class Reader : public Sax {
   Event event_;
   std::string top_key_, info_key_;
   Key key_ = Key::other;
-  bool in_args_ = false, correlation_key_ = false;
+  bool in_args_ = false, correlation_key_ = false, device_key_ = false;
   int depth_ = 0;
   int event_depth_ = 0;  // depth inside an event; 0 outside the list of events
   std::int64_t index_ = 0;

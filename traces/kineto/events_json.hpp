@@ -44,6 +44,7 @@ struct KinetoIdentity {
 struct KinetoEvents {
   std::string file;
   KinetoIdentity identity;
+  std::string device;  // of deviceProperties: "Tesla V100-DGXS-32GB"; empty: the file has none
   std::int64_t base_ns = 0;
   std::vector<KinetoKernel> kernels;  // ordered by launch
   std::vector<KinetoMark> marks;      // ordered by start, the longer first

@@ -40,6 +40,7 @@ struct RankFile {
 // lie as Megatron and torchtitan lay a pipeline, the same distance apart.
 void expect_all(const std::vector<RankFile>& files, std::int32_t wanted, std::int32_t world) {
   if (world > wanted && static_cast<std::int32_t>(files.size()) == wanted) return;
+  if (wanted == 1 && files.size() == 1) return;  // whichever of a job's ranks it was
   // Pipelines lie side by side with tensor- and data-parallel ranks between: a constant distance.
   const std::int32_t stride = world > wanted && world % wanted == 0 ? world / wanted : 1;
   std::vector<std::int32_t> found, expected, missing, foreign;
@@ -65,7 +66,8 @@ std::vector<RankFile> order_files(std::span<const std::filesystem::path> paths,
   std::int32_t world = 0;
   for (const std::filesystem::path& path : paths) {
     const KinetoIdentity identity = read_kineto_identity(path);
-    const auto rank = identity.rank ? identity.rank : rank_in_name(path.filename().string());
+    auto rank = identity.rank ? identity.rank : rank_in_name(path.filename().string());
+    if (wanted == 1 && paths.size() == 1) rank = rank.value_or(0);
     if (!rank)
       throw InputError(path.string(), "distributedInfo.rank",
                        "is missing, and the file's name has no \"rank3\" either");
@@ -99,6 +101,7 @@ KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem:
           placed.file, "ProfilerStep",
           fmt::format("recorded steps [{}], but rank 0 recorded [{}]",
                       fmt::join(placed.numbers, ", "), fmt::join(ranks.front().numbers, ", ")));
+    if (r == 0 && !events.device.empty()) result.trace.info["device"] = events.device;
     result.ranks.push_back({placed.file, files[r].rank, placed.named, Nanoseconds(0)});
     result.notes.insert(result.notes.end(), placed.notes.begin(), placed.notes.end());
   }
@@ -107,7 +110,9 @@ KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem:
     result.ranks[r].clock_offset = alignment.offset.front()[r];
   result.alignment_error = alignment.error;
   result.steps = ranks.front().numbers;
+  auto info = std::move(result.trace.info);
   result.trace = trace_of_ranks(program, ranks, alignment);
+  result.trace.info.merge(info);
   result.trace.info["backend"] = "PyTorch profiler (Kineto)";
   return result;
 }

@@ -34,7 +34,8 @@ struct KinetoTrace {
 
 // Files (.json or .json.gz, up to 1 GiB each) in any order, read one at a time; the memory is that
 // of one file's kernels (32 bytes each) and of the program's operations. The rank is
-// distributedInfo.rank or, without it, the "rank3" of the file's name. Throws InputError:
+// distributedInfo.rank or, without it, the "rank3" of the file's name; the one file of K = 1 needs
+// neither. The trace's info says the `device` it was recorded on. Throws InputError:
 // unreadable file, missing or repeated ranks (named), ranks that recorded different steps, an order
 // that is not the program's (both are shown).
 [[nodiscard]] KinetoTrace read_kineto(const Program& program,
