@@ -116,7 +116,8 @@ class Reader {
       fail("header", "expected the columns size and time");
   }
 
-  void row(const std::vector<std::string>& words) {
+  void row(std::vector<std::string> words) {
+    fill_blanks(words);
     const std::size_t expected =
         columns_.size() + (stamped_ ? 1 : 0);  // a time stamp is a date and a time
     if (words.size() != expected) {
@@ -129,6 +130,7 @@ class Reader {
                root = std::ranges::find(columns_, "root");
     if (redop != columns_.end()) redop_ = words[static_cast<std::size_t>(redop - columns_.begin())];
     if (root != columns_.end()) root_ = words[static_cast<std::size_t>(root - columns_.begin())];
+    bool checked = false;  // the half before
     for (const Half& half : halves_) {
       const auto time = number(words[half.time]), bus = number(words[half.bus]),
                  wrong = number(words[half.wrong]);
@@ -137,12 +139,26 @@ class Reader {
       if (half.wrong > 0 && wrong && *wrong > 0 && columns_[half.wrong] == "#wrong") {
         fail("#wrong", "the test found wrong values: nothing is learnt from such a link");
       }
+      if (half.wrong > 0) unchecked_in_place_ = checked && !wrong;
+      checked = wrong.has_value();
       if (*size <= 0) continue;  // latency of nothing at all
       test_.samples.push_back({Bytes(static_cast<std::int64_t>(*size)), Seconds(*time * 1e-6)});
       if (bus && *bus > most_bus_) {
         most_bus_ = *bus;
         measured_factor_ = *bus / (*size / (*time * 1e-6) / 1e9);
       }
+    }
+  }
+
+  // A test that neither reduces nor has a root may print nothing in those columns.
+  void fill_blanks(std::vector<std::string>& words) const {
+    const std::size_t whole = columns_.size() + (stamped_ ? 1 : 0);
+    if (words.size() + 2 < whole) return;
+    for (const std::string_view name : {"redop", "root"}) {
+      const auto at = std::ranges::find(columns_, name);
+      if (at == columns_.end() || words.size() >= whole) continue;
+      const auto here = words.begin() + (at - columns_.begin());
+      if (name == "root" || number(*here)) words.insert(here, "");
     }
   }
 
@@ -164,7 +180,7 @@ class Reader {
     named_.clear();
     columns_.clear();
     redop_ = root_ = failure_ = "";
-    started_ = false;
+    started_ = unchecked_in_place_ = false;
     most_bus_ = measured_factor_ = 0;
   }
 
@@ -177,10 +193,15 @@ class Reader {
     };
     const bool rooted = !root_.empty() && root_ != "-1",
                reduces = !redop_.empty() && redop_ != "none";
-    if (near(2 * (n - 1) / n) && reduces && n > 2) return "all_reduce";
-    if (near((n - 1) / n) && n > 2) return reduces ? "reduce_scatter" : "all_gather";
+    // Of more than two ranks an all_reduce's factor is no other's, whatever the columns.
+    if (near(2 * (n - 1) / n) && n > 2) return "all_reduce";
+    if (near((n - 1) / n) && !rooted) {
+      if (reduces) return "reduce_scatter";
+      return unchecked_in_place_ ? "alltoall" : "all_gather";  // an all-to-all has no in-place form
+    }
+    if (!near(1)) return "unnamed";
     if (rooted) return reduces ? "reduce" : "broadcast";
-    return "unnamed";
+    return n > 2 ? "sendrecv" : "unnamed";
   }
 
   [[noreturn]] void fail(const std::string& column, const std::string& message) const {
@@ -196,7 +217,7 @@ class Reader {
   std::string named_, redop_, root_, failure_;
   std::vector<std::string> columns_;
   std::vector<Half> halves_;
-  bool stamped_ = false, started_ = false;
+  bool stamped_ = false, started_ = false, unchecked_in_place_ = false;
   double most_bus_ = 0, measured_factor_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // Links from nccl-tests: files written here, the real ones where they are, and fits that find what
 // was put in.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <random>
 
 #include "costmodel/links/link_fit.hpp"
+#include "costmodel/links/measured_link.hpp"
 #include "costmodel/links/nccl_tests.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -16,7 +18,9 @@
 namespace weir {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string complaint(const std::string& text) {
   try {
@@ -65,6 +69,32 @@ TEST(NcclTests, ColumnsAreFoundByTheirNames) {
   EXPECT_EQ(tests[1].collective, "all_reduce");
   EXPECT_DOUBLE_EQ(tests[1].bus_factor, 1.0);  // 2 (n - 1) / n at n = 2
   EXPECT_DOUBLE_EQ(tests[1].samples[1].time.count(), 21e-6);
+}
+
+// Old versions name no collective; sendrecv and all_gather of theirs have no redop column, or print
+// nothing in it. A row of 8 ranks: an all_reduce's bus bandwidth is 7/4 of the other, others' 7/8.
+std::string unnamed(const std::string& columns, const std::string& values, double factor) {
+  std::string devices;
+  for (int rank = 0; rank < 8; ++rank)
+    devices += fmt::format("#  Rank {} Pid 1 on a device {} [0x1b] A100-SXM4-40GB\n", rank, rank);
+  return devices +
+         fmt::format("#  size count type {} time algbw busbw error time algbw busbw error\n",
+                     columns) +
+         fmt::format("1000000 250000 float {} 10.00 100.00 {:.2f} 0e+00 10.00 100.00 {:.2f} {}\n",
+                     values, 100 * factor, 100 * factor, "N/A");
+}
+std::string guessed(const std::string& text) {
+  return read_nccl_tests(text, "nccl.log").front().collective;
+}
+
+TEST(NcclTests, ColumnsOfOperationAndRootMayBeMissingOrBlank) {
+  EXPECT_EQ(guessed(unnamed("", "", 1.75)), "all_reduce");
+  EXPECT_EQ(guessed(unnamed("redop", "sum", 0.875)), "reduce_scatter");
+  EXPECT_EQ(guessed(unnamed("redop", "", 0.875)), "alltoall");  // nothing to check in place
+  EXPECT_EQ(guessed(unnamed("redop root", "", 1)), "sendrecv");
+  EXPECT_EQ(guessed(unnamed("redop root", "sum", 1.75)), "all_reduce");
+  EXPECT_EQ(guessed(unnamed("redop root", "0", 1)), "broadcast");
+  EXPECT_EQ(guessed(unnamed("redop root", "sum 3", 1)), "reduce");
 }
 
 TEST(NcclTests, Json) {
@@ -166,6 +196,125 @@ TEST(LinkFit, LargeMessagesTellNoLatency) {
   EXPECT_DOUBLE_EQ(link.at(Bytes(1024)).latency.count(), 10e-6);
   EXPECT_NEAR(link.at(Bytes(1024)).bandwidth.count(), 18.98e9, 0.01e9);
   EXPECT_NEAR(link.at(Bytes(1 << 26)).latency.count(), 100e-6, 1e-9);
+}
+
+// What tests tell of a link. Each took `latency_us` plus its bus bytes at `bus` GB/s.
+FittedTest measured_test(const std::string& collective, int ranks, int nodes, double bus,
+                         double latency_us = 0, int first_power = 25) {
+  NcclTest test{.collective = collective, .device = "NVIDIA H100", .ranks = ranks, .nodes = nodes};
+  test.bus_factor = bus_factor(collective, ranks);
+  for (int power = first_power; power <= 34; ++power) {
+    const double size = std::exp2(power);
+    test.samples.push_back({Bytes(std::int64_t{1} << power),
+                            Seconds(latency_us * 1e-6 + test.bus_factor * size / (bus * 1e9))});
+  }
+  const auto fit = fit_link(test.samples, test.bus_factor);
+  return {collective + ".log", test, *fit};
+}
+Link link_before() { return {Seconds(10e-6), BytesPerSecond(50e9), {}, 0.9}; }
+LinkPlace between() {
+  return {.between_nodes = true,
+          .devices_per_node = 8,
+          .within = Seconds(2e-6),
+          .before = link_before()};
+}
+
+// 80 devices on 10 nodes, as xxrjun/nccl-tests-cluster measured them: a ring at 324 GB/s over 8
+// devices a node that share its cards is 40.5 GB/s each, and the 15 GB/s that 80 sending at once
+// reach is a message's alone.
+TEST(MeasuredLink, CollectivesAreUsedAsCollectives) {
+  const std::vector<FittedTest> tests{
+      measured_test("sendrecv", 80, 10, 15.2), measured_test("all_reduce", 80, 10, 364),
+      measured_test("all_gather", 80, 10, 324), measured_test("all_gather", 10, 10, 48.7)};
+  const auto told = measured_link(tests, between());
+  ASSERT_TRUE(told);
+  EXPECT_NEAR(told->link.bandwidth.count(), 40.5e9, 0.01e9);
+  EXPECT_EQ(told->link.efficiency, 1);
+  EXPECT_EQ(told->link.latency, Seconds(10e-6));  // only large messages were measured
+  EXPECT_NEAR(told->link.at(Bytes(1 << 28)).bandwidth.count(), 15.2e9, 0.01e9);
+  EXPECT_NEAR(told->link.at(Bytes(std::int64_t{1} << 36)).bandwidth.count(), 15.2e9, 0.01e9);
+  EXPECT_THAT(told->origin,
+              AllOf(HasSubstr("324 GB/s of the ring over 8 devices a node that share its cards, "
+                              "40.5 GB/s each; it tells no latency, which stays 10 us; messages "
+                              "by nccl-tests sendrecv of 80 x"),
+                    Not(HasSubstr("of 8 devices a node: how"))));
+}
+
+TEST(MeasuredLink, SaysWhatItsTestsDoNotTell) {
+  const std::vector<FittedTest> several{measured_test("sendrecv", 80, 10, 15.2)};
+  auto told = measured_link(several, between());
+  EXPECT_EQ(told->link.bandwidth.count(), 50e9);
+  EXPECT_NEAR(told->link.at(Bytes(1 << 28)).bandwidth.count(), 15.2e9, 0.01e9);
+  EXPECT_THAT(told->origin, HasSubstr("rings stay as they were: 8 devices a node that send at "
+                                      "once tell none"));
+  // One device a node: the message's own rate, for both.
+  const std::vector<FittedTest> one{measured_test("sendrecv", 10, 10, 24.9)};
+  EXPECT_NEAR(measured_link(one, between())->link.bandwidth.count(), 24.9e9, 0.01e9);
+
+  const std::vector<FittedTest> sums{measured_test("all_reduce", 10, 10, 48.8)};
+  told = measured_link(sums, between());
+  EXPECT_NEAR(told->link.bandwidth.count(), 48.8e9, 0.01e9);
+  EXPECT_THAT(told->origin,
+              AllOf(HasSubstr("measured with 1 of 8 devices a node"),
+                    HasSubstr("all_gather and reduce_scatter are taken to be as fast"),
+                    HasSubstr("no sendrecv was measured")));
+  EXPECT_FALSE(measured_link(sums, {.before = link_before()}));  // nothing within a node
+  EXPECT_FALSE(measured_link(std::vector{measured_test("gather", 10, 10, 9)}, between()));
+}
+
+// A link that keeps messages of any size apart: each of the two changes by its own tests alone.
+TEST(MeasuredLink, WhatIsKeptApartStaysApart) {
+  LinkPlace place = between();
+  place.before.regimes = {{Bytes(std::int64_t{1} << 40), Seconds(20e-6), BytesPerSecond(45e9)}};
+  auto told = measured_link(std::vector{measured_test("sendrecv", 10, 10, 24.9)}, place);
+  EXPECT_EQ(told->link.bandwidth.count(), 50e9);
+  EXPECT_NEAR(told->link.at(Bytes(1 << 28)).bandwidth.count(), 24.9e9, 0.01e9);
+  told = measured_link(std::vector{measured_test("all_gather", 80, 10, 324)}, place);
+  EXPECT_NEAR(told->link.bandwidth.count(), 40.5e9, 0.01e9);
+  EXPECT_EQ(told->link.at(Bytes(1 << 28)).bandwidth.count(), 45e9);
+  EXPECT_THAT(told->origin, HasSubstr("messages stay as they were: no sendrecv was measured"));
+}
+
+// The forecast of the smallest message is what was measured. Within a node 8 devices gather in 7
+// steps; between 10 nodes of 8 a ring's hop is the mean of 7 within (2 us) and one across; an
+// all_reduce passes the node twice (7 steps each) and 9 steps across twice.
+TEST(MeasuredLink, LatenciesAreThoseOfTheForecastsSteps) {
+  const auto latency = [](const FittedTest& test, const LinkPlace& place) {
+    return measured_link(std::vector{test}, place)->link.latency.count() * 1e6;
+  };
+  const LinkPlace within{.devices_per_node = 8, .before = link_before()};
+  EXPECT_NEAR(latency(measured_test("all_gather", 8, 1, 340, 35, 10), within), 5, 0.01);
+  EXPECT_NEAR(latency(measured_test("all_reduce", 8, 1, 340, 36, 10), within), 6, 0.01);
+  EXPECT_NEAR(latency(measured_test("all_gather", 80, 10, 324, 237, 10), between()),
+              8 * 3.0 - 7 * 2, 0.02);
+  EXPECT_NEAR(latency(measured_test("all_reduce", 80, 10, 324, 2 * (14 + 9 * 7.5), 10), between()),
+              (14 + 9 * 7.5 - 7 * 2) / 9, 0.02);
+  // A ring whose steps within the node alone would take longer tells nothing of the link across.
+  EXPECT_NEAR(latency(measured_test("all_gather", 80, 10, 324, 79, 10), between()), 10, 1e-9);
+}
+
+// Of 15 others 8 are in the other node: 8 / 15 of 23.6 GB/s pass a device's own share.
+TEST(MeasuredLink, AnAllToAllIsNoRing) {
+  const std::vector<FittedTest> tests{measured_test("alltoall", 16, 2, 23.6)};
+  EXPECT_NEAR(measured_link(tests, between())->link.bandwidth.count(), 23.6e9 * 8 / 15, 1e7);
+}
+
+// 482 GB/s of an all_reduce where a gather reaches 362 is the switch's work; alone it tells nothing
+// of the link.
+TEST(MeasuredLink, TheSwitchIsNotTheLink) {
+  LinkPlace place{.devices_per_node = 8, .before = link_before()};
+  const std::vector<FittedTest> both{measured_test("all_reduce", 8, 1, 482),
+                                     measured_test("all_gather", 8, 1, 362)};
+  auto told = measured_link(both, place);
+  EXPECT_NEAR(told->link.bandwidth.count(), 362e9, 1e8);
+  ASSERT_TRUE(told->link.switch_reduction);
+  EXPECT_NEAR(told->link.switch_reduction->bandwidth.count(), 482e9, 1e8);
+  place.before.switch_reduction = SwitchReduction{5, Seconds(30e-6), BytesPerSecond(470e9)};
+  told = measured_link(std::span(both).first(1), place);
+  EXPECT_EQ(told->link.bandwidth.count(), 50e9);
+  EXPECT_EQ(told->link.switch_reduction->latency, Seconds(30e-6));
+  EXPECT_NEAR(told->link.switch_reduction->bandwidth.count(), 482e9, 1e8);
+  EXPECT_THAT(told->origin, HasSubstr("the switch's all_reduce tells none"));
 }
 
 // Peak bus bandwidths as the logs' own summary has them (xxrjun_summary.csv, N10_G1).

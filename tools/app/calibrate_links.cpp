@@ -4,10 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
-#include "costmodel/links/link_fit.hpp"
 #include "costmodel/links/nccl_tests.hpp"
 #include "costmodel/table/costs.hpp"
 #include "plan/import/gpu_topology.hpp"
@@ -18,18 +14,6 @@
 
 namespace weir::app {
 namespace {
-
-// Which test tells most of one link. sendrecv is a pipeline's own message; the others move the same
-// bytes over a link, but their latency is that of many steps, and all_reduce may be computed in the
-// switch.
-constexpr std::array<std::string_view, 6> kPreference{"sendrecv",       "all_gather", "broadcast",
-                                                      "reduce_scatter", "alltoall",   "all_reduce"};
-
-// Between nodes a collective of several devices a node shares its bytes over their adapters: no
-// single link's rate.
-bool tells_a_link(const NcclTest& test) {
-  return test.collective == "sendrecv" || test.nodes == 1 || test.nodes == test.ranks;
-}
 
 std::vector<FittedTest> fitted_tests(const LinkRequest& request) {
   std::vector<FittedTest> all;
@@ -42,49 +26,6 @@ std::vector<FittedTest> fitted_tests(const LinkRequest& request) {
     }
   }
   return all;
-}
-
-const FittedTest* best_for(const std::vector<FittedTest>& tests, bool between_nodes) {
-  for (const std::string_view collective : kPreference) {
-    for (const FittedTest& t : tests) {
-      if (t.test.collective == collective && (t.test.nodes > 1) == between_nodes &&
-          tells_a_link(t.test))
-        return &t;
-    }
-  }
-  return nullptr;
-}
-
-// The link as measured. A message's own test tells all of it, a collective only the rate of large
-// messages.
-Link measured_link(const FittedTest& t, const Link& before, std::vector<std::string>& origin,
-                   const char* name) {
-  const FittedRange& last = t.fit.ranges.back();
-  if (last.bandwidth.count() <= 0) {
-    throw InputError(t.file, t.test.collective,
-                     "its times do not grow with the size: no bandwidth can be told");
-  }
-  std::string kept;
-  Link link = before;
-  if (t.test.collective == "sendrecv") {
-    link = to_link(t.fit, before.regimes.empty() ? before.latency : before.regimes.front().latency);
-    if (!t.fit.latency_known) {
-      kept = fmt::format("; below {} from the latency it had",
-                         format_bytes(t.fit.ranges.front().smallest));
-    }
-  } else {
-    link.regimes.clear();
-    link.bandwidth = last.bandwidth;
-    link.efficiency = 1;  // what was measured is no share of a datasheet's rate
-    kept = "; the rate of large messages only, its latency stays as it was";
-  }
-  origin.push_back(fmt::format(
-      "{}: nccl-tests {} of {} x {} on {} node{}, {} samples up to {}, median residual {:.1f} % "
-      "({}){}",
-      name, t.test.collective, t.test.ranks, t.test.device, t.test.nodes,
-      t.test.nodes == 1 ? "" : "s", t.test.samples.size(), format_bytes(t.test.samples.back().size),
-      100 * last.median_residual, t.file, kept));
-  return link;
 }
 
 Json fits_json(const std::vector<FittedTest>& tests) {
@@ -112,8 +53,7 @@ Json fits_json(const std::vector<FittedTest>& tests) {
 // "H100-SXM5-80GB" and "NVIDIA H100 80GB HBM3" are one kind; where the model number differs someone
 // took the wrong file.
 void warn_of_another_device(const Cluster& cluster, const FittedTest& t, const Session& session) {
-  const std::string model = cluster.device.name.substr(0, cluster.device.name.find_first_of("- "));
-  if (t.test.device.empty() || t.test.device.find(model) != std::string::npos) return;
+  if (may_be(t.test.device, cluster.device)) return;
   session.note(fmt::format("{}: measured on {}, the cluster has {}", t.file, t.test.device,
                            cluster.device.name));
 }
@@ -129,6 +69,10 @@ void take_over_origins(Cluster& cluster, std::size_t first) {
   }
 }
 
+[[noreturn]] void refuse_untold(const LinkRequest& request) {
+  throw InputError(request.nccl.front().string(), "", "no test of it tells a link's rate");
+}
+
 std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
@@ -139,17 +83,19 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
     cluster.origin.push_back(
         apply_topology(read_gpu_topology(read_text_file(*request.topology), file), file, cluster));
   }
-  if (const FittedTest* t = best_for(tests, false)) {
-    warn_of_another_device(cluster, *t, session);
-    cluster.intra = measured_link(*t, cluster.intra, cluster.origin, "intra");
-  }
-  if (const FittedTest* t = best_for(tests, true)) {
-    warn_of_another_device(cluster, *t, session);
-    cluster.inter = measured_link(*t, cluster.inter, cluster.origin, "inter");
-  }
-  if (cluster.origin.size() == before) {
-    throw InputError(request.nccl.front().string(), "", "no test of it tells a single link's rate");
-  }
+  const auto refine = [&](Link& link, const char* name, bool between_nodes) {
+    const auto told = measured_link(tests, {.between_nodes = between_nodes,
+                                            .devices_per_node = cluster.devices_per_node,
+                                            .within = cluster.intra.latency,
+                                            .before = link});
+    if (!told) return;
+    warn_of_another_device(cluster, *told->largest, session);
+    link = told->link;
+    cluster.origin.push_back(fmt::format("{}: {}", name, told->origin));
+  };
+  refine(cluster.intra, "intra", false);
+  refine(cluster.inter, "inter", true);
+  if (cluster.origin.size() == before) refuse_untold(request);
   if (!cluster.origins.empty()) take_over_origins(cluster, before);
   if (request.output)
     write_file_atomically(session.output(*request.output), weir::to_json(cluster));
@@ -160,12 +106,11 @@ std::vector<std::string> refine_costs(const LinkRequest& request,
                                       const std::vector<FittedTest>& tests,
                                       const Session& session) {
   Costs costs = load_costs(*request.costs);
-  const FittedTest* t = best_for(tests, false);
-  if (t == nullptr) t = best_for(tests, true);
-  if (t == nullptr)
-    throw InputError(request.nccl.front().string(), "", "no test of it tells a single link's rate");
-  std::vector<std::string> origin;
-  costs.link = measured_link(*t, costs.link, origin, "link");
+  auto told = measured_link(tests, {.before = costs.link});
+  if (!told) told = measured_link(tests, {.between_nodes = true, .before = costs.link});
+  if (!told) refuse_untold(request);
+  const std::vector<std::string> origin{"link: " + told->origin};
+  costs.link = told->link;
   costs.origin += (costs.origin.empty() ? "" : "; ") + origin.front();
   if (request.output) save_costs(costs, session.output(*request.output));
   return origin;

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/links/link_fit.hpp"
-#include "costmodel/links/nccl_tests.hpp"
+#include "costmodel/links/measured_link.hpp"
 #include "tools/app/session.hpp"
 
 namespace weir::app {
@@ -21,11 +20,6 @@ struct LinkRequest {
   std::optional<std::filesystem::path> output;          // the refined one
 };
 
-struct FittedTest {
-  std::string file;
-  NcclTest test;
-  LinkFit fit;
-};
 struct LinkResult {
   std::vector<FittedTest> tests;
   std::vector<std::string> taken;  // what was taken from which test, and what stays as it was

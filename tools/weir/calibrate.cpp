@@ -16,11 +16,11 @@ std::string rate(BytesPerSecond value) {
   return value.count() > 0 ? fmt::format("{:.4g} GB/s", value.count() / 1e9) : "unlimited";
 }
 
-void print_fits(const std::vector<app::FittedTest>& tests) {
+void print_fits(const std::vector<FittedTest>& tests) {
   if (tests.empty()) return;
   say("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>9}\n", "test", "ranks", "nodes", "from",
       "to", "latency", "bus bandwidth", "residual");
-  for (const app::FittedTest& t : tests) {
+  for (const FittedTest& t : tests) {
     for (const FittedRange& range : t.fit.ranges) {
       say("{:<15} {:>5} {:>5} {:>12} {:>12} {:>10} {:>14} {:>8.1f}%\n", t.test.collective,
           t.test.ranks, t.test.nodes, format_bytes(range.smallest), format_bytes(range.largest),
