@@ -3,12 +3,20 @@
 run, each measured alone.
 
 export_layers.py torchvision.models:resnet18 8,3,224,224 layers.csv
+export_layers.py config.json tokens:4,1024 layers.csv --whole LlamaAttention
 
-or, from Python, export(module, example_input, path). Figures are per sample of the example's first
-dimension. What a forward() does between leaves (sums, views) is not seen, rectifiers are run out of
-place, and a tensor that two neighbours keep counts for both."""
+MODEL is a function that makes one, or a Hugging Face config.json, whose weights are then random.
+`tokens:` gives whole numbers below the first embedding's size. A leaf is a module that runs none
+other inside it; --whole CLASS (repeatable) makes leaves of larger ones. Or, from Python,
+export(module, example_input, path).
+
+Figures are per sample of the example's first dimension. A tied weight counts once, with the first
+leaf that uses it; parameters that belong to no leaf count with the first leaf that runs inside
+their module, and are named. What a forward() does between leaves is not measured: modules whose
+matrix products are outside of leaves are named. Rectifiers are run out of place, and a tensor that
+two neighbours keep counts for both."""
 # SPDX-License-Identifier: Apache-2.0
-import csv, importlib, statistics, sys, time
+import argparse, collections, csv, importlib, statistics, sys, time
 
 try:
     import torch
@@ -25,69 +33,186 @@ def milliseconds(work, times=()):
     return statistics.median(times[2:])  # the first two warm up
 
 
-# milliseconds of F, I and W, bytes kept for the backward, bytes of the output
-def measure(leaf, inputs):
-    inputs = [
-        x.detach().requires_grad_(x.is_floating_point()) if torch.is_tensor(x) else x
-        for x in inputs
-    ]
+def mapped(value, change):
+    """The same structure with every tensor changed."""
+    if torch.is_tensor(value): return change(value)
+    if isinstance(value, dict): return {key: mapped(v, change) for key, v in value.items()}
+    if type(value) in (tuple, list): return type(value)(mapped(v, change) for v in value)
+    return value
+
+
+def tensors(value):
+    found = []
+    mapped(dict(value) if isinstance(value, dict) else value, lambda x: found.append(x) or x)
+    return found
+
+
+def measure(leaf, arguments, keywords):
+    """Milliseconds of F, I and W, bytes kept for the backward, bytes of the output."""
+    arguments, keywords = mapped(
+        (tuple(arguments), dict(keywords)),
+        lambda x: x.detach().requires_grad_(x.is_floating_point()),
+    )
+    inputs = tensors((arguments, keywords))
     kept = {}  # each memory once
     with torch.autograd.graph.saved_tensors_hooks(
         lambda x: kept.update({x.data_ptr(): x}) or x, lambda x: x
     ):
-        output = leaf.forward(*inputs)
-    output = output[0] if isinstance(output, (tuple, list)) else output
+        output = leaf.forward(*arguments, **keywords)
+    trained = [x for x in tensors(output) if x.requires_grad]
     def backward(sources):
-        sources, ones = [
-            x for x in sources if torch.is_tensor(x) and x.requires_grad
-        ], torch.ones_like(output)
-        if not sources or not output.requires_grad: return 0.0
+        sources = [x for x in sources if x.requires_grad]
+        if not sources or not trained: return 0.0
+        ones = [torch.ones_like(x) for x in trained]
         return milliseconds(
-            lambda: torch.autograd.grad(output, sources, ones, retain_graph=True, allow_unused=True)
+            lambda: torch.autograd.grad(
+                trained, sources, ones, retain_graph=True, allow_unused=True
+            )
         )
     times = (
-        milliseconds(lambda: leaf.forward(*inputs)),
+        milliseconds(lambda: leaf.forward(*arguments, **keywords)),
         backward(inputs),
         backward(leaf.parameters()),
     )
     for weight in leaf.parameters(): kept.pop(weight.data_ptr(), None)
+    first = next(iter(tensors(output)), None)  # of several, what goes on to the next layer
     return (
         *times,
         sum(x.numel() * x.element_size() for x in kept.values()),
-        output.numel() * output.element_size(),
+        0 if first is None else first.numel() * first.element_size(),
     )
 
 
-def export(module, example, path):
-    rows, leaves = [], {
-        leaf: name or "layer" for name, leaf in module.named_modules() if not list(leaf.children())
-    }
-    def record(leaf, inputs, _):
-        *times, kept, output = [figure / example.shape[0] for figure in measure(leaf, inputs)]
-        # what runs twice has its parameters once
-        first = all(row[0] != leaves[leaf] for row in rows)
+def run(module, example, hook, before=None):
+    """The forward, with hooks on every module as it ends and begins."""
+    hooks = [m.register_forward_hook(hook, with_kwargs=True) for m in module.modules()]
+    if before: hooks += [m.register_forward_pre_hook(before) for m in module.modules()]
+    try:
+        module(example)
+    finally:
+        for each in hooks: each.remove()
+
+
+def leaves_of(module, example, whole):
+    """The modules that run without another inside, or are of a class to be measured whole."""
+    leaves, open_modules, within = set(), [], set()
+    def begin(m, _):
+        open_modules.append(m)
+        within.discard(id(m))
+    def end(m, *_):
+        open_modules.pop()
+        if type(m).__name__ in whole or id(m) not in within: leaves.add(m)
+        within.update(map(id, open_modules))
+    run(module, example, end, begin)
+    inside = {id(c) for leaf in leaves for c in leaf.modules() if c is not leaf}
+    return {leaf for leaf in leaves if id(leaf) not in inside}
+
+
+def products_outside(module, example, leaves):
+    """Share of the forward's matrix products that each class of module does outside of leaves."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    outside = collections.Counter()
+    counter = FlopCounterMode(display=False)
+    inside = {m for leaf in leaves for m in leaf.modules()}
+    started = []  # of each open module: what was done before it, and in those within
+    def begin(m, _):
+        started.append([counter.get_total_flops(), 0])
+    def end(m, *_):
+        start, inner = started.pop()
+        total = counter.get_total_flops() - start
+        if started: started[-1][1] += total
+        if m not in inside: outside[type(m).__name__] += total - inner
+    with torch.no_grad(), counter: run(module, example, end, begin)
+    done = max(1, counter.get_total_flops())
+    return {name: flops / done for name, flops in outside.items()}
+
+
+def export(module, example, path, whole=(), say=lambda line: print(line, file=sys.stderr)):
+    for m in module.modules(): m.inplace = False
+    if hasattr(module, "config"): module.config.use_cache = False  # a cache grows with each run
+    names = {m: name or "layer" for name, m in module.named_modules()}
+    missing = set(whole) - {type(m).__name__ for m in names}
+    if missing: raise SystemExit(f"--whole {min(missing)}: the model has no module of that class")
+    leaves = leaves_of(module, example, set(whole))
+    of_leaves = {id(p) for leaf in leaves for p in leaf.parameters()}
+    # Parameters of no leaf, by the module that has them; a tied one is its first's.
+    stray, counted, rows = {}, {}, []
+    for name, p in module.named_parameters():
+        if id(p) not in of_leaves: stray[name] = p
+    measuring = []
+    def record(leaf, arguments, keywords, _):
+        if leaf not in leaves or measuring: return
+        measuring.append(leaf)
+        figures = [figure / example.shape[0] for figure in measure(leaf, arguments, keywords)]
+        measuring.pop()
+        *times, kept, output = figures
+        mine = {id(p): p for p in leaf.parameters()}
+        for shared in {counted[i] for i in mine if i in counted} - {names[leaf]}:
+            say(f"{names[leaf]}: shares weights with {shared}, counted there")
+        for name in list(stray):
+            owner = name.rpartition(".")[0]
+            if owner and not names[leaf].startswith(owner + "."): continue
+            p = stray.pop(name)
+            say(f"{name}: {p.numel()} parameters of no leaf, counted with {names[leaf]}")
+            mine[id(p)] = p
+        fresh = {i: p for i, p in mine.items() if i not in counted}
+        counted.update({i: names[leaf] for i in fresh})
         rows.append(
             [
-                leaves[leaf],
+                names[leaf],
                 type(leaf).__name__,
-                sum(p.numel() for p in leaf.parameters()) if first else 0,
+                sum(p.numel() for p in fresh.values()),
                 *(f"{t:.6f}" for t in times),
                 int(kept),
                 int(output),
                 1,
             ]
         )
-    for leaf in leaves: leaf.inplace = False
-    hooks = [leaf.register_forward_hook(record) for leaf in leaves]
-    module(example)
-    for hook in hooks: hook.remove()
+    run(module, example, record)
+    for name, p in stray.items():
+        say(f"{name}: {p.numel()} parameters that nothing uses in this forward, left out")
+    for name, share in products_outside(module, example, leaves).items():
+        if share < 0.005: continue
+        say(
+            f"{name}: {100 * share:.0f} % of the forward's matrix products are done in it outside "
+            f"of leaves and not measured; --whole {name} measures it whole"
+        )
     header = "name kind parameters f_ms i_ms w_ms activation_bytes boundary_bytes count".split()
     with open(path, "w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
 
+def made(model):
+    if not model.endswith(".json"):
+        package, _, function = model.partition(":")
+        if not function: raise SystemExit(f"{model}: expected PACKAGE:FUNCTION or a config.json")
+        return getattr(importlib.import_module(package), function)()
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(model)
+    if not config.architectures: raise SystemExit(f"{model}: architectures: is missing")
+    return getattr(transformers, config.architectures[0])(config)
+
+
+def example_of(shape, module):
+    kind, _, sizes = shape.rpartition(":")
+    sizes = [int(size) for size in sizes.split(",")]
+    if not kind: return torch.randn(*sizes)
+    if kind != "tokens": raise SystemExit(f"{shape}: expected 8,3,224,224 or tokens:4,1024")
+    embeddings = [m for m in module.modules() if isinstance(m, torch.nn.Embedding)]
+    if not embeddings: raise SystemExit(f"{shape}: the model has no embedding of tokens")
+    return torch.randint(embeddings[0].num_embeddings, sizes)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 4: raise SystemExit(__doc__)
-    package, function = sys.argv[1].split(":")
-    shape = map(int, sys.argv[2].split(","))
-    export(getattr(importlib.import_module(package), function)(), torch.randn(*shape), sys.argv[3])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", help="PACKAGE:FUNCTION or a Hugging Face config.json")
+    parser.add_argument("shape", help="8,3,224,224 or tokens:4,1024")
+    parser.add_argument("layers", help="the file to write, layers.csv")
+    parser.add_argument("--whole", action="append", default=[], metavar="CLASS")
+    arguments = parser.parse_args()
+    network = made(arguments.model)
+    export(network, example_of(arguments.shape, network), arguments.layers, arguments.whole)
