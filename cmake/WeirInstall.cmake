@@ -1,6 +1,6 @@
 # What `cmake --install` and `cpack` carry: the command with its completions and examples, and the
 # planner's floors (all but the executor) as a library for find_package(weir). And the component
-# `wheel`, which pyproject.toml alone asks for: the module with its stubs, and the command.
+# `wheel`, which pyproject.toml alone asks for: the package with its stubs, and the command.
 # SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -43,20 +43,22 @@ foreach(floor plan traces costmodel sim)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${floor} DESTINATION ${headers} COMPONENT library
     FILES_MATCHING PATTERN *.hpp)
 endforeach()
-set(package ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
-install(EXPORT weir NAMESPACE weir:: DESTINATION ${package} FILE weir-targets.cmake
+set(config ${CMAKE_INSTALL_LIBDIR}/cmake/weir)
+install(EXPORT weir NAMESPACE weir:: DESTINATION ${config} FILE weir-targets.cmake
   COMPONENT library)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/weir-config.cmake.in
-  ${CMAKE_BINARY_DIR}/weir-config.cmake INSTALL_DESTINATION ${package})
+  ${CMAKE_BINARY_DIR}/weir-config.cmake INSTALL_DESTINATION ${config})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/weir-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/weir-config.cmake ${CMAKE_BINARY_DIR}/weir-config-version.cmake
-  DESTINATION ${package} COMPONENT library)
+  DESTINATION ${config} COMPONENT library)
 
 if(SKBUILD AND WEIR_PYTHON)
-  install(TARGETS weir_python LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/python/weir-stubs DESTINATION .
-    COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(TARGETS weir_python LIBRARY DESTINATION weir COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(FILES ${package_files} DESTINATION weir COMPONENT wheel EXCLUDE_FROM_ALL)
+  set(stubs ${CMAKE_BINARY_DIR}/python/weir)
+  install(FILES ${stubs}/__init__.pyi ${stubs}/commands.pyi ${stubs}/py.typed
+    DESTINATION weir COMPONENT wheel EXCLUDE_FROM_ALL)
   install(PROGRAMS $<TARGET_FILE:weir> DESTINATION ${SKBUILD_SCRIPTS_DIR}
     COMPONENT wheel EXCLUDE_FROM_ALL)
   install(DIRECTORY ${examples}/clusters ${examples}/data ${examples}/layouts ${examples}/models

@@ -1,4 +1,4 @@
-# The Python module `weir`, where pybind11 and Python's headers are. The interpreter is the
+# The Python package `weir`, where pybind11 and Python's headers are. The interpreter is the
 # distribution's, for which tools/packages installs NumPy and the rest, whatever else is first in
 # PATH; -DPython3_EXECUTABLE=... chooses another.
 # SPDX-License-Identifier: Apache-2.0
@@ -26,11 +26,17 @@ file(GLOB python_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/python/*.cp
 pybind11_add_module(weir_python MODULE NO_EXTRAS ${python_sources})
 target_link_libraries(weir_python PRIVATE weir_app)
 weir_optimise_little(weir_python)
-set_target_properties(weir_python PROPERTIES
-  OUTPUT_NAME weir LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python)
+set(package ${CMAKE_BINARY_DIR}/python/weir)
+set_target_properties(weir_python PROPERTIES OUTPUT_NAME _weir LIBRARY_OUTPUT_DIRECTORY ${package})
 
-# Its stubs, from the module itself.
-set(stubs ${CMAKE_BINARY_DIR}/python/weir-stubs)
+# The package is usable where it is built: links to its sources beside the extension.
+file(GLOB package_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/python/weir/*.py)
+file(MAKE_DIRECTORY ${package})
+foreach(file IN LISTS package_files)
+  get_filename_component(name ${file} NAME)
+  file(CREATE_LINK ${file} ${package}/${name} SYMBOLIC)
+endforeach()
+# Its stubs, from the extension itself.
 add_custom_command(TARGET weir_python POST_BUILD VERBATIM
   COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 ${Python3_EXECUTABLE}
-    ${CMAKE_SOURCE_DIR}/tools/python/stubs.py ${CMAKE_BINARY_DIR}/python ${stubs})
+    ${CMAKE_SOURCE_DIR}/tools/python/stubs.py ${CMAKE_BINARY_DIR}/python ${package})

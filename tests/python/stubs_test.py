@@ -7,7 +7,7 @@ import unittest
 
 import weir
 
-STUBS = pathlib.Path(weir.__file__).parent / "weir-stubs"
+STUBS = pathlib.Path(weir.__file__).parent
 
 
 def public(module):

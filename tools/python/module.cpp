@@ -1,7 +1,8 @@
-// The Python module `weir`: the commands as functions. Each takes the options of its command under
-// the same names and returns the command's JSON as Python's own objects; plans, schedules, costs
-// and traces are values of their own. Start with commands.cpp; plans.cpp, schedules.cpp and
-// costs.cpp have the values; traces.cpp and tensors.cpp give theirs to NumPy.
+// The extension `weir._weir`, all of whose names the package `weir` has: the commands as functions.
+// Each takes the options of its command under the same names and returns the command's JSON as
+// Python's own objects; plans, schedules, costs and traces are values of their own. Start with
+// commands.cpp; plans.cpp, schedules.cpp and costs.cpp have the values; traces.cpp and tensors.cpp
+// give theirs to NumPy.
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 #include <exception>
@@ -71,7 +72,10 @@ void bind_errors(py::module_& m) {
 }  // namespace
 }  // namespace weir::python
 
-PYBIND11_MODULE(weir, m) {
+PYBIND11_MODULE(_weir, m) {
+  // What is defined here is the package's: weir.Plan, weir.commands.
+  const py::object own_name = m.attr("__name__");
+  m.attr("__name__") = "weir";
   m.doc() =
       "Forecasts pipeline-parallel training, runs the plan, and holds the one against the "
       "other.\n\n"
@@ -87,4 +91,5 @@ PYBIND11_MODULE(weir, m) {
   weir::python::bind_traces(m);
   weir::python::bind_tensors(m);
   weir::python::bind_commands(m);
+  m.attr("__name__") = own_name;
 }

@@ -1,6 +1,6 @@
 // Models and plans in Python.
 // SPDX-License-Identifier: Apache-2.0
-
+#include "costmodel/layers/layer_key.hpp"
 #include "tools/python/bindings.hpp"
 
 namespace py = pybind11;
@@ -32,6 +32,14 @@ void save_moved(const PlacedPlan& plan, const std::filesystem::path& file) {
   save_plan(moved_to(plan, std::filesystem::absolute(file).parent_path()).plan, file);
 }
 
+std::vector<std::string> layer_keys(const PlacedPlan& placed) {
+  const Plan& plan = placed.loaded.plan;
+  std::vector<std::string> keys;
+  for (const Layer& layer : placed.loaded.model.layers)
+    keys.push_back(layer_key(layer, plan.seq_length, plan.dtype, plan.split()));
+  return keys;
+}
+
 void bind_plan_class(py::module_& m) {
   using P = PlacedPlan;
   py::class_<P>(m, "Plan", "Everything that must be known to run or to forecast a training step.")
@@ -49,6 +57,7 @@ void bind_plan_class(py::module_& m) {
       .def_property_readonly(
           "boundaries", [](const P& p) { return p.loaded.plan.boundaries; },
           "First layers of stages 1...")
+      .def_property_readonly("layer_keys", &layer_keys, "What costs files call each layer's work.")
       .def_property_readonly("schedule", [](const P& p) { return p.loaded.schedule; })
       .def(
           "to_dict", [](const P& p) { return from_json(weir::to_json(p.loaded.plan)); },

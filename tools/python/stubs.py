@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the stubs of the module `weir` (PEP 561) from what the module says of itself: the first
-line of each function's documentation is its signature.
-Usage: stubs.py FOLDER_OF_THE_MODULE FOLDER"""
+"""Writes the stubs of the package `weir` (PEP 561) from what its extension says of itself: the
+first line of each function's documentation is its signature.
+Usage: stubs.py FOLDER_OF_THE_PACKAGE FOLDER"""
 # SPDX-License-Identifier: Apache-2.0
 import ast
 import inspect
@@ -14,7 +14,7 @@ import weir  # noqa: E402
 
 folder = pathlib.Path(sys.argv[2])
 HEAD = '''"""{}"""
-# Made by tools/python/stubs.py from the module.
+# Made by tools/python/stubs.py from the extension.
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 '''
