@@ -1,6 +1,6 @@
-// One block a row, of up to 1024 threads: rows are long, and few of them at a time stay in the
-// second-level cache for the way back. The way there keeps the largest logit so far and the sum of
-// exp(logit - largest), so it reads once.
+// One block a row, of up to 1024 threads. The way there keeps the largest logit so far and the sum
+// of exp(logit - largest). A row that its threads can hold in registers is read once and written
+// once; a longer one is read again on the way back, for the most part from the second-level cache.
 // SPDX-License-Identifier: Apache-2.0
 #include <cfloat>
 
@@ -11,6 +11,9 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
+// Vectors of 16 bytes that a thread holds at most: 28 of the 64 registers that it has where 1024
+// share a multiprocessor. In bf16 so rows of up to 57,344 logits.
+constexpr int kMostHeld = 7;
 
 // Of the elements seen: the largest, and the sum of exp(element - largest). Of none: the smallest
 // number, and 0.
@@ -61,6 +64,53 @@ __device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float lar
   store<L>(x + j, value);
 }
 
+// The same for a row of up to N * kLanes<E> logits a thread, which begins on 16 bytes as the next
+// one does; the logits of the last vector that are none are neither counted nor written.
+template <class E, int N>
+__global__ void __launch_bounds__(kMostThreads)
+    held_cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
+  constexpr int L = kLanes<E>;
+  const std::int64_t row = blockIdx.x;
+  const auto target = static_cast<int>(tokens.ids[token_index(tokens, row) + 1]);
+  const auto vocabulary = static_cast<int>(logits.vocabulary);
+  const int start = static_cast<int>(threadIdx.x) * L, stride = static_cast<int>(blockDim.x) * L;
+  E* x = logits.values + row * logits.row;
+  uint4 held[N];
+  Softened own;
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    const int j = start + v * stride;
+    if (j >= vocabulary) continue;
+    held[v] = *reinterpret_cast<const uint4*>(x + j);
+    float value[L];
+    unpack(held[v], value);
+    for (int i = 0; i < L; ++i) value[i] = j + i < vocabulary ? value[i] : -FLT_MAX;
+    own.take(value);
+  }
+  const Softened all = block_soften(own);
+  if (threadIdx.x == 0) {
+    row_losses[row] =
+        log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
+  }
+  __syncthreads();  // the target's logit is read before it is overwritten
+  const float factor = scale / all.sum;
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    const int j = start + v * stride;
+    if (j >= vocabulary) continue;
+    float value[L];
+    unpack(held[v], value);
+    for (int i = 0; i < L; ++i) {
+      value[i] = expf(value[i] - all.largest) * factor - (j + i == target ? scale : 0.0F);
+    }
+    if (j + L <= vocabulary) {
+      store<L>(x + j, value);
+    } else {
+      for (int i = 0; i < L && j + i < vocabulary; ++i) x[j + i] = static_cast<E>(value[i]);
+    }
+  }
+}
+
 template <class E, int L>
 __global__ void __launch_bounds__(kMostThreads)
     cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
@@ -102,21 +152,34 @@ __global__ void sum_losses_kernel(const double* row_losses, std::int64_t rows, d
   if (threadIdx.x == 0) *loss = sum * scale;
 }
 
+void sum_losses(const double* row_losses, std::int64_t rows, float scale, double* loss,
+                cudaStream_t stream) {
+  sum_losses_kernel<<<1, kThreads, 0, stream>>>(row_losses, rows, static_cast<double>(scale), loss);
+  check_launch("sum_losses");
+}
+
 }  // namespace
 
 template <class E>
 void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses,
                    double* loss, cudaStream_t stream) {
   const std::int64_t rows = tokens.batch * tokens.seq_length;
-  with_lanes<E>(takes_vectors<E>(logits.row, logits.values), [&](auto lanes) {
+  const bool vectors = takes_vectors<E>(logits.row, logits.values);
+  if (vectors && logits.vocabulary <= std::int64_t{kMostHeld} * kLanes<E> * kMostThreads) {
+    const unsigned threads = threads_for_row(logits.vocabulary, kLanes<E>, kMostThreads);
+    held_cross_entropy_kernel<E, kMostHeld>
+        <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
+    check_launch("cross_entropy");
+    return sum_losses(row_losses, rows, scale, loss, stream);
+  }
+  with_lanes<E>(vectors, [&](auto lanes) {
     constexpr int L = lanes;
     const unsigned threads = threads_for_row(logits.vocabulary, L, kMostThreads);
     cross_entropy_kernel<E, L>
         <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
   });
   check_launch("cross_entropy");
-  sum_losses_kernel<<<1, kThreads, 0, stream>>>(row_losses, rows, static_cast<double>(scale), loss);
-  check_launch("sum_losses");
+  sum_losses(row_losses, rows, scale, loss, stream);
 }
 template void cross_entropy(const Logits<float>&, Tokens, float, double*, double*, cudaStream_t);
 template void cross_entropy(const Logits<Bf16>&, Tokens, float, double*, double*, cudaStream_t);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "exec/cuda/kernels/launch.cuh"
 #include "exec/cuda/kernels/types.hpp"
@@ -47,34 +48,48 @@ __device__ void store(float* to, const float (&from)[L]) {
   }
 }
 
-// Eight bf16 in one access.
-struct alignas(16) Bf16Vector {
-  __nv_bfloat162 pair[4];
-};
+// Two bf16 lie in a word of 32 bits, the first in its lower half; a bf16 is the upper half of a
+// float. Vectors go by way of words, because the members of a struct of __nv_bfloat162 are copied
+// one by one, four bytes at a time.
+__device__ inline void unpack(unsigned word, float& first, float& second) {
+  const unsigned bits[2] = {word << 16U, word & 0xFFFF0000U};
+  memcpy(&first, &bits[0], sizeof(float));
+  memcpy(&second, &bits[1], sizeof(float));
+}
+// Rounds to nearest, ties to even.
+__device__ inline unsigned pack(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  unsigned word = 0;
+  memcpy(&word, &pair, sizeof(word));
+  return word;
+}
+
+__device__ inline void unpack(const uint4& words, float (&to)[8]) {
+  unpack(words.x, to[0], to[1]);
+  unpack(words.y, to[2], to[3]);
+  unpack(words.z, to[4], to[5]);
+  unpack(words.w, to[6], to[7]);
+}
+__device__ inline void unpack(const uint4& words, float (&to)[4]) { memcpy(to, &words, 16); }
 
 template <int L>
 __device__ void load(const Bf16* from, float (&to)[L]) {
   static_assert(L == 1 || L == 8, "one element or 16 bytes");
   if constexpr (L == 8) {
-    const Bf16Vector vector = *reinterpret_cast<const Bf16Vector*>(from);
-    for (int i = 0; i < 4; ++i) {
-      to[2 * i] = __low2float(vector.pair[i]);
-      to[2 * i + 1] = __high2float(vector.pair[i]);
-    }
+    unpack(*reinterpret_cast<const uint4*>(from), to);
   } else {
     to[0] = __bfloat162float(from[0]);
   }
 }
 
-// Rounds to nearest, ties to even.
 template <int L>
 __device__ void store(Bf16* to, const float (&from)[L]) {
-  static_assert(L == 1 || L == 8, "one element or 16 bytes");
+  static_assert(L == 1 || L == 4 || L == 8, "one element, 8 bytes or 16");
   if constexpr (L == 8) {
-    Bf16Vector vector;
-    for (int i = 0; i < 4; ++i)
-      vector.pair[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
-    *reinterpret_cast<Bf16Vector*>(to) = vector;
+    *reinterpret_cast<uint4*>(to) = make_uint4(pack(from[0], from[1]), pack(from[2], from[3]),
+                                               pack(from[4], from[5]), pack(from[6], from[7]));
+  } else if constexpr (L == 4) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(pack(from[0], from[1]), pack(from[2], from[3]));
   } else {
     to[0] = __float2bfloat16_rn(from[0]);
   }
@@ -142,7 +157,16 @@ __device__ void factors(const DropoutMask& mask, std::uint64_t first, float (&fa
       return;
     }
   }
-  for (int i = 0; i < L; ++i) factor[i] = mask.factor(first + static_cast<std::uint64_t>(i));
+  // Which of a block's four words is chosen by comparing: an array that is indexed by a number of
+  // the run lies in local memory.
+  for (int i = 0; i < L; ++i) {
+    const std::uint64_t element = first + static_cast<std::uint64_t>(i);
+    const PhiloxBlock block = mask.block(element / 4);
+    const auto place = static_cast<unsigned>(element % 4);
+    const std::uint32_t low = place == 0 ? block.word[0] : block.word[1];
+    const std::uint32_t high = place == 2 ? block.word[2] : block.word[3];
+    factor[i] = (place < 2 ? low : high) < mask.drop_below ? 0.0F : mask.scale;
+  }
 }
 
 }  // namespace weir::cuda

@@ -1,5 +1,7 @@
 // Sums of token and position rows, and their gradients summed in order of rows.
 // SPDX-License-Identifier: Apache-2.0
+#include <cassert>
+
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/embedding.hpp"
 
@@ -30,7 +32,8 @@ __global__ void embed_kernel(Tokens tokens, const E* token, const E* position, s
 }
 
 // The host's tokens are looked through in their own order, which is that of rows: the place of row
-// r is r + r / seq_length, and the last place of each sample, a target alone, is no row.
+// r is r + r / seq_length, and the last place of each sample, a target alone, is no row. Places are
+// divided in 32 bits: a division of 64 is a call, and what it needs of registers went to memory.
 constexpr int kPlacesAThread = 8;
 constexpr int kPlaces = kThreads * kPlacesAThread;  // looked at between two meetings of a block
 
@@ -41,7 +44,8 @@ __device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_
   for (int k = 0; k < kPlacesAThread; ++k) {
     const std::int64_t place = begin + k * kThreads + threadIdx.x;
     if (place < end && tokens.ids[place] == id &&
-        place % (tokens.seq_length + 1) != tokens.seq_length) {
+        static_cast<unsigned>(place) % static_cast<unsigned>(tokens.seq_length + 1) !=
+            static_cast<unsigned>(tokens.seq_length)) {
       places |= 1U << k;
     }
   }
@@ -67,7 +71,9 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
     const unsigned lanes = ballots[i];
     if (i % kWarps == warp && (lanes >> lane & 1U) != 0) {
       const std::int64_t place = begin + i * kWarp + lane;
-      rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - place / (tokens.seq_length + 1);
+      const unsigned sample =
+          static_cast<unsigned>(place) / static_cast<unsigned>(tokens.seq_length + 1);
+      rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - sample;
     }
     before += __popc(lanes);
   }
@@ -150,6 +156,7 @@ template void embed(Tokens, const Bf16*, const Bf16*, std::int64_t, const StepMa
 template <class E>
 void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask,
                     float* token_gradient, float* position_gradient, cudaStream_t stream) {
+  assert(tokens.batch * (tokens.seq_length + 1) < (std::int64_t{1} << 31) && "places in 32 bits");
   const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
   with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
     constexpr int L = lanes;

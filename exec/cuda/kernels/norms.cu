@@ -10,25 +10,34 @@ namespace {
 
 constexpr int kColumnThreads = 64;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kStep = 8;       // a lane holds a multiple of so many elements of a row,
-constexpr int kMostHeld = 32;  // and no more: with their sums they fill its registers
+constexpr int kStep = 8;  // a lane holds a multiple of so many elements of a row,
+// and no more: with their sums they fill its registers, and with a mask's random numbers too soon.
+template <class E, bool kDrops>
+constexpr int kMostHeld = kDrops && sizeof(E) == 4 ? 24 : 32;
 
-// With `residual`: x becomes residual + x * mask first.
-template <class E, int L>
+// What becomes of x before its norm is taken: a kernel of its own each, since the random numbers of
+// a mask take registers that the others need not have.
+enum class Before : std::uint8_t { nothing, residual, masked_residual };
+
+// With a residual: x becomes residual + x * mask first.
+template <class E, int L, Before kBefore>
 __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<E> norm,
                                   std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
-  const DropoutMask mask = at_this_step(given);
   float sum = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L];
     load<L>(x + begin + j, value);
-    if (residual != nullptr) {
-      float added[L], factor[L];
+    if constexpr (kBefore != Before::nothing) {
+      float added[L];
       load<L>(residual + begin + j, added);
-      factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
-      for (int i = 0; i < L; ++i) value[i] = rounded<E>(added[i] + value[i] * factor[i]);
+      if constexpr (kBefore == Before::masked_residual) {
+        float factor[L];
+        factors<L>(at_this_step(given), static_cast<std::uint64_t>(begin + j), factor);
+        for (int i = 0; i < L; ++i) value[i] *= factor[i];
+      }
+      for (int i = 0; i < L; ++i) value[i] = rounded<E>(added[i] + value[i]);
       store<L>(x + begin + j, value);
     }
     for (int i = 0; i < L; ++i) sum += value[i];
@@ -58,7 +67,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
 
 // n = (x - mean) / deviation, d = dy * weight: dx = (d - mean(d) - n * mean(d * n)) / deviation +
 // residual.
-template <class E, int L>
+template <class E, int L, bool kDrops>
 __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
@@ -77,7 +86,6 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   }
   sum = block_reduce(sum, Sum{}) / static_cast<float>(width);
   product = block_reduce(product, Sum{}) / static_cast<float>(width);
-  const DropoutMask mask = at_this_step(g.mask);
   for (std::int64_t j = start; j < width; j += stride) {
     float x[L], weight[L], dx[L];
     load<L>(g.x + begin + j, x);
@@ -92,9 +100,9 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
       for (int i = 0; i < L; ++i) dx[i] += residual[i];
     }
     store<L>(g.dx + begin + j, dx);
-    if (g.dropped != nullptr) {
+    if constexpr (kDrops) {
       float factor[L];
-      factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
+      factors<L>(at_this_step(g.mask), static_cast<std::uint64_t>(begin + j), factor);
       for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
       store<L>(g.dropped + begin + j, dx);
     }
@@ -127,7 +135,7 @@ __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
 // Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a
 // lane as vectors that lie kWarp vectors apart. The warps' sums for weight and bias are then added
 // in ascending order.
-template <class E, int N>
+template <class E, int N, bool kDrops>
 __global__ void __launch_bounds__(kThreads)
     layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   constexpr int L = kLanes<E>, kApart = L * kWarp;
@@ -138,7 +146,6 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
-  const DropoutMask mask = at_this_step(g.mask);
   float weight_sum[N] = {}, bias_sum[N] = {};
   for (std::int64_t row = first + warp; row < last; row += kWarps) {
     const std::int64_t begin = row * width;
@@ -175,9 +182,9 @@ __global__ void __launch_bounds__(kThreads)
         dx[i] = rstd * (d[v * L + i] - sum - n[v * L + i] * product) + residual[v * L + i];
       }
       store<L>(g.dx + begin + j, dx);
-      if (g.dropped != nullptr) {
+      if constexpr (kDrops) {
         float factor[L];
-        factors<L>(mask, static_cast<std::uint64_t>(begin + j), factor);
+        factors<L>(at_this_step(g.mask), static_cast<std::uint64_t>(begin + j), factor);
         for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
         store<L>(g.dropped + begin + j, dx);
       }
@@ -201,7 +208,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // launch(N) with N a constant: the elements of a row that each lane of a warp holds.
-template <class Launch>
+template <int kMost, class Launch>
 void with_elements_held(std::int64_t width, Launch launch) {
   switch ((width + kStep * kWarp - 1) / (kStep * kWarp)) {
     case 1:
@@ -211,29 +218,53 @@ void with_elements_held(std::int64_t width, Launch launch) {
     case 3:
       return launch(std::integral_constant<int, 3 * kStep>{});
     default:
-      return launch(std::integral_constant<int, kMostHeld>{});
+      return launch(std::integral_constant<int, kMost>{});
   }
 }
 
-template <class E>
+template <class E, Before kBefore>
 void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                     cudaStream_t stream) {
   with_lanes<E>(
       takes_vectors<E>(size.width, residual, x, norm.weight, norm.bias, norm.y), [&](auto lanes) {
         constexpr int L = lanes;
-        layer_norm_kernel<E, L>
+        layer_norm_kernel<E, L, kBefore>
             <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
                 residual, mask, x, norm, size.width);
       });
   check_launch("layer_norm");
 }
 
+template <class E, bool kDrops>
+void run_layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
+  const std::int64_t parts = partials_of(size.rows);
+  const bool vectors =
+      takes_vectors<E>(size.width, g.x, g.weight, g.dy, g.dx, g.residual, g.dropped, g.partials);
+  constexpr int kMost = kMostHeld<E, kDrops>;
+  if (vectors && size.width <= kMost * kWarp) {
+    with_elements_held<kMost>(size.width, [&](auto held) {
+      constexpr int N = held;
+      layer_norm_gradient_kernel<E, N, kDrops>
+          <<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
+    });
+  } else {
+    with_lanes<E>(vectors, [&](auto lanes) {
+      constexpr int L = lanes;
+      const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
+      layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
+      layer_norm_input_kernel<E, L, kDrops>
+          <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+              g, size.width);
+    });
+  }
+}
+
 }  // namespace
 
 template <class E>
 void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream) {
-  run_layer_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size,
-                    stream);  // without a residual x is only read
+  // Without a residual x is only read.
+  run_layer_norm<E, Before::nothing>(nullptr, {}, const_cast<E*>(x), norm, size, stream);
 }
 template void layer_norm(const float*, const Norm<float>&, Rows, cudaStream_t);
 template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
@@ -241,7 +272,11 @@ template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
 template <class E>
 void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
                          Rows size, cudaStream_t stream) {
-  run_layer_norm<E>(residual, mask, x, norm, size, stream);
+  if (mask.mask.active()) {
+    run_layer_norm<E, Before::masked_residual>(residual, mask, x, norm, size, stream);
+  } else {
+    run_layer_norm<E, Before::residual>(residual, mask, x, norm, size, stream);
+  }
 }
 template void residual_layer_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows,
                                   cudaStream_t);
@@ -250,27 +285,13 @@ template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Nor
 
 template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
-  const std::int64_t parts = partials_of(size.rows);
-  const bool vectors =
-      takes_vectors<E>(size.width, g.x, g.weight, g.dy, g.dx, g.residual, g.dropped, g.partials);
-  if (vectors && size.width <= kMostHeld * kWarp) {
-    with_elements_held(size.width, [&](auto held) {
-      constexpr int N = held;
-      layer_norm_gradient_kernel<E, N>
-          <<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
-    });
+  if (g.dropped != nullptr) {
+    run_layer_norm_gradient<E, true>(g, size, stream);
   } else {
-    with_lanes<E>(vectors, [&](auto lanes) {
-      constexpr int L = lanes;
-      const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));
-      layer_norm_weight_kernel<E, L><<<columns, kColumnThreads, 0, stream>>>(g, size);
-      layer_norm_input_kernel<E, L>
-          <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
-              g, size.width);
-    });
+    run_layer_norm_gradient<E, false>(g, size, stream);
   }
   check_launch("layer_norm_gradient");
-  sum_partials(g.partials, {parts, size.width}, Beta::zero,
+  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero,
                {{g.weight_gradient, g.bias_gradient}, 2}, stream);
 }
 template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);

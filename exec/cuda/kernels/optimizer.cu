@@ -49,14 +49,7 @@ __device__ void load_gradient(const Gradients& gradients, std::int64_t i, float 
 template <int L>
 __device__ void store_weight(const Weights& weights, std::int64_t i, const float (&weight)[L]) {
   store<L>(weights.master + i, weight);
-  if (weights.working == nullptr) return;
-  if constexpr (L == kFour) {
-    auto* pairs = reinterpret_cast<__nv_bfloat162*>(weights.working + i);
-    pairs[0] = __floats2bfloat162_rn(weight[0], weight[1]);
-    pairs[1] = __floats2bfloat162_rn(weight[2], weight[3]);
-  } else {
-    store<L>(weights.working + i, weight);
-  }
+  if (weights.working != nullptr) store<L>(weights.working + i, weight);
 }
 
 template <int L>
