@@ -104,12 +104,17 @@ class Search {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
   // Without a budget the effort ends a search that has found a plan; one that has not looks on.
-  // Clocks differ: of several processes the first one's counts.
-  [[nodiscard]] bool spent() const {
-    if (!request_.budget) return feasible_ > 0 && refined_ >= request_.effort;
-    const bool mine = seconds() >= request_.budget->count();
+  [[nodiscard]] bool spent() {
+    if (request_.stop) stopped_ = stopped_ || agreed(request_.stop());
+    if (stopped_) return true;
+    if (request_.budget) return agreed(seconds() >= request_.budget->count());
+    return feasible_ > 0 && refined_ >= request_.effort;
+  }
+  // Clocks differ, and signals come when they come: of several processes the first one's answer
+  // counts.
+  [[nodiscard]] bool agreed(bool mine) const {
     if (!request_.party) return mine;
-    return request_.party->exchange(mine ? "spent" : "").front() == "spent";
+    return request_.party->exchange(mine ? "yes" : "no").front() == "yes";
   }
   void report(std::int64_t done) const {
     if (!request_.progress) return;
@@ -276,7 +281,7 @@ class Search {
   }
 
   void checkpoint() const {
-    if (!request_.checkpoint) return;
+    if (!request_.checkpoint || stopped_) return;  // amid a block it could not go on
     SearchState state{.candidates = nodes_.all.size(),
                       .next = next_,
                       .passed = passed_,
@@ -335,6 +340,7 @@ class Search {
     SweepResult result;
     result.candidates = static_cast<int>(nodes_.all.size());
     result.feasible = feasible_;
+    if (stopped_) result.stopped_after = looked_at_;
     result.effort = {.looked_at = looked_at_, .refined = refined_, .simulated = simulated_};
     if (!best_.empty() && open_ns < kNever) {
       const double best = best_.front().ranked.forecast.step_time.count() * 1e9;
@@ -363,8 +369,9 @@ class Search {
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
   LeftOut schedule_{"schedule"}, memory_{"memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
-  std::size_t next_ = 0;                                    // group that was not looked at
-  std::int64_t passed_ = 0;                                 // candidates of those before it
+  bool stopped_ = false;
+  std::size_t next_ = 0;     // group that was not looked at
+  std::int64_t passed_ = 0;  // candidates of those before it
   std::int64_t looked_at_ = 0, simulated_ = 0;
   int refined_ = 0, feasible_ = 0;
 };

@@ -27,8 +27,10 @@ struct SweepResult {
   int threads = 1;                // that the search ran on
   std::vector<LeftOut> left_out;  // what of the space is no candidate or does not fit, by reason
   std::optional<SearchEffort> effort;  // none: every candidate was forecast
+  // Of a search that was asked to stop: candidates that it had looked at.
+  std::optional<std::int64_t> stopped_after;
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
-  // 0 where none can be better.
+  // 0 where none can be better; infinity where a search was stopped that has no bounds.
   double gap = 0;
   std::vector<Ranked> plans;              // those that fit or may, best first (sim/search/ranking)
   std::vector<std::string> refused;       // why combinations were left out, each reason once

@@ -65,6 +65,8 @@ struct SweepRequest {
   std::function<void(const SearchState&)> checkpoint = {};
   std::optional<SearchState> resume = {};
   std::optional<SearchParty> party = {};
+  // Asked between candidates, by several threads; true: the best so far is the result.
+  std::function<bool()> stop = {};
 };
 
 // Whether a search may use so many devices.

@@ -6,7 +6,9 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <variant>
@@ -69,6 +71,7 @@ class Candidates {
   }
 
   void add_schedules(Plan plan, Balance& balance) {
+    if (request_.stop && request_.stop()) return;
     for (const std::size_t s : schedules_for(request_, plan.pp)) {
       plan.schedule = request_.schedules[s];
       plan.slots = request_.base.slots;
@@ -131,7 +134,12 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   Programs programs;
   const CandidateSources sources{known, cluster, programs};
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
+  std::atomic<std::int64_t> passed = 0;
   tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
+    if (request.stop && request.stop()) {
+      ++passed;
+      return;
+    }
     found[i] = cost_of(plans[i], sources, {request.memory_limit});
   });
   result.candidates = static_cast<int>(plans.size());
@@ -139,7 +147,10 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     return cost.ranked && cost.ranked->forecast.may_fit();
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
-  if (result.feasible == 0 && !plans.empty()) {
+  if (passed > 0) {
+    result.stopped_after = std::ssize(plans) - passed;
+    result.gap = std::numeric_limits<double>::infinity();
+  } else if (result.feasible == 0 && !plans.empty()) {
     result.smallest_misfit = smallest_misfit(plans, found, sources, request.memory_limit);
   }
   for (CandidateCost& cost : found) {

@@ -37,7 +37,8 @@ Json sweep_json(const SweepResult& result) {
     json["baseline"]["ratio_to_best"] = ratio(result.baseline->ratio);
     json["baseline"]["device_ratio_to_best"] = ratio(result.baseline->device_ratio);
   }
-  json["gap"] = result.gap;
+  if (result.stopped_after) json["stopped_after"] = *result.stopped_after;
+  json["gap"] = result.gap;  // infinity is written as null
   if (result.effort) {
     json["effort"] = {{"looked_at", result.effort->looked_at},
                       {"refined", result.effort->refined},

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "exec/processes/all_gather.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/text_file.hpp"
@@ -16,9 +17,11 @@
 #include "sim/search/open_choices.hpp"
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/builtin_accuracy.hpp"
+#include "tools/app/exit_code.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/picture.hpp"
 #include "tools/app/schedule_source.hpp"
+#include "tools/app/search_file.hpp"
 #include "tools/app/synthetic.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
@@ -143,6 +146,7 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   apply(r.parallel, search);
   set_limits(search, r, cluster);
   search.threads = r.threads;
+  search.stop = r.stopping;
   search.progress = [&session](const SearchProgress& progress) { show(progress, session); };
   return search;
 }
@@ -152,6 +156,7 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                       const Session& session) {
   const weir::SweepResult& result = reply.result;
   if (!result.plans.empty()) return;
+  if (result.stopped_after) throw RunFailed("stopped before a plan was found");
   for (const std::string& reason : result.refused) session.note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) session.note("left out: " + to_text(left_out));
   if (result.baseline) {
@@ -181,8 +186,27 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
   return load(r.costs, model, search.base, cluster, splits(search, model));
 }
 
-// A search that found something.
-SweepReply found(SweepRequest r, const Session& session) {
+// The search, which leaves where it stands beside its output until it is done.
+weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
+                           const SweepReply& reply, std::optional<SearchParty> party,
+                           const Session& session) {
+  const bool leads = !party || party->index == 0;
+  std::optional<SearchFile> file;
+  if (r.output) file.emplace(*r.output, search, reply.costs, reply.cluster, session);
+  if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
+  if (r.resume) {
+    search.resume = file->state();
+    if (!search.resume) session.note("nothing unfinished beside " + r.output->string());
+  }
+  if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };
+  search.party = std::move(party);
+  weir::SweepResult result = weir::sweep(search, reply.costs, reply.cluster);
+  if (file && leads && !result.stopped_after) file->remove();
+  return result;
+}
+
+// A search that found something; `party`: the processes that search together.
+SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party) {
   SweepReply reply{.cluster = machine({r.cluster, r.stack, r.costs})};
   take_devices(r, reply);
   std::optional<ResolvedPlan> baseline;
@@ -209,10 +233,16 @@ SweepReply found(SweepRequest r, const Session& session) {
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   search = with_open_choices(std::move(search), model, reply.cluster);
   reply.costs = costs_for(r, model, search, reply.cluster);
-  reply.result = weir::sweep(search, reply.costs, reply.cluster);
+  if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
+  reply.result = searched(search, r, reply, std::move(party), session);
   require_feasible(reply, search, session);
-  if (r.explain)
+  if (reply.result.stopped_after) {
+    session.progress("sweep", 1, 1);  // wipes the bar
+    session.note(fmt::format("stopped: the best of {} candidates out of {}",
+                             *reply.result.stopped_after, reply.result.candidates));
+  } else if (r.explain) {
     reply.reasons = reasons_for(search, reply.result, r.costs, reply.costs, reply.cluster);
+  }
   reply.front = pareto_front(reply.result.plans,
                              reply.reasons ? reply.reasons->rejected : std::vector<Rejected>());
   return reply;
@@ -233,6 +263,11 @@ std::vector<SweepRow> rows_of(const weir::SweepResult& result, std::size_t top) 
 void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) {
   const Backends backends = available_backends();
   for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    if (r.stopping && r.stopping()) {
+      session.progress("run", 1, 1);  // wipes the bar
+      session.note(fmt::format("stopped: {} of {} plans were run", i, reply.rows.size()));
+      return;
+    }
     SweepRow& row = reply.rows[i];
     const ResolvedPlan loaded = resolve(reply.ranked(row).plan, ".");
     RunOptions options;
@@ -389,12 +424,18 @@ Fields fields(SweepRequest& r) {
         &r.report,
         "Write an HTML page: the best plans, the baseline, how far to trust them",
         {.writes = Writes::file}},
+       {"--resume", &r.resume,
+        "Go on from where a search with this output was interrupted (OUTPUT.search), to the same "
+        "result"},
        seed_field(r.seed)});
+  append(all, fields(r.processes));
   return all;
 }
 
-SweepReply sweep(const SweepRequest& r, const Session& session) {
-  SweepReply reply = found(r, session);
+namespace {
+
+SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<SearchParty> party) {
+  SweepReply reply = found(r, session, std::move(party));
   reply.rows = rows_of(reply.result, r.run ? reply.result.plans.size()
                                            : static_cast<std::size_t>(std::max(r.top, 0)));
   if (r.run) run_rows(reply, r, session);
@@ -412,6 +453,47 @@ SweepReply sweep(const SweepRequest& r, const Session& session) {
   return reply;
 }
 
+// One of several processes that search together: the leader has the reply, and speaks.
+SweepReply sweep_with_others(const SweepRequest& r, const Session& session) {
+  if (r.run) throw UsageError("--run runs plans by threads: leave out --transport");
+  const ProcessSession joined = open_session(TransportKind::mpi, r.processes, session);
+  Processes& processes = *joined.processes;
+  const SearchParty party{
+      processes.index(), processes.count(),
+      [&processes](const std::string& text) { return all_gather(processes, text); }};
+  try {
+    SweepReply reply;
+    if (processes.index() == 0) {
+      reply = sweep(r, session, party);
+    } else {
+      // What it finds the leader has found; what comes after the search is the leader's alone.
+      Session silent(session);
+      silent.note = silent.log = [](const std::string&) {};
+      silent.progress = [](const std::string&, int, int) {};
+      SweepRequest own = r;
+      own.explain = false;
+      static_cast<void>(found(std::move(own), silent, party));
+      reply.leads = false;
+    }
+    processes.barrier();
+    return reply;
+  } catch (const Transport::Stopped&) {
+    throw EndedTogether(processes.conclude({}));
+  } catch (...) {
+    throw EndedTogether(processes.conclude(ending_of(std::current_exception())));
+  }
+}
+
+}  // namespace
+
+SweepReply sweep(const SweepRequest& r, const Session& session) {
+  const TransportKind transport = choose_transport(r.processes);
+  if (transport == TransportKind::nccl)
+    throw UsageError("--transport nccl: expected threads or mpi, a search sends texts");
+  return transport == TransportKind::threads ? sweep(r, session, {})
+                                             : sweep_with_others(r, session);
+}
+
 std::string trust(const SweepReply& reply) {
   const std::string& device = reply.cluster.device.name;
   if (reply.costs.basis == Basis::builtin) return describe(builtin_accuracy(device), device);
@@ -422,6 +504,8 @@ std::string to_text(const LeftOut& left_out) {
   return fmt::format("{} by {}, as {}", left_out.count, left_out.reason, left_out.nearest);
 }
 
-nlohmann::ordered_json to_json(const SweepReply& reply) { return json_of(reply); }
+nlohmann::ordered_json to_json(const SweepReply& reply) {
+  return reply.leads ? json_of(reply) : nlohmann::ordered_json();
+}
 
 }  // namespace weir::app

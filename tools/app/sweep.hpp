@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/process_session.hpp"
 #include "tools/app/sweep_reasons.hpp"
 
 namespace weir::app {
@@ -42,7 +44,12 @@ struct SweepRequest {
   int steps = 5;
   bool explain = false;
   std::optional<std::filesystem::path> picture, pareto, output, report, plans;
+  bool resume = false;  // from what an unfinished search left beside `output`
+  SessionOptions processes;
   std::uint64_t seed = 1;
+  // Asked between candidates and between runs; true: what was found so far is the result. No field:
+  // whoever calls has signals, or none. Several threads ask, after a first call by one.
+  std::function<bool()> stopping;
 };
 [[nodiscard]] Fields fields(SweepRequest& request);
 
@@ -65,15 +72,18 @@ struct SweepReply {
   std::optional<SweepReasons> reasons;
   // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
   std::vector<Ranked> front;
+  bool leads = true;  // false: another process has the reply, and this one's is empty
 
   [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
     return row.baseline ? result.baseline->ranked : result.plans[row.place];
   }
 };
 
-// Throws NoFeasiblePlan where no plan is possible or fits.
+// Throws NoFeasiblePlan where no plan is possible or fits; EndedTogether where a search of several
+// processes ends before its end.
 [[nodiscard]] SweepReply sweep(const SweepRequest& request, const Session& session);
-[[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);  // weir.sweep/1
+// weir.sweep/1; null where another process has it.
+[[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);
 // "12 by memory, as PLAN needs ..."
 [[nodiscard]] std::string to_text(const LeftOut& left_out);
 // What stands behind the forecasts, for people.

@@ -83,6 +83,7 @@ void print_reasons(const app::SweepReasons& reasons, const std::vector<Ranked>& 
 }  // namespace
 
 void print(const app::SweepRequest& request, const app::SweepReply& reply) {
+  if (!reply.leads) return;
   if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
   for (const std::string& remark : reply.remarks) note(remark);
   print_rows(reply);
