@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <string>
 #include <system_error>
 
 #include "plan/words/error.hpp"
@@ -18,6 +19,18 @@ namespace {
 
 // EINVAL: a file system, or a device, that cannot.
 bool synced(int descriptor) { return ::fsync(descriptor) == 0 || errno == EINVAL; }
+
+// How a file without a name is named, by linkat().
+std::string open_file(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+
+// A file without a name is gone with this process, however that ends. -1 where the file system has
+// none, or where it could not be named later.
+int open_without_name(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  if (descriptor < 0 || ::access(open_file(descriptor).c_str(), F_OK) == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
 
 }  // namespace
 
@@ -35,8 +48,10 @@ NewFile::NewFile(std::filesystem::path file) : file_(std::move(file)) {
     std::random_device random;
     beside_ = file_;
     beside_ += fmt::format(".{:08x}{:08x}.tmp", random(), random());
+    descriptor_ = open_without_name(file_.has_parent_path() ? file_.parent_path() : ".");
+    named_ = descriptor_ < 0;
     constexpr int kNew = O_CREAT | O_EXCL | O_NOFOLLOW;
-    descriptor_ = ::open(beside_.c_str(), O_WRONLY | O_CLOEXEC | kNew, 0666);
+    if (named_) descriptor_ = ::open(beside_.c_str(), O_WRONLY | O_CLOEXEC | kNew, 0666);
   }
   if (descriptor_ < 0) fail(errno);
 }
@@ -45,7 +60,7 @@ NewFile::~NewFile() {
   if (descriptor_ < 0) return;  // committed
   ::close(descriptor_);
   std::error_code none;  // nobody is left to be told
-  if (!beside_.empty()) std::filesystem::remove(beside_, none);
+  if (!beside_.empty() && named_) std::filesystem::remove(beside_, none);
 }
 
 void NewFile::fail(int reason) const {
@@ -61,8 +76,19 @@ void NewFile::write(std::string_view bytes) {
   }
 }
 
-void NewFile::commit() {
+void NewFile::make_durable() const {
   if (!synced(descriptor_)) fail(errno);
+}
+
+void NewFile::take_name() {
+  if (named_ || beside_.empty()) return;
+  if (::linkat(AT_FDCWD, open_file(descriptor_).c_str(), AT_FDCWD, beside_.c_str(),
+               AT_SYMLINK_FOLLOW) != 0)
+    fail(errno);
+  named_ = true;
+}
+
+void NewFile::take_place() {
   if (!beside_.empty()) {
     std::error_code error;
     std::filesystem::rename(beside_, file_, error);
@@ -70,6 +96,27 @@ void NewFile::commit() {
   }
   ::close(descriptor_);
   descriptor_ = -1;
+}
+
+void NewFile::commit() {
+  make_durable();
+  take_name();
+  take_place();
+}
+
+void NewFiles::add(const std::filesystem::path& file, std::string_view bytes) {
+  files_.push_back(std::make_unique<NewFile>(file));
+  files_.back()->write(bytes);
+}
+
+void NewFiles::commit() {
+  for (const auto& file : files_) file->make_durable();
+  for (const auto& file : files_) file->take_name();
+  // While some are old and some new, the one that says they belong together is not there.
+  std::error_code none;  // it may be the first
+  if (files_.size() > 1) std::filesystem::remove(files_.back()->file_, none);
+  for (const auto& file : files_) file->take_place();
+  files_.clear();
 }
 
 void sync_folder(const std::filesystem::path& folder) {

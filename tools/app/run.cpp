@@ -10,7 +10,7 @@
 
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
-#include "plan/text/text_file.hpp"
+#include "plan/text/new_file.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/kernels_json.hpp"
 #include "tools/app/plan_fields.hpp"
@@ -39,17 +39,18 @@ void label(RunResult& result) {
 }
 
 void save(const RunResult& result, const std::filesystem::path& folder, const Session& session) {
-  const std::filesystem::path told = session.output(folder / "run.json");
+  NewFiles written;
   if (!result.run.trace.steps.empty()) {
-    save_traced_plan(result.run.trace, moved_to(result.plan, folder), folder, {folder, "measured"},
-                     session);
+    add_traced_plan(written, result.run.trace, moved_to(result.plan, folder), folder,
+                    {folder, "measured"}, session);
   }
   if (result.run.kernels) {
-    write_file_atomically(session.output(folder / "kernels.json"),
-                          to_chrome_json(result.run.trace, result.run.kernels->spans));
+    written.add(session.output(folder / "kernels.json"),
+                to_chrome_json(result.run.trace, result.run.kernels->spans));
   }
   // Last: where it is there, all else is, and of the same run.
-  write_file_atomically(told, to_json(result).dump(2) + "\n");
+  written.add(session.output(folder / "run.json"), to_json(result).dump(2) + "\n");
+  written.commit();
 }
 
 // "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"; of samples that are no

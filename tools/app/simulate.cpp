@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "plan/text/new_file.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -80,10 +81,12 @@ ForecastOptions forecast_options(const SimulateRequest& o) {
 
 void save(const SimulateResult& result, const std::filesystem::path& folder,
           const Session& session) {
-  const std::filesystem::path told = session.output(folder / "forecast.json");
-  save_traced_plan(result.trace, moved_to(result.plan, folder), folder, {folder, "predicted"},
-                   session);
-  write_file_atomically(told, to_json(result).dump(2) + "\n");  // last: with it the folder is whole
+  NewFiles written;
+  add_traced_plan(written, result.trace, moved_to(result.plan, folder), folder,
+                  {folder, "predicted"}, session);
+  // Last: with it the folder is whole.
+  written.add(session.output(folder / "forecast.json"), to_json(result).dump(2) + "\n");
+  written.commit();
 }
 
 }  // namespace

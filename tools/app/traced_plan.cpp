@@ -1,11 +1,12 @@
+// Traces that carry their plan, read, judged and written.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/traced_plan.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
-#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/perfetto.hpp"
@@ -54,14 +55,22 @@ void require_comparable(const Trace& trace, const std::filesystem::path& file) {
   }
 }
 
-void save_traced_plan(Trace trace, const ResolvedPlan& loaded, const std::filesystem::path& base,
-                      const TraceFiles& files, const app::Session& session) {
+void add_traced_plan(NewFiles& written, Trace trace, const ResolvedPlan& loaded,
+                     const std::filesystem::path& base, const TraceFiles& files,
+                     const app::Session& session) {
   const std::filesystem::path chrome = session.output(files.folder / (files.name + ".json"));
   const std::filesystem::path perfetto = session.output(files.folder / (files.name + ".pftrace"));
   trace.info["plan"] = to_json(rebased(loaded.plan, base, files.folder));
-  save_trace(trace, chrome);
+  written.add(chrome, to_chrome_json(trace));
   const std::array<const Trace*, 1> only{&trace};
-  write_file_atomically(perfetto, to_perfetto(only));
+  written.add(perfetto, to_perfetto(only));
+}
+
+void save_traced_plan(Trace trace, const ResolvedPlan& plan, const std::filesystem::path& base,
+                      const TraceFiles& files, const app::Session& session) {
+  NewFiles written;
+  add_traced_plan(written, std::move(trace), plan, base, files, session);
+  written.commit();
 }
 
 }  // namespace weir

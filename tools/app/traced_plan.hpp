@@ -6,6 +6,7 @@
 #include <string>
 
 #include "plan/job/resolve.hpp"
+#include "plan/text/new_file.hpp"
 #include "tools/app/session.hpp"
 #include "traces/trace.hpp"
 
@@ -29,7 +30,12 @@ struct TraceFiles {
   std::filesystem::path folder;
   std::string name;
 };
-// Writes them, with the plan in the info; its paths start from `base` here, from the folder there.
+// Adds them to what is written, with the plan in the info; its paths start from `base` here, from
+// the folder there.
+void add_traced_plan(NewFiles& written, Trace trace, const ResolvedPlan& plan,
+                     const std::filesystem::path& base, const TraceFiles& files,
+                     const app::Session& session);
+// The same two files and no other.
 void save_traced_plan(Trace trace, const ResolvedPlan& plan, const std::filesystem::path& base,
                       const TraceFiles& files, const app::Session& session);
 
