@@ -97,6 +97,26 @@ with tempfile.TemporaryDirectory() as name:
         and "needs K * D = 2 * 1 = 2 processes" in ended.err,
     )
 
+    # A search that three processes share finds what one finds; the first of them has it.
+    (folder / "tiny.json").write_text(json.dumps(dict(MODEL, n_layer=6)))
+    search = ("--json -q sweep tiny.json --cluster dgx-h100 --gpus 16 --global-batch-size 16 "
+              "--top 5")
+
+    def found(text):
+        return {key: value for key, value in json.loads(text).items()
+                if key not in ("seconds", "threads")}
+
+    alone = subprocess.run([weir, *search.split()], cwd=folder, check=True, capture_output=True,
+                           text=True)
+    ended = by_mpi.start(folder, 3, search + " -o shared.json --transport mpi")
+    expect(f"three processes search: {ended}", all_exit(ended, 0))
+    expect("they find what one finds", found(ended.out) == found(alone.stdout))
+    expect("and write it once", (folder / "shared.json").exists()
+           and not (folder / "shared.json.search").exists())
+    ended = by_mpi.start(folder, 2, search + " --memory-limit 1KiB")
+    expect(f"where nothing fits one of them says so: {ended}",
+           all_exit(ended, 4) and len(ended.lines) == 1)
+
     # Stopped and resumed, by processes or by threads: the hash is that of a run that went on.
     plan = [weir, "plan", "model.json", "-K", "1", "-M", "2", "--clip-grad", "0.05", "-o",
             "one.json"]

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""A search that is killed wherever it stands goes on to the same result, and only its own.
+search_resume_test.py SOURCES WEIR"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCES, WEIR = pathlib.Path(sys.argv[1]), sys.argv[2]
+SEED = 20261123
+faults = []
+
+
+def expect(what, true):
+    if not true:
+        faults.append(what)
+        print("FAILED:", what)
+
+
+def command(*options, batch=64):
+    return [WEIR, "-q", "sweep", str(SOURCES / "tools/examples/models/llama-3-8b.json"),
+            "--cluster", "dgx-h100", "--gpus", "16", "--global-batch-size", str(batch), "--top",
+            "5", *options]
+
+
+def run(folder, *options, **more):
+    return subprocess.run(command(*options, **more), cwd=folder, capture_output=True, text=True)
+
+
+def result(file):
+    found = json.loads(file.read_text())
+    return {key: value for key, value in found.items() if key not in ("seconds", "threads")}
+
+
+def killed(folder, moment):
+    """Kills a search `moment` seconds after it has first said where it stands; whether it was."""
+    state = folder / "s.json.search"
+    with subprocess.Popen(command("-o", "s.json", "--threads", "1"), cwd=folder,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as search:
+        while search.poll() is None and not state.exists():
+            time.sleep(0.002)
+        time.sleep(moment)
+        search.send_signal(signal.SIGKILL)
+    return search.returncode == -signal.SIGKILL and state.exists()
+
+
+print("seed", SEED)
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    begin = time.monotonic()
+    expect("a search ends", run(folder, "-o", "whole.json", "--threads", "1").returncode == 0)
+    whole, seconds = result(folder / "whole.json"), time.monotonic() - begin
+    expect("it is of a large space", whole["effort"]["refined"] > 20)
+    expect("what is done leaves nothing", not (folder / "whole.json.search").exists())
+
+    moments = random.Random(SEED)
+    gone_on = 0
+    for case in range(4):
+        if not killed(folder, moments.uniform(0, 0.7 * seconds)):
+            (folder / "s.json").unlink(missing_ok=True)
+            continue  # it had ended
+        again = run(folder, "-o", "s.json", "--resume", "--threads", str(1 + case % 2))
+        expect(f"case {case} goes on: {again.stderr}", again.returncode == 0)
+        expect(f"case {case} finds the same", result(folder / "s.json") == whole)
+        expect(f"case {case} leaves nothing", not (folder / "s.json.search").exists())
+        gone_on += 1
+    expect("searches were killed", gone_on > 0)
+
+    if killed(folder, 0):
+        other = run(folder, "-o", "s.json", "--resume", batch=32)
+        expect("another search is refused", other.returncode == 3)
+        expect("by its key", "asked.global_batch_size" in other.stderr)
+        expect("in one line", other.stderr.count("\n") == 1)
+        state = folder / "s.json.search"
+        spoilt = json.loads(state.read_text())
+        spoilt["search"]["next"] = -1
+        state.write_text(json.dumps(spoilt))
+        broken = run(folder, "-o", "s.json", "--resume")
+        expect("a spoilt state is refused", broken.returncode == 3)
+        expect("by its key", "search.next" in broken.stderr)
+    alone = run(folder, "--resume")
+    expect("--resume without --output", alone.returncode == 2 and "--output" in alone.stderr)
+    fresh = run(folder, "-o", "fresh.json", "--resume")
+    expect("nothing to go on from", fresh.returncode == 0 and "nothing unfinished" in fresh.stderr)
+    expect("is searched whole", result(folder / "fresh.json") == whole)
+sys.exit(1 if faults else 0)
