@@ -12,8 +12,8 @@
 
 #include "costmodel/fit/calibrate.hpp"
 #include "costmodel/fit/intervals.hpp"
+#include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
-#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/balance.hpp"
@@ -21,6 +21,7 @@
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/trial.hpp"
+#include "tools/app/unfinished.hpp"
 #include "traces/stats.hpp"
 
 namespace weir::app {
@@ -72,14 +73,17 @@ class Evaluator {
         backend_(parse_measuring_backend(r.backend)),
         model_(load_model(r.plan)),
         base_(base_plan(r.plan, r.seed, model_, session)),
-        stages_(stages_of(r, backend_, model_)) {
+        stages_(stages_of(r, backend_, model_)),
+        unfinished_(r.output, asked(), r.resume, session) {
     const int most = std::ranges::max(stages_);
     host_ = local_cluster(backend_, most);
-    costs_ = profile_machine(model_, base_,
+    costs_ = unfinished_.profile([&] {
+      return profile_machine(model_, base_,
                              {.backend = backend_,
                               .micro_batch_sizes = divisors(r.global_batch_size),
                               .devices = backend_ == BackendKind::cuda ? most : 0,
                               .progress = session.part("profile")});
+    });
     draw_plans();
   }
 
@@ -89,7 +93,39 @@ class Evaluator {
     return judge();
   }
 
+  // What was found, in place of an earlier evaluation's.
+  void save(const EvaluateResult& result) const {
+    const auto file = [&](const char* name) { return session_.output(r_.output / name); };
+    const Chart scatter = scatter_chart(result.report.outcomes);
+    const std::filesystem::path picture = file("evaluation.svg");
+    NewFiles written;
+    written.add(file("costs.json"), weir::to_json(costs_).dump(1) + "\n");
+    written.add(file("predictions.json"), predictions_);
+    written.add(picture, to_svg(draw_chart(scatter)));
+    written.add(session_.output(data_file(picture)), chart_csv(scatter));
+    written.add(file("report.html"), evaluation_html(result.report));
+    // Last: where it is there, all else is, and of the same evaluation.
+    written.add(file("evaluation.json"), to_json(result).dump(2) + "\n");
+    written.commit();
+    unfinished_.finish();
+  }
+
  private:
+  // All that the measurements depend on.
+  [[nodiscard]] nlohmann::ordered_json asked() const {
+    return {{"command", "evaluate"},
+            {"version", WEIR_VERSION},
+            {"machine", machine_name(backend_)},
+            {"backend", r_.backend},
+            {"stages", stages_},
+            {"base", to_json(base_)},
+            {"global_batch_size", r_.global_batch_size},
+            {"fit", r_.fit},
+            {"interval", r_.interval},
+            {"held_out", r_.held_out},
+            {"rounds", r_.rounds}};
+  }
+
   // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and
   // re-materialisation at random. The order of the draws is part of what a seed means.
   void draw_plans() {
@@ -143,7 +179,9 @@ class Evaluator {
   }
   void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
     run_trials(trials,
-               {.backend = backend_,
+               {.unfinished = unfinished_,
+                .title = title,
+                .backend = backend_,
                 .rounds = rounds,
                 .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
                 .seed = r_.seed + 1,
@@ -175,11 +213,10 @@ class Evaluator {
       costs_.range = widened(costs_.range.value_or(CalibratedRange{}), t.plan.plan);
     }
     costs_.interval = conformal_interval(misses, 0.9, model_spread_);
-    save_costs(costs_, session_.output(r_.output / "costs.json"));
   }
 
   // Writes what is forecast, and says its hash, before any of these plans is run.
-  [[nodiscard]] std::string commit(const std::vector<Trial>& held_out) const {
+  [[nodiscard]] std::string commit(const std::vector<Trial>& held_out) {
     nlohmann::ordered_json predictions{{"schema", "weir.predictions/1"},
                                        {"plans", nlohmann::ordered_json::array()}};
     for (const Trial& t : held_out) {
@@ -188,9 +225,9 @@ class Evaluator {
            {"step_time_s", t.first.forecast.step_time.count()},
            {"peak_memory_bytes", t.first.forecast.peak_memory().count()}});
     }
-    const std::string text = predictions.dump(2) + "\n";
-    write_file_atomically(session_.output(r_.output / "predictions.json"), text);
-    std::string hash = sha256_hex(text);
+    predictions_ = predictions.dump(2) + "\n";
+    unfinished_.put("predictions", predictions_);
+    std::string hash = sha256_hex(predictions_);
     session_.log("predictions " + hash);
     return hash;
   }
@@ -203,7 +240,7 @@ class Evaluator {
                             .fitted = r_.fit,
                             .predictions_sha256 = commit(held_out),
                             .interval = costs_.interval};
-    run_all(held_out, "held out", r_.rounds);
+    run_all(held_out, "held-out", r_.rounds);
     std::vector<Comparison> comparisons;
     for (const Trial& t : held_out) {
       const Forecast& f = t.first.forecast;
@@ -226,10 +263,12 @@ class Evaluator {
   Model model_;
   Plan base_;
   std::vector<int> stages_;
+  Unfinished unfinished_;
   Cluster host_;
   Costs costs_;
   std::vector<Plan> plans_;
-  std::size_t used_ = 0;  // of the plans
+  std::size_t used_ = 0;     // of the plans
+  std::string predictions_;  // of the held-out plans, as they are written
   double model_spread_ = 0;
 };
 
@@ -248,18 +287,21 @@ Fields fields(EvaluateRequest& r) {
           {"--interval", &r.interval, "Plans that set the interval (9 or more)", {.range = kPlans}},
           {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kPlans}},
           {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kPlans}},
-          {"-o,--output", &r.output, "Folder", {.writes = Writes::folder}},
+          {"-o,--output",
+           &r.output,
+           "Folder; until all is measured for what is, in OUTPUT/unfinished",
+           {.writes = Writes::folder}},
+          {"--resume", &r.resume,
+           "Go on with what an evaluation of the same request that was cut short has left in "
+           "OUTPUT"},
           seed_field(r.seed)});
   return all;
 }
 
 EvaluateResult evaluate(const EvaluateRequest& r, const Session& session) {
-  EvaluateResult result{Evaluator(r, session).run()};
-  const auto file = [&](const char* name) { return session.output(r.output / name); };
-  write_file_atomically(file("evaluation.json"), to_json(result).dump(2) + "\n");
-  const Chart scatter = scatter_chart(result.report.outcomes);
-  save_drawing(draw_chart(scatter), chart_csv(scatter), file("evaluation.svg"));
-  write_file_atomically(file("report.html"), evaluation_html(result.report));
+  Evaluator evaluator(r, session);
+  EvaluateResult result{evaluator.run()};
+  evaluator.save(result);
   return result;
 }
 

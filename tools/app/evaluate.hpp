@@ -25,6 +25,7 @@ struct EvaluateRequest {
   // Folder for predictions.json, costs.json, evaluation.json, evaluation.svg with its CSV, and
   // report.html.
   std::filesystem::path output = "weir-out";
+  bool resume = false;  // go on with what an evaluation that was cut short has measured
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(EvaluateRequest& request);

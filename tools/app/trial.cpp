@@ -1,5 +1,8 @@
+// Rounds of runs, each kept as soon as it is measured.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/trial.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -11,20 +14,23 @@
 namespace weir {
 namespace {
 
-void run_once(Trial& trial, const TrialOptions& o, const Backends& backends) {
+RunResult run_once(const ResolvedPlan& plan, const TrialOptions& o, const Backends& backends) {
   RunOptions options;
   options.backend = o.backend;
   options.steps = o.steps;
   options.warmup_steps = warm_up_steps(o.backend);
   if (o.data) options.data = {*o.data};
-  RunResult result = run(trial.plan, options, backends);
-  const auto first = static_cast<std::size_t>(options.warmup_steps);
-  for (std::size_t s = first; s < result.steps.size(); ++s)
-    trial.times.push_back(result.steps[s].time.count());
-  if (trial.run.steps.empty()) {
-    trial.run = std::move(result);
+  return run(plan, options, backends);
+}
+
+// The measured steps are those of the trace.
+void add(RunResult run, Trial& trial) {
+  for (const StepWindow& step : run.trace.steps)
+    trial.times.push_back(Seconds(step.end - step.start).count());
+  if (trial.run.trace.steps.empty()) {
+    trial.run = std::move(run);
   } else {
-    append(trial.run.trace, result.trace);
+    append(trial.run.trace, run.trace);
   }
 }
 
@@ -56,7 +62,14 @@ void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const B
   for (int round = 0; round < options.rounds; ++round) {
     if (options.seed != 0) std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      run_once(trials[i], options, backends);
+      Trial& trial = trials[i];
+      const std::string name = fmt::format("{}-{}-round-{}", options.title, i + 1, round + 1);
+      std::optional<RunResult> result = options.unfinished.kept(name, trial.plan);
+      if (!result) {
+        result = run_once(trial.plan, options, backends);
+        options.unfinished.keep(name, trial.plan, *result);
+      }
+      add(std::move(*result), trial);
       if (options.progress) options.progress(++done, of);
     }
   }

@@ -7,10 +7,12 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "exec/run/run.hpp"
 #include "sim/forecast.hpp"
+#include "tools/app/unfinished.hpp"
 
 namespace weir {
 
@@ -24,6 +26,8 @@ struct Trial {
 };
 
 struct TrialOptions {
+  const app::Unfinished& unfinished;  // where each run is kept when it is measured
+  std::string title;                  // of these trials there: "held-out"
   BackendKind backend = BackendKind::cpu;
   int rounds = 3;          // each plan is run so often
   int steps = 2;           // measured steps of a run, after its warm-up
@@ -37,6 +41,7 @@ struct TrialOptions {
 [[nodiscard]] int warm_up_steps(BackendKind backend);
 
 [[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);
+// Those that are kept already are not run again.
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
 
 }  // namespace weir

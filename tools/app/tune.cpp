@@ -11,13 +11,16 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/fit/calibrate.hpp"
-#include "plan/text/text_file.hpp"
+#include "plan/text/bytes_file.hpp"
+#include "plan/text/new_file.hpp"
+#include "plan/text/sha256.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/traced_plan.hpp"
 #include "tools/app/trial.hpp"
+#include "tools/app/unfinished.hpp"
 #include "traces/perfetto.hpp"
 #include "traces/stats.hpp"
 
@@ -89,14 +92,16 @@ std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
 }
 
 std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
-                                  const Session& session) {
+                                  const Unfinished& unfinished, const Session& session) {
   std::vector<Trial> contenders;
   for (const Plan& plan : choose(loop, swept)) {
     contenders.push_back(make_trial(plan, profile, loop.host));
     contenders.back().first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
   }
   run_trials(contenders,
-             {.backend = loop.backend,
+             {.unfinished = unfinished,
+              .title = "plan",
+              .backend = loop.backend,
               .rounds = loop.request.rounds,
               .steps = loop.request.steps,
               .data = loop.request.data,
@@ -174,19 +179,39 @@ Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepRe
   return report;
 }
 
-void save_contender(const Trial& c, std::size_t number, const std::filesystem::path& folder,
-                    const Session& session) {
+void add_contender(NewFiles& written, const Trial& c, std::size_t number,
+                   const std::filesystem::path& folder, const Session& session) {
   Plan plan = c.plan.plan;
   plan.model_path = std::filesystem::proximate(std::filesystem::absolute(plan.model_path),
                                                std::filesystem::absolute(folder))
                         .string();
-  save_plan(plan, session.output(folder / fmt::format("plan-{}.json", number)));
-  save_traced_plan(c.first.trace, c.plan, ".", {folder, fmt::format("predicted-{}", number)},
-                   session);
-  save_traced_plan(c.run.trace, c.plan, ".", {folder, fmt::format("measured-{}", number)}, session);
+  written.add(session.output(folder / fmt::format("plan-{}.json", number)), to_json(plan));
+  add_traced_plan(written, c.first.trace, c.plan, ".",
+                  {folder, fmt::format("predicted-{}", number)}, session);
+  add_traced_plan(written, c.run.trace, c.plan, ".", {folder, fmt::format("measured-{}", number)},
+                  session);
   const std::array<const Trace*, 2> both{&c.first.trace, &c.run.trace};
-  write_file_atomically(session.output(folder / fmt::format("both-{}.pftrace", number)),
-                        to_perfetto(both));
+  written.add(session.output(folder / fmt::format("both-{}.pftrace", number)), to_perfetto(both));
+}
+
+// All that the measurements depend on.
+nlohmann::ordered_json asked_by(const Loop& loop) {
+  const TuneRequest& r = loop.request;
+  nlohmann::ordered_json asked{{"command", "tune"},
+                               {"version", WEIR_VERSION},
+                               {"machine", machine_name(loop.backend)},
+                               {"backend", r.backend},
+                               {"devices", loop.devices},
+                               {"base", to_json(loop.base)},
+                               {"global_batch_size", r.global_batch_size},
+                               {"plans", r.plans},
+                               {"rounds", r.rounds},
+                               {"steps", r.steps},
+                               {"memory_limit", r.memory_limit},
+                               {"stack", loop.host.stack.name},
+                               {"data_sha256", nullptr}};
+  if (r.data) asked["data_sha256"] = sha256_hex(read_bytes(*r.data));
+  return asked;
 }
 
 }  // namespace
@@ -209,8 +234,11 @@ Fields fields(TuneRequest& r) {
        {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
        {"-o,--output",
         &r.output,
-        "Folder for plans, costs, traces and report.html",
+        "Folder for plans, costs, traces and report.html; until they are written, for what is "
+        "measured, in OUTPUT/unfinished",
         {.writes = Writes::folder}},
+       {"--resume", &r.resume,
+        "Go on with what a tune of the same request that was cut short has left in OUTPUT"},
        seed_field(r.seed)});
   return all;
 }
@@ -226,16 +254,19 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   loop.base = base_plan(r.plan, r.seed, loop.model, session);
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
 
+  const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
   session.log("profiling this machine's layers");
-  const Costs profile = profile_machine(loop.model, loop.base,
-                                        {.backend = backend,
-                                         .micro_batch_sizes = divisors(r.global_batch_size),
-                                         .devices = devices,
-                                         .progress = session.part("profile")});
+  const Costs profile = unfinished.profile([&] {
+    return profile_machine(loop.model, loop.base,
+                           {.backend = backend,
+                            .micro_batch_sizes = divisors(r.global_batch_size),
+                            .devices = devices,
+                            .progress = session.part("profile")});
+  });
   session.log("sweeping");
   const SweepResult swept = ranking(loop, profile);
   session.log("running the most promising plans");
-  std::vector<Trial> contenders = run_contenders(loop, swept, profile, session);
+  std::vector<Trial> contenders = run_contenders(loop, swept, profile, unfinished, session);
   session.log("recalibrating");
   std::vector<const Trial*> all;
   for (const Trial& c : contenders) all.push_back(&c);
@@ -245,13 +276,17 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   result.best = again.plans.front();
 
   const auto file = [&](const char* name) { return session.output(r.output / name); };
-  save_costs(profile, file("profile.json"));
-  save_costs(costs, file("costs.json"));
-  write_file_atomically(file("sweep.json"), weir::to_json(again) + "\n");
-  write_file_atomically(file("tune.json"), to_json(result).dump(2) + "\n");
+  NewFiles written;
+  written.add(file("profile.json"), weir::to_json(profile).dump(1) + "\n");
+  written.add(file("costs.json"), weir::to_json(costs).dump(1) + "\n");
+  written.add(file("sweep.json"), weir::to_json(again) + "\n");
   for (std::size_t i = 0; i < contenders.size(); ++i)
-    save_contender(contenders[i], i, r.output, session);
-  write_file_atomically(file("report.html"), report_html(result.report));
+    add_contender(written, contenders[i], i, r.output, session);
+  written.add(file("report.html"), report_html(result.report));
+  // Last: where it is there, all else is, and of the same request.
+  written.add(file("tune.json"), to_json(result).dump(2) + "\n");
+  written.commit();
+  unfinished.finish();
   return result;
 }
 

@@ -26,6 +26,7 @@ struct TuneRequest {
   StackChoice stack;         // that the forecasts before the first run are of
   std::optional<std::filesystem::path> data;
   std::filesystem::path output = "weir-out";
+  bool resume = false;  // go on with what a tune that was cut short has measured
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(TuneRequest& request);

@@ -32,7 +32,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print);
   line.add(app::kExplain, print);
-  line.add(app::kSweep, print);
+  line.add(app::kSweep, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kRun, print, {.defaults = {.hangs = end_at_once, .stopping = stop_on_signals()}});
   line.add(app::kCompare, print);
   line.add(app::kTune, print);

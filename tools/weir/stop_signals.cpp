@@ -28,11 +28,11 @@ void end_at_once(const std::string& line) {
 
 std::function<bool()> stop_on_signals() {
   return [listens = false]() mutable {
-    if (!listens) {
+    if (!listens) {  // the first call is one thread's: from then on this is only read
       for (const int signal : {SIGINT, SIGTERM})
         static_cast<void>(std::signal(signal, remember_stop));
+      listens = true;
     }
-    listens = true;
     return stop_asked != 0;
   };
 }
