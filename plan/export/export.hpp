@@ -25,6 +25,9 @@ struct ExportedJob {
 
 struct ExportOptions {
   int gpus_per_node = 8;
+  // The model's config.json, of which PyTorch's script makes its layers; empty: they are the
+  // user's.
+  std::string model_config;
 };
 
 // All throw InputError where nothing sensible can be written (a model without arguments, several

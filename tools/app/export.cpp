@@ -34,7 +34,9 @@ Fields fields(ExportRequest& r) {
 
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
-  const ExportedJob job = kExporters.at(r.to)(plan.loaded, {.gpus_per_node = r.gpus_per_node});
+  const ExportedJob job = kExporters.at(r.to)(
+      plan.loaded, {.gpus_per_node = r.gpus_per_node,
+                    .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)});
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
   for (const ExportedFile& file : job.files)
     result.files.push_back(session.output(r.output / file.name));

@@ -1,0 +1,11 @@
+// The text of torch_layers.py, compiled in by cmake/TorchLayers.cmake.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace weir {
+
+[[nodiscard]] std::string_view torch_layers_script();
+
+}  // namespace weir
