@@ -39,10 +39,14 @@ extern thread_local dim3 blockDim, gridDim;
 
 namespace weir::emulation {
 
-// Complete when it returns, whatever the stream. Throws std::logic_error for a launch that no
-// device takes, and for a warp of which some threads meet and others do not.
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-              const std::function<void()>& kernel);
+// Complete when it returns. Throws std::logic_error for a launch that no device takes, and for a
+// warp of which some threads meet and others do not.
+void run_blocks(dim3 grid, dim3 block, std::size_t shared_bytes,
+                const std::function<void()>& kernel);
+// What a launch calls; the runtime's business (runtime.cpp, or tests/exec_cuda/recorded). `kernel`
+// has copies of its arguments.
+void run_grid(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes,
+              cudaStream_t stream, const std::function<void()>& kernel);
 // Of a block, all threads that have not returned meet; of a warp, all.
 enum class Meeting : std::uint8_t { none, warp, block };
 void meet(Meeting whom);

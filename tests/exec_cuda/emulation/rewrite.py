@@ -35,8 +35,9 @@ def rewritten(text):
         grid, block, shared, stream = arguments(text[begin + 3:end])
         opening = text.index("(", end)
         close = closing(text, opening)
-        body = f"[&] {{ {kernel[1]}{text[opening:close + 1]}; }}"
-        call = f"weir::emulation::run_grid({grid}, {block}, {shared}, {stream}, {body})"
+        body = f"[=] {{ {kernel[1]}{text[opening:close + 1]}; }}"
+        name = kernel[1].split("<")[0]
+        call = f'weir::emulation::run_grid("{name}", {grid}, {block}, {shared}, {stream}, {body})'
         text = text[:kernel.start()] + call + text[close + 1:]
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];",
                   r"auto* \2 = static_cast<\1*>(weir::emulation::dynamic_shared());", text)

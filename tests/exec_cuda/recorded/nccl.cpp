@@ -1,0 +1,303 @@
+// NCCL between threads: a part of a message, or of a sum, begins when it is at the head of its
+// stream, and goes on when the parts that it needs have begun too. Counts of the two ends must
+// agree.
+// SPDX-License-Identifier: Apache-2.0
+#include <nccl.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "tests/exec_cuda/recorded/calls.hpp"
+
+using namespace weir::recorded;
+
+namespace {
+
+#define WEIR_NCCL_CALL() WEIR_CALL_OR(ncclSystemError)
+
+// The k-th message from a member to another, or one member's part of the k-th sum.
+struct Part {
+  bool sent = false, received = false;
+  std::size_t bytes = 0;
+  std::vector<std::byte> data;
+  Clock sender, receiver;
+};
+
+// What the members of one communicator share.
+struct Members {
+  int count = 0, joined = 0;
+  bool aborted = false;
+  std::map<std::array<int, 2>, std::map<std::uint64_t, Part>> messages;  // by from, to
+  std::map<std::array<int, 2>, std::uint64_t> sends, receives;
+  std::vector<std::uint64_t> sums;  // begun by each member
+  std::map<std::uint64_t, std::map<int, Part>> parts;
+};
+
+struct Communicator {
+  std::shared_ptr<Members> members;
+  int own = 0;
+  int device = 0;
+  bool ended = false;
+};
+
+struct Call {
+  enum class Kind : std::uint8_t { send, receive, sum } kind;
+  std::shared_ptr<Communicator> of;
+  int peer = 0;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::size_t bytes = 0;
+};
+
+// All parts of a group, on one stream.
+class Group : public Meeting {
+ public:
+  std::vector<Call> calls;
+  [[nodiscard]] std::shared_ptr<Meeting> copy() const override {
+    auto other = std::make_shared<Group>();
+    other->calls = calls;
+    return other;
+  }
+  [[nodiscard]] bool arrive(Stream& stream) override {
+    if (!begun_) {
+      for (const Call& call : calls) numbers_.push_back(begin(call, stream));
+      begun_ = true;
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if (!complete(calls[i], numbers_[i])) return false;
+    }
+    return true;
+  }
+  // All are there: what they bring is written, and their clocks are known.
+  void finish(Stream& stream) override {
+    for (std::size_t i = 0; i < calls.size(); ++i) end(calls[i], numbers_[i], stream);
+  }
+
+ private:
+  static std::uint64_t begin(const Call& call, const Stream& stream) {
+    Members& all = *call.of->members;
+    const int own = call.of->own;
+    if (call.kind == Call::Kind::send) {
+      const std::uint64_t number = all.sends[{own, call.peer}]++;
+      Part& part = all.messages[{own, call.peer}][number];
+      take(call, part, stream);
+      if (part.received && part.bytes != call.bytes)
+        machine().violation("the two ends of a message have different counts");
+      part.bytes = call.bytes;
+      part.sent = true;
+      return number;
+    }
+    if (call.kind == Call::Kind::receive) {
+      const std::uint64_t number = all.receives[{call.peer, own}]++;
+      Part& part = all.messages[{call.peer, own}][number];
+      part.receiver = stream.clock;
+      if (part.sent && part.bytes != call.bytes)
+        machine().violation("the two ends of a message have different counts");
+      part.bytes = call.bytes;
+      part.received = true;
+      return number;
+    }
+    const std::uint64_t number = all.sums[static_cast<std::size_t>(own)]++;
+    Part& part = all.parts[number][own];
+    take(call, part, stream);
+    part.bytes = call.bytes;
+    for (const auto& [member, other] : all.parts[number]) {
+      if (other.bytes != call.bytes)
+        machine().violation("the members of a sum have different counts");
+    }
+    return number;
+  }
+  static void take(const Call& call, Part& part, const Stream& stream) {
+    machine().reads(call.from, call.bytes);
+    part.data.assign(call.from, call.from + call.bytes);
+    part.sender = stream.clock;
+  }
+  static bool complete(const Call& call, std::uint64_t number) {
+    Members& all = *call.of->members;
+    if (call.kind == Call::Kind::sum)
+      return all.parts[number].size() == static_cast<std::size_t>(all.count);
+    const bool out = call.kind == Call::Kind::send;
+    const Part& part = all.messages[out ? std::array{call.of->own, call.peer}
+                                        : std::array{call.peer, call.of->own}][number];
+    return part.sent && part.received;
+  }
+  static void end(const Call& call, std::uint64_t number, Stream& stream) {
+    Members& all = *call.of->members;
+    if (call.kind == Call::Kind::send)
+      return join(stream.clock, all.messages[{call.of->own, call.peer}][number].receiver);
+    if (call.kind == Call::Kind::receive) {
+      const Part& part = all.messages[{call.peer, call.of->own}][number];
+      join(stream.clock, part.sender);
+      machine().writes(call.to, call.bytes);
+      std::memcpy(call.to, part.data.data(), std::min(call.bytes, part.data.size()));
+      return;
+    }
+    const std::map<int, Part>& parts = all.parts[number];
+    for (const auto& [member, part] : parts) join(stream.clock, part.sender);
+    machine().writes(call.to, call.bytes);
+    std::vector<float> sum(call.bytes / sizeof(float));
+    for (const auto& [member, part] : parts) {
+      for (std::size_t i = 0; i < sum.size() && (i + 1) * sizeof(float) <= part.data.size(); ++i) {
+        float value = 0;
+        std::memcpy(&value, part.data.data() + i * sizeof(float), sizeof(float));
+        sum[i] += value;
+      }
+    }
+    std::memcpy(call.to, sum.data(), sum.size() * sizeof(float));
+  }
+
+  bool begun_ = false;
+  std::vector<std::uint64_t> numbers_;
+};
+
+struct Open {
+  int depth = 0;
+  std::vector<std::pair<Stream*, Call>> calls;
+};
+thread_local Open group;
+
+std::map<std::uint64_t, std::shared_ptr<Members>>& rendezvous() {
+  static std::map<std::uint64_t, std::shared_ptr<Members>> all;
+  return all;
+}
+std::shared_ptr<Communicator>& of(ncclComm_t handle) {
+  return *reinterpret_cast<std::shared_ptr<Communicator>*>(handle);
+}
+
+ncclResult_t launch() {
+  std::map<Stream*, std::shared_ptr<Group>> by_stream;
+  for (auto& [stream, call] : group.calls) {
+    auto& own = by_stream[stream];
+    if (!own) own = std::make_shared<Group>();
+    own->calls.push_back(call);
+  }
+  group.calls.clear();
+  for (auto& [stream, own] : by_stream) {
+    Stream* const on = stream;
+    put(*on, {.what = "a message", .meeting = own});
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t add(Call call, ncclComm_t handle, cudaStream_t on) {
+  call.of = of(handle);
+  if (call.of->ended) {
+    machine().violation("a communicator that is no more is used");
+    return ncclInvalidUsage;
+  }
+  Stream* stream = stream_here(on, "a message");
+  if (stream == nullptr || stream->context->device != call.of->device) {
+    machine().violation("a communicator is used on another device's stream");
+    return ncclInvalidUsage;
+  }
+  group.calls.emplace_back(stream, std::move(call));
+  return group.depth == 0 ? launch() : ncclSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) { return "an error of the recorded NCCL"; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  WEIR_NCCL_CALL();
+  static std::uint64_t next = 0;
+  *id = {};
+  ++next;
+  std::memcpy(id->internal, &next, sizeof(next));
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int count, ncclUniqueId id, int own,
+                                    ncclConfig_t*) {
+  *made = nullptr;
+  WEIR_NCCL_CALL();
+  std::uint64_t number = 0;
+  std::memcpy(&number, id.internal, sizeof(number));
+  std::shared_ptr<Members>& members = rendezvous()[number];
+  if (!members) members = std::make_shared<Members>();
+  members->count = count;
+  members->sums.resize(static_cast<std::size_t>(count));
+  ++members->joined;
+  *made = reinterpret_cast<ncclComm_t>(new std::shared_ptr<Communicator>(
+      std::make_shared<Communicator>(Communicator{members, own, current().device})));
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
+  WEIR_NCCL_CALL();
+  const Members& members = *of(handle)->members;
+  *error = members.aborted                  ? ncclRemoteError
+           : members.joined < members.count ? ncclInProgress
+                                            : ncclSuccess;
+  return ncclSuccess;
+}
+// Who waits for the member that is gone waits in vain, and learns it.
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  const std::scoped_lock lock(machine().mutex);
+  of(handle)->members->aborted = of(handle)->ended = true;
+  delete &of(handle);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  WEIR_NCCL_CALL();
+  of(handle)->ended = true;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  const std::scoped_lock lock(machine().mutex);
+  delete &of(handle);
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  WEIR_NCCL_CALL();
+  ++group.depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  const std::scoped_lock lock(machine().mutex);
+  if (--group.depth > 0) return ncclSuccess;
+  if (machine().fails()) {
+    group.calls.clear();
+    return ncclSystemError;
+  }
+  return launch();
+}
+ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t handle,
+                      cudaStream_t stream) {
+  WEIR_NCCL_CALL();
+  return add({.kind = Call::Kind::send,
+              .of = {},
+              .peer = peer,
+              .from = static_cast<const std::byte*>(from),
+              .to = nullptr,
+              .bytes = count},
+             handle, stream);
+}
+ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t handle,
+                      cudaStream_t stream) {
+  WEIR_NCCL_CALL();
+  return add({.kind = Call::Kind::receive,
+              .of = {},
+              .peer = peer,
+              .from = nullptr,
+              .to = static_cast<std::byte*>(to),
+              .bytes = count},
+             handle, stream);
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t, ncclRedOp_t,
+                           ncclComm_t handle, cudaStream_t stream) {
+  WEIR_NCCL_CALL();
+  return add({.kind = Call::Kind::sum,
+              .of = {},
+              .peer = 0,
+              .from = static_cast<const std::byte*>(from),
+              .to = static_cast<std::byte*>(to),
+              .bytes = count * sizeof(float)},
+             handle, stream);
+}
+}

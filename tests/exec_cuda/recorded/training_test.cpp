@@ -1,0 +1,125 @@
+// The executor itself - streams, events, graphs, green contexts, cuBLASLt, cuDNN - on a recorded
+// machine: whole training steps without a violation, with the CPU's losses; and what is planted is
+// found or handled.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "tests/exec_cuda/recorded/fixture.hpp"
+
+namespace weir::recorded {
+namespace {
+
+using RecordedTraining = Recorded;
+
+// As in tests/exec_cuda/training_test: fp32 sums in another order, after a few steps.
+constexpr double kTolerance = 1e-3;
+
+void expect_losses(const RunResult& found, const RunResult& expected, double tolerance) {
+  ASSERT_EQ(found.steps.size(), expected.steps.size());
+  for (std::size_t step = 0; step < expected.steps.size(); ++step) {
+    const double loss = expected.steps[step].loss;
+    EXPECT_NEAR(found.steps[step].loss, loss, tolerance * loss) << "step " << step;
+  }
+}
+
+RunResult on_cpu(const ResolvedPlan& loaded, int steps) {
+  RunOptions options;
+  options.steps = steps;
+  options.warmup_steps = 0;
+  return train(loaded, options);
+}
+
+struct Pipeline {
+  const char* schedule;
+  int vpp;
+  std::vector<int> boundaries;
+};
+
+Plan plan_of(const TinyModel& model, const Pipeline& pipeline, int microbatches) {
+  Plan plan = model.plan(pipeline.boundaries, microbatches, pipeline.schedule);
+  plan.pp = static_cast<int>(pipeline.boundaries.size() + 1) / pipeline.vpp;
+  plan.vpp = pipeline.vpp;
+  return plan;
+}
+
+// On one GPU, launched and as a graph, and on GPUs of their own.
+void expect_no_violation(const Pipeline& pipeline) {
+  const int stages = static_cast<int>(pipeline.boundaries.size()) + 1;
+  const TinyModel model(true, 0.1, 32, std::max(1, stages - 3), 4);
+  const ResolvedPlan loaded = model.load(plan_of(model, pipeline, std::min(stages + 1, 4)));
+  const RunResult expected = on_cpu(loaded, 2);
+  std::string parameters;
+  const struct {
+    int devices;
+    bool graphs;
+  } ways[] = {{1, false}, {1, true}, {loaded.plan.pp, false}};
+  for (const auto& way : ways) {
+    SCOPED_TRACE(std::string(pipeline.schedule) + ", K " + std::to_string(loaded.plan.pp) +
+                 ", devices " + std::to_string(way.devices) + (way.graphs ? ", graphs" : ""));
+    machine().reset(way.devices, static_cast<unsigned>(stages));
+    const RunResult found = train(loaded, steps_on_cuda(2, way.graphs));
+    expect_losses(found, expected, kTolerance);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+    if (parameters.empty()) parameters = found.parameters_sha256;
+    EXPECT_EQ(found.parameters_sha256, parameters);
+  }
+}
+
+TEST_F(RecordedTraining, OneStage) { expect_no_violation({"gpipe", 1, {}}); }
+TEST_F(RecordedTraining, TwoStages) { expect_no_violation({"1f1b", 1, {2}}); }
+TEST_F(RecordedTraining, ThreeStagesWithSplitBackwards) {
+  expect_no_violation({"zb-h1", 1, {1, 2}});
+}
+TEST_F(RecordedTraining, ChunksInTurn) { expect_no_violation({"interleaved-1f1b", 2, {1, 2, 3}}); }
+TEST_F(RecordedTraining, ChunksAsAV) { expect_no_violation({"v-half", 2, {1, 2, 3}}); }
+TEST_F(RecordedTraining, EightStages) { expect_no_violation({"1f1b", 1, {1, 2, 3, 4, 5, 6, 7}}); }
+
+// A wait that is dropped is found, whichever it is of those that nothing else stands in for.
+TEST_F(RecordedTraining, ADroppedWaitIsFound) {
+  const TinyModel model(true, 0.0, 32, 1, 4);
+  const ResolvedPlan loaded = model.load(plan_of(model, {"1f1b", 1, {2}}, 3));
+  static_cast<void>(train(loaded, steps_on_cuda(1)));
+  const std::int64_t waits = machine().waits;
+  std::string missed;
+  std::int64_t found = 0;
+  for (std::int64_t wait = 1; wait <= waits; ++wait) {
+    machine().reset(1, 7);
+    machine().faults.dropped_wait = wait;
+    static_cast<void>(train(loaded, steps_on_cuda(1)));
+    if (machine().violations().empty()) missed += " " + std::to_string(wait);
+    found += static_cast<std::int64_t>(!machine().violations().empty());
+    machine().forget();
+  }
+  EXPECT_GE(found, 6) << "of " << waits << ", missed" << missed;
+}
+
+// Whatever fails at the n-th call of a library: one line that says so, or a way without it.
+TEST_F(RecordedTraining, AnErrorAtAnyCallIsOneLine) {
+  const TinyModel model(true, 0.0, 32, 1, 4);
+  Plan plan = plan_of(model, {"1f1b", 1, {2}}, 2);
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  const ResolvedPlan loaded = model.load(plan);
+  const RunResult expected = train(loaded, steps_on_cuda(2, true));
+  const std::int64_t calls = machine().calls;
+  int failed = 0, went_on = 0;
+  for (std::int64_t call = 1; call <= calls; call += 1 + calls / 30) {
+    machine().reset(1);
+    machine().faults.failing_call = call;
+    try {
+      expect_losses(train(loaded, steps_on_cuda(2, true)), expected, 2e-2);
+      ++went_on;
+    } catch (const std::exception& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()), "");
+      ++failed;
+    }
+    EXPECT_LE(machine().failures, 1) << call;
+    machine().forget();  // what a failure leaves behind is not the step's
+  }
+  EXPECT_GT(failed, 10);
+  EXPECT_GT(went_on, 0);
+}
+
+}  // namespace
+}  // namespace weir::recorded
