@@ -350,6 +350,13 @@ def outputs(folder):
         "tuned",
     )
     yield json.loads((folder / "tuned/profile.json").read_text())
+    # What ends before there is a result leaves what it has: no plan fits, there are not so many.
+    tune = "tune tiny.json -K 1 --global-batch-size 1 --memory-limit 1KiB -q -o none".split()
+    weir(folder, *tune, code=4)
+    yield json.loads((folder / "none/unfinished/asked.json").read_text())
+    many = "evaluate tiny.json -K 1 --global-batch-size 1 --held-out 60000 -q -o many".split()
+    weir(folder, *many, code=2)
+    yield json.loads((folder / "many/unfinished/asked.json").read_text())
     yield json.loads((folder / "tuned/costs.json").read_text())
     yield printed(
         "evaluate",

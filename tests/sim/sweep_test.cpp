@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <filesystem>
 
 #include "costmodel/table/builtin.hpp"
@@ -59,6 +61,29 @@ class Sweep : public testing::Test {
   Cluster cluster_;
   Costs costs_;
 };
+
+// Asked once for each of 16 pairs of K and M while candidates are made, then for each of 88: a
+// search that is told to stop from the 61st time on has looked at 44, and how good the rest are
+// nobody knows. Told so at once it has found nothing, and no plan is called the smallest misfit.
+TEST_F(Sweep, StoppedListsWhatItHasFound) {
+  const SweepResult whole = search();
+  EXPECT_FALSE(whole.stopped_after);
+  std::atomic<int> asked = 0;
+  request_.stop = [&] { return ++asked > 60; };
+  const SweepResult result = search();
+  EXPECT_EQ(asked, 16 + 88);
+  EXPECT_EQ(result.stopped_after, 44);
+  EXPECT_EQ(result.feasible, 44);
+  EXPECT_EQ(result.plans.size(), 44);
+  EXPECT_TRUE(std::isinf(result.gap));
+  EXPECT_TRUE(std::ranges::is_sorted(
+      result.plans, {}, [](const Ranked& ranked) { return ranked.forecast.step_time; }));
+  EXPECT_THAT(to_json(result), testing::HasSubstr("\"stopped_after\": 44"));
+  request_.stop = [] { return true; };
+  const SweepResult none = search();
+  EXPECT_EQ(none.candidates, 0);
+  EXPECT_TRUE(none.plans.empty());
+}
 
 // 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2
 // * (4 * 3 - 1) = 88.
