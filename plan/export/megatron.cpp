@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/export/export.hpp"
 #include "plan/import/megatron_layout.hpp"
@@ -55,6 +56,28 @@ void add_block(ArgumentLines& s, const Decoder& d, std::vector<Remark>& remarks)
   }
 }
 
+// Its base is a whole number there, and Llama 3.1's scaling that of its own frequencies alone.
+void add_rotary(ArgumentLines& s, const RotaryAngles& angles, std::vector<Remark>& remarks) {
+  const RotaryAngles llama{.theta = angles.theta,
+                           .scaling = RotaryScaling::llama3,
+                           .factor = angles.factor,
+                           .original_positions = 8192};
+  const double base = std::round(angles.theta), factor = std::round(angles.factor);
+  s.add("rotary-base", static_cast<std::int64_t>(base));
+  bool carried = base == angles.theta;
+  if (angles.scaling == RotaryScaling::linear) {
+    s.add("rotary-seq-len-interpolation-factor", static_cast<std::int64_t>(factor));
+    carried = carried && factor == angles.factor;
+  } else if (angles == llama) {
+    s.add("use-rope-scaling");
+    s.add("rope-scaling-factor", python_number(angles.factor));
+  } else {
+    carried = carried && angles.scaling == RotaryScaling::none;
+  }
+  if (!carried)
+    remarks.push_back({"model", "this base or scaling of rotary positions has no word there"});
+}
+
 void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
                std::vector<Remark>& remarks) {
   add_block(s, d, remarks);
@@ -75,11 +98,7 @@ void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
   s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute"
                                    : d.block.rotary          ? "rope"
                                                              : "none");
-  const RotaryAngles& angles = d.block.angles;
-  if (d.block.rotary && angles.theta != RotaryAngles{}.theta)
-    s.add("rotary-base", static_cast<std::int64_t>(angles.theta));
-  if (d.block.rotary && angles.scaling != RotaryScaling::none)
-    remarks.push_back({"model", "rotary positions are not scaled there"});
+  if (d.block.rotary) add_rotary(s, d.block.angles, remarks);
   if (d.embedding.positions > 0 && d.block.rotary) {
     remarks.push_back({"model", "learned and rotary positions exclude each other there"});
   }

@@ -83,9 +83,17 @@ std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks
         {"model",
          fmt::format("no flavour of llama3 has its sizes: register one called weir with dim={}, "
                      "n_layers={}, "
-                     "n_heads={}, n_kv_heads={}, a feed-forward width of {} and a vocabulary of {}",
+                     "n_heads={}, n_kv_heads={}, a feed-forward width of {}, a vocabulary of {}, "
+                     "rope_theta={} and norm_eps={}",
                      d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn,
-                     d.embedding.vocabulary)});
+                     d.embedding.vocabulary, python_number(d.block.angles.theta),
+                     python_number(d.block.norm_epsilon))});
+    if (d.block.rotary && d.block.angles.scaling != RotaryScaling::none) {
+      remarks.push_back(
+          {"model", fmt::format("rotary positions are scaled by {}: say so in the flavour's "
+                                "rope_scaling_args",
+                                python_number(d.block.angles.factor))});
+    }
     if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm ||
         d.block.qk_norm || d.embedding.tied) {
       remarks.push_back(

@@ -164,6 +164,24 @@ void set_experts(Arguments& a, TransformerShape& block) {
   block.router_bias = a.flag("moe-router-enable-expert-bias");
 }
 
+// Megatron-Core 0.12, models/common/embeddings/rotary_pos_embedding.py: Llama 3.1's scaling with
+// its own frequencies and 8192 positions, or positions divided by a factor.
+void set_rotary_angles(Arguments& a, RotaryAngles& angles) {
+  constexpr std::int64_t kLlama3Positions = 8192;
+  const double base = a.number_or("rope-theta", angles.theta, 1e-3, 1e12);
+  angles.theta = a.number_or("rotary-base", base, 1e-3, 1e12);
+  const double factor = a.number_or("rope-scaling-factor", 8, 1, 1e6);
+  const double divided = a.number_or("rotary-seq-len-interpolation-factor", 1, 1, 1e6);
+  if (a.flag("use-rope-scaling")) {
+    angles.scaling = RotaryScaling::llama3;
+    angles.factor = factor;
+    angles.original_positions = kLlama3Positions;
+  } else if (divided > 1) {
+    angles.scaling = RotaryScaling::linear;
+    angles.factor = divided;
+  }
+}
+
 void set_biases_and_norm(Arguments& a, TransformerShape& block) {
   const bool biases = !a.flag("disable-bias-linear");
   block.output_bias = block.mlp_bias = biases;
@@ -197,6 +215,7 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   std::string kind = a.text_or("position-embedding-type", "learned_absolute");
   if (a.flag("use-rotary-position-embeddings")) kind = "rope";
   block.rotary = kind == "rope" || kind == "rotary";
+  if (block.rotary) set_rotary_angles(a, block.angles);
   // Of latent attention the same argument means its inner norms.
   block.qk_norm = a.flag("qk-layernorm") && block.latent.key_value == 0;
   if (a.number_or("rotary-percent", 1, 0, 1) != 1) {

@@ -18,7 +18,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 39> kTranslations{
+constexpr std::array<Translation, 41> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -46,6 +46,8 @@ constexpr std::array<Translation, 39> kTranslations{
      {"model.init_method_std", "init-method-std"},
      {"model.position_embedding_type", "position-embedding-type"},
      {"model.rotary_percentage", "rotary-percent"},
+     {"model.rotary_base", "rotary-base"},
+     {"model.seq_len_interpolation_factor", "rotary-seq-len-interpolation-factor"},
      {"model.seed", "seed"},
      {"model.use_flash_attention", "use-flash-attn", true},
      {"model.qk_layernorm", "qk-layernorm", true},

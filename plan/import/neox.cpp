@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "plan/import/config_jobs.hpp"
 #include "plan/import/deepspeed.hpp"
@@ -121,6 +122,8 @@ Model neox_model(ConfigTable& t, const JobOptions& options, Plan& plan,
       t.integer_or("max_position_embeddings", seq_length, 1, kLargestSize);
   const std::string kind = t.text_or("pos_emb", "learned");
   block.rotary = kind == "rotary";
+  if (block.rotary)
+    block.angles.theta = t.number_or("rotary_emb_base", block.angles.theta, 1e-3, 1e12);
   if (block.rotary && t.number_or("rotary_pct", 1, 0, 1) != 1)
     remarks.push_back({"rotary_pct", "turns only a part of each head; not timed"});
   if (kind == "alibi")
@@ -211,6 +214,27 @@ UnreadArgument unread_neox_key(std::string_view path) {
   return known;
 }
 
+// The learning rate's course, as NeoX's annealing has it: a warm-up by a share of all iterations,
+// then the decay, which ends with the training where nothing else is said.
+void set_neox_rate(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  Optimizer& o = plan.optimizer;
+  const std::int64_t trained = t.integer_or("train_iters", 0, 0, kMost);
+  const std::int64_t decay = t.integer_or("lr_decay_iters", trained, 0, kMost);
+  const double least = t.number_or("min_lr", 0, 0, 1e6);
+  const double share = t.number_or("warmup", 0.01, 0, 1);
+  const std::string style = t.text_or("lr_decay_style", "linear");
+  if (decay == 0) return;  // no course is said
+  const auto known = parse_decay_style(style);
+  const auto warmup = std::llround(share * static_cast<double>(decay));
+  o.rate.warmup_iters = warmup;
+  if (known && *known != DecayStyle::constant && decay > warmup && least <= o.learning_rate) {
+    o.rate = {warmup, decay, *known, least};
+  } else if (!known || *known != DecayStyle::constant) {
+    remarks.push_back({"lr_decay_style", style.substr(0, 40) + ": constant in the plan"});
+  }
+}
+
 }  // namespace
 
 Job read_neox_job(const std::string& text, const std::string& file, const JobOptions& options) {
@@ -233,6 +257,7 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   if (precision == "fp16") plan.dtype = Dtype::fp16;
   plan.optimizer.clip_norm = t.number_or("gradient_clipping", 1, 0, 1e9);
   plan.optimizer.weight_decay = t.number_or("weight_decay", 0.1, 0, 1e3);
+  set_neox_rate(t, plan, job.remarks);
   plan.sequence_parallel = t.flag_or("sequence_parallel", false) && plan.tp > 1;
   set_neox_attention(t, plan, job.remarks);
   if (t.flag_or("checkpoint_activations", false)) plan.recompute.mode = RecomputeMode::full;

@@ -388,6 +388,8 @@ std::string_view schedule_to_torch(std::string_view name) {
   return "";
 }
 
+constexpr double kLlama3Theta = 500000;  // of every flavour (models/llama3/__init__.py)
+
 std::optional<Decoder> torchtitan_llama3(std::string_view flavor) {
   for (const Flavor& f : kLlama3) {
     if (f.name != flavor) continue;
@@ -401,6 +403,7 @@ std::optional<Decoder> torchtitan_llama3(std::string_view flavor) {
     d.block.activation = Activation::silu;
     d.block.norm = NormKind::rms_norm;
     d.block.gated = d.block.rotary = true;
+    d.block.angles.theta = kLlama3Theta;
     d.block.qkv_bias = d.block.output_bias = d.block.mlp_bias = false;
     d.blocks = f.blocks;
     d.norm = {f.hidden, NormKind::rms_norm, d.block.norm_epsilon};

@@ -107,6 +107,8 @@ TEST(NeoxSamples, AreRead) {
   EXPECT_EQ(big.plan.dp, 12);
   EXPECT_EQ(big.plan.global_batch_size(), 1536);
   EXPECT_THAT(big.plan.boundaries, ElementsAre(12, 23, 34));
+  // A hundredth of 150000 iterations warms up; a cosine leads from 0.97e-4 down to 0.97e-5.
+  EXPECT_EQ(big.plan.optimizer.rate, (RateSchedule{1500, 150000, DecayStyle::cosine, 0.97e-5}));
   EXPECT_EQ(complaint([&] { read("neox_llama2_70B.yml"); }),
             "neox_llama2_70B.yml: train_micro_batch_size_per_gpu: is missing, or is the training "
             "script's to choose: give its value");

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/export/patch.hpp"
 #include "plan/export/script.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
@@ -219,6 +220,83 @@ TEST(MegatronExport, TheOptimizersCourseReadsBack) {
   p.optimizer.kind = OptimizerKind::adam;
   EXPECT_THAT(names(export_megatron(loaded(p, llama_like(8)), {}).not_carried),
               Contains("optimizer"));
+}
+
+// Base and scaling of rotary positions; what has no word is named.
+TEST(MegatronExport, RotaryAnglesReadBack) {
+  const RotaryAngles llama{500000, RotaryScaling::llama3, 32, 1, 4, 8192};
+  for (const RotaryAngles& angles :
+       {RotaryAngles{500000}, RotaryAngles{10000, RotaryScaling::linear, 4}, llama}) {
+    Model model = llama_like(8);
+    for (Layer& layer : model.layers) {
+      if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->angles = angles;
+    }
+    const ResolvedPlan plan = loaded(example(), model);
+    const ExportedJob job = export_megatron(plan, {});
+    EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
+    EXPECT_EQ(to_layer_list(back(plan, job).model), to_layer_list(plan.model));
+    EXPECT_THAT(export_torchtitan(plan, {}).not_carried.front().text,
+                HasSubstr(angles.theta > 10000 ? "rope_theta=500000.0" : "rope_theta=10000.0"));
+  }
+  Model other = llama_like(8);
+  for (Layer& layer : other.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->angles.theta = 10000.5;
+  }
+  EXPECT_THAT(names(export_megatron(loaded(example(), other), {}).not_carried),
+              ElementsAre("model", "data"));
+}
+
+// The user's script, with arguments that no reader understands, and the plan that a search found:
+// what the plan decides changes by as few arguments as say it, learning rates stay, and the changed
+// script is the plan.
+constexpr const char* kScript =
+    "#!/bin/bash\nM=\"--num-layers 8 --hidden-size 64 --ffn-hidden-size 192 --kv-channels 16\"\n"
+    "torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py $M --num-attention-heads 8 "
+    "--group-query-attention --num-query-groups 2 --swiglu --disable-bias-linear "
+    "--normalization RMSNorm --norm-epsilon 1e-6 --position-embedding-type rope "
+    "--attention-dropout 0 --hidden-dropout 0 --untie-embeddings-and-output-weights "
+    "--seq-length 128 --max-position-embeddings 128 --vocab-size 1024 --init-method-std 0.006 "
+    "--bf16 --lr 2e-5 --micro-batch-size 1 --global-batch-size 48 --warp-drive 9 "
+    "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+    "--recompute-granularity selective --use-distributed-optimizer --rotary-base 10000\n";
+
+TEST(MegatronPatch, ChangesWhatThePlanDecides) {
+  const auto change = [](const Patch& patch) {
+    std::vector<std::string> lines;
+    for (const ArgumentChange& c : patch.changes)
+      lines.push_back(c.name + ": " + c.before.value_or("-") + " > " + c.after.value_or("-"));
+    return lines;
+  };
+  const ResolvedPlan plan = loaded(example(), llama_like(8));
+  const Patch patch = patch_megatron(plan, kScript, "run.sh", {});
+  EXPECT_THAT(
+      change(patch),
+      ElementsAre("micro-batch-size: 1 > 3", "num-virtual-stages-per-pipeline-rank: 2 > -",
+                  "pipeline-model-parallel-layout: - > Et|t*3|t*3|tL",
+                  "pipeline-model-parallel-size: 4 > 2", "recompute-granularity: selective > full",
+                  "recompute-method: - > uniform", "recompute-num-layers: - > 1",
+                  "tensor-model-parallel-size: - > 2", "use-distributed-optimizer:  > -"));
+  EXPECT_EQ(patch.devices_before, 8);
+  EXPECT_EQ(patch.devices, 16);
+  EXPECT_TRUE(patch.remarks.empty()) << patch.remarks.front().text;
+  // What is the script's already needs no change, however the script says it.
+  const Job own = read_megatron_job(kScript, "run.sh", {});
+  EXPECT_THAT(change(patch_megatron(loaded(own.plan, own.model), kScript, "run.sh", {})),
+              ElementsAre());
+  Plan gpipe = own.plan;
+  gpipe.vpp = 1;
+  gpipe.boundaries = {3, 5, 7};
+  gpipe.schedule = "gpipe";
+  EXPECT_THAT(names(patch_megatron(loaded(gpipe, own.model), kScript, "run.sh", {}).remarks),
+              ElementsAre("schedule"));
+  Plan seven = example();
+  seven.boundaries = {2, 5, 7};
+  try {
+    static_cast<void>(patch_megatron(loaded(seven, llama_like(7)), kScript, "run.sh", {}));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "run.sh: --num-layers: 8 here, 7 in the plan's model");
+  }
 }
 
 TEST(MegatronExport, SaysWhatRunsInstead) {

@@ -225,6 +225,14 @@ TEST(Families, RealConfigsAreReadOrRefusedByName) {
                                                      {"llama-2-7b-chat", 6'738'415'616},
                                                      {"llama-3-8b", 8'030'261'248},
                                                      {"mixtral-8x7b_neuronx_mha", 47'508'099'072},
+                                                     {"llama2-70b", 68'976'648'192},
+                                                     {"llama3.x-sophgo", 3'212'749'824},
+                                                     {"mistral-7b-instruct-v0.2", 7'241'732'096},
+                                                     {"phi-2", 2'779'683'840},
+                                                     {"qwen2-7b-instruct", 7'615'616'512},
+                                                     {"qwen3-8b", 8'190'735'360},
+                                                     {"simai_qwen3-235B-A22B", 235'093'634'560},
+                                                     {"deepseek-r1", 671'026'419'200},
                                                      {"alpa_opt_125m", 125'239'296}};
   int files = 0;
   std::size_t matched = 0;

@@ -162,6 +162,47 @@ TEST_F(JobsCommand, ExportsReadBack) {
   EXPECT_EQ(again, plan);
 }
 
+// From a Hugging Face config: its rotary base, scaling and norm go out; an optimizer that nobody
+// chose is said, one that came from a file is not.
+TEST_F(JobsCommand, ExportsSayWhatNobodyChose) {
+  write("llama.json",
+        R"({"model_type":"llama","hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,)"
+        R"("num_attention_heads":4,"vocab_size":256,"max_position_embeddings":64,)"
+        R"("rms_norm_eps":1e-6,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3",)"
+        R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+        R"("original_max_position_embeddings":8192}})");
+  ASSERT_EQ(weir("plan llama.json -K 2 -M 4 --schedule 1f1b -o llama.plan.json").code, 0);
+  const CommandResult out = weir("export llama.plan.json --to megatron -o there");
+  ASSERT_EQ(out.code, 0) << out.out;
+  EXPECT_THAT(out.out, HasSubstr("  optimizer: none was chosen: the files have Weir's, adamw at a "
+                                 "learning rate of 0.001"));
+  const std::string script = read("there/megatron.sh");
+  for (const char* argument : {"--rotary-base 500000", "--norm-epsilon 1e-06", "--use-rope-scaling",
+                               "--rope-scaling-factor 8.0"})
+    EXPECT_THAT(script, HasSubstr(argument));
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  EXPECT_EQ(weir("export plan.json --to megatron -o there").out.find("none was chosen"),
+            std::string::npos);
+}
+
+// The script stays the user's: what is not understood too.
+TEST_F(JobsCommand, AScriptIsPatched) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  EXPECT_EQ(weir("export plan.json --patch job.args").out, "job.args: nothing to change\n");
+  ASSERT_EQ(weir("plan plan.model.json -K 1 -M 2 -b 4 --dp 2 --schedule 1f1b -o other.json").code,
+            0);
+  const CommandResult patch = weir("export other.json --patch job.args");
+  EXPECT_EQ(patch.code, 0);
+  EXPECT_EQ(patch.out,
+            "change  --micro-batch-size 4  (was 2)\n"
+            "change  --pipeline-model-parallel-size 1  (was 2)\n");
+  const auto json = nlohmann::json::parse(weir("--json export other.json --patch job.args").out);
+  EXPECT_EQ(json["schema"], "weir.patch/1");
+  EXPECT_EQ(json["changes"][0]["before"], "2");
+  EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(weir("export plan.json").code, 2);
+}
+
 TEST_F(JobsCommand, ExportedScriptsArePython) {
   ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
   for (const char* to : {"torch", "deepspeed"}) {

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/export.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/import.hpp"
 
 namespace weir::app {
 namespace {
@@ -17,6 +20,34 @@ const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtita
                                                  {"megatron", export_megatron},
                                                  {"deepspeed", export_deepspeed}};
 
+// A script that does not say how many devices it runs on, or on as many as it cannot, is taken to
+// run on the plan's.
+Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
+  const std::string text = read_job_text(file);
+  JobOptions options{.environment = environment()};
+  try {
+    return patch_megatron(plan, text, file.string(), options);
+  } catch (const DeviceCountError&) {
+    options.gpus = plan.plan.devices();
+    return patch_megatron(plan, text, file.string(), options);
+  }
+}
+
+nlohmann::ordered_json to_json(const Patch& patch) {
+  using Json = nlohmann::ordered_json;
+  const auto text = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  Json changes = Json::array();
+  for (const ArgumentChange& change : patch.changes) {
+    changes.push_back(
+        {{"name", change.name}, {"before", text(change.before)}, {"after", text(change.after)}});
+  }
+  return {{"schema", "weir.patch/1"},
+          {"changes", std::move(changes)},
+          {"devices_before", text(patch.devices_before)},
+          {"devices", patch.devices},
+          {"remarks", app::to_json(patch.remarks)}};
+}
+
 }  // namespace
 
 Fields fields(ExportRequest& r) {
@@ -24,7 +55,9 @@ Fields fields(ExportRequest& r) {
           {"--to",
            &r.to,
            "torchtitan, torch, megatron or deepspeed",
-           {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}, .required = true}},
+           {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}}},
+          {"--patch", &r.patch,
+           "Your own Megatron script: the arguments to change in it, the others stay"},
           {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
           {"--gpus-per-node",
            &r.gpus_per_node,
@@ -33,11 +66,20 @@ Fields fields(ExportRequest& r) {
 }
 
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
+  if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
   const PlacedPlan plan = load(r.plan, session);
+  if (r.patch) return {.patch = patch_of(plan.loaded, *r.patch)};
   const ExportedJob job = kExporters.at(r.to)(
       plan.loaded, {.gpus_per_node = r.gpus_per_node,
                     .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)});
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
+  // What nobody chose trains all the same: it is said.
+  if (const Optimizer& o = plan.loaded.plan.optimizer; o == Optimizer{}) {
+    result.not_carried.push_back(
+        {"optimizer", fmt::format("none was chosen: the files have Weir's, {} at a learning rate "
+                                  "of {}, betas {} and {}, no warm-up, decay or clipping",
+                                  to_string(o.kind), o.learning_rate, o.beta1, o.beta2)});
+  }
   for (const ExportedFile& file : job.files)
     result.files.push_back(session.output(r.output / file.name));
   for (const ExportedFile& file : job.files) write_file_atomically(r.output / file.name, file.text);
@@ -52,6 +94,7 @@ nlohmann::ordered_json to_json(const std::vector<Remark>& remarks) {
 }
 
 nlohmann::ordered_json to_json(const ExportResult& result) {
+  if (result.patch) return to_json(*result.patch);
   nlohmann::ordered_json json{{"schema", "weir.export/1"},
                               {"to", result.to},
                               {"files", nlohmann::ordered_json::array()},

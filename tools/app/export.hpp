@@ -5,17 +5,19 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "plan/export/export.hpp"
+#include "plan/export/patch.hpp"
 #include "tools/app/field.hpp"
 
 namespace weir::app {
 
 struct ExportRequest {
   PlanSource plan;
-  std::string to;  // torchtitan, torch, megatron or deepspeed
+  std::string to;  // torchtitan, torch, megatron or deepspeed; empty: nothing is written
+  std::optional<std::filesystem::path> patch;  // the script that the plan came from
   std::filesystem::path output = "weir-export";
   int gpus_per_node = 8;
 };
@@ -26,6 +28,7 @@ struct ExportResult {
   std::vector<std::filesystem::path> files;  // as they were written
   std::string launch;                        // to be run in the folder of the files
   std::vector<Remark> not_carried;
+  std::optional<Patch> patch;
 };
 
 [[nodiscard]] ExportResult export_plan(const ExportRequest& request, const Session& session);

@@ -46,17 +46,6 @@ std::string shown_name(const std::filesystem::path& file) {
   return file == "-" ? "standard input" : file.string();
 }
 
-// The user's own variables, as the shell that started this program passed them on.
-ShellEnvironment environment() {
-  ShellEnvironment all;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != text.npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return all;
-}
-
 struct JobFormat {
   std::string_view name;
   Job (*read)(const std::string& text, const std::string& file, const JobOptions& options);
@@ -164,6 +153,16 @@ bool is_job_format(std::string_view name) {
 }
 
 std::string stack_of_job(std::string_view format) { return std::string(job_format(format).stack); }
+
+ShellEnvironment environment() {
+  ShellEnvironment all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
 
 std::string read_job_text(const std::filesystem::path& file) {
   return read_text_file(file == "-" ? "/dev/stdin" : file);

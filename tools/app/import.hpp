@@ -39,6 +39,9 @@ struct Imported {
 [[nodiscard]] bool is_job_format(std::string_view name);
 [[nodiscard]] std::string stack_of_job(std::string_view format);
 
+// The user's own variables, as the shell that started this program passed them on.
+[[nodiscard]] ShellEnvironment environment();
+
 // The text of a job's file; "-" is what stands on the standard input.
 [[nodiscard]] std::string read_job_text(const std::filesystem::path& file);
 

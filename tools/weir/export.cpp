@@ -8,8 +8,31 @@
 #include "tools/weir/terminal.hpp"
 
 namespace weir {
+namespace {
+
+void print_patch(const std::string& script, const Patch& patch) {
+  if (patch.changes.empty()) say("{}: nothing to change\n", script);
+  for (const ArgumentChange& c : patch.changes) {
+    if (!c.after) {
+      say("remove  --{}{}\n", c.name, c.before->empty() ? "" : " " + *c.before);
+      continue;
+    }
+    const std::string value =
+        c.after->find('|') != std::string::npos ? "'" + *c.after + "'" : *c.after;
+    const std::string argument = fmt::format("--{}{}{}", c.name, value.empty() ? "" : " ", value);
+    say("{}  {}{}\n", c.before ? "change" : "add   ", argument,
+        c.before ? fmt::format("  (was {})", *c.before) : "");
+  }
+  if (patch.devices_before && *patch.devices_before != patch.devices)
+    say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);
+  if (!patch.remarks.empty()) say("\nnot carried:\n");
+  for (const Remark& remark : patch.remarks) say("  {}: {}\n", remark.name, remark.text);
+}
+
+}  // namespace
 
 void print(const app::ExportRequest& request, const app::ExportResult& result) {
+  if (result.patch) return print_patch(request.patch->string(), *result.patch);
   for (const auto& file : result.files) say("{}\n", file.string());
   say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
   if (!result.not_carried.empty()) say("\nnot carried:\n");
