@@ -257,6 +257,8 @@ def outputs(folder):
     yield printed("plan", "--from", "megatron", "job.args", "--dp", 2, "-o", "imported.json")
     yield json.loads((folder / "imported.model.json").read_text())
     yield printed("export", "plan.json", "--to", "torch", "-o", "exported")
+    (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
+    yield printed("export", "imported.json", "--patch", "other.args")
 
     weir(folder, "profile", "tiny.json", "-b", "1,2", "-q", "-o", "profile.json")
     for plan, run in (("plan", "first"), ("gpipe", "second")):

@@ -33,7 +33,7 @@ Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
   }
 }
 
-nlohmann::ordered_json to_json(const Patch& patch) {
+nlohmann::ordered_json patch_json(const Patch& patch) {
   using Json = nlohmann::ordered_json;
   const auto text = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   Json changes = Json::array();
@@ -45,7 +45,7 @@ nlohmann::ordered_json to_json(const Patch& patch) {
           {"changes", std::move(changes)},
           {"devices_before", text(patch.devices_before)},
           {"devices", patch.devices},
-          {"remarks", app::to_json(patch.remarks)}};
+          {"remarks", to_json(patch.remarks)}};
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ nlohmann::ordered_json to_json(const std::vector<Remark>& remarks) {
 }
 
 nlohmann::ordered_json to_json(const ExportResult& result) {
-  if (result.patch) return to_json(*result.patch);
+  if (result.patch) return patch_json(*result.patch);
   nlohmann::ordered_json json{{"schema", "weir.export/1"},
                               {"to", result.to},
                               {"files", nlohmann::ordered_json::array()},
