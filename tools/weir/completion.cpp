@@ -117,12 +117,14 @@ std::string zsh(const Commands& commands, const Arguments& common) {
 _weir() {{
   local -a commands=(
 {}  )
-  if (( CURRENT == 2 )); then
+  local -i at=2  # the sub-command stands behind the options of all
+  while (( at < CURRENT )) && [[ $words[at] == -* ]]; do (( at++ )); done
+  if (( CURRENT == at )); then
     _describe command commands
     return
   fi
-  shift words
-  (( CURRENT-- ))
+  shift $(( at - 1 )) words
+  (( CURRENT -= at - 1 ))
   case $words[1] in
 {}  esac
 }}
