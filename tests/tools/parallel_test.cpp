@@ -43,8 +43,8 @@ TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
   EXPECT_EQ(weir("run plan.json").code, 5);
 }
 
-// Built-in costs have no interval: beside each forecast stands how far they were off, or that
-// nothing can tell. Costs that were measured have no such sentence.
+// Beside each built-in forecast stands how far such were off on published figures and measured
+// steps of the device. Costs that were measured have no such sentence.
 TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
   const std::string a100 = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json";
@@ -57,10 +57,10 @@ TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
                         std::to_string(known["numbers"].get<int>())));
   const std::string sweep =
       "sweep tiny.json -K 1,2 --global-batch-size 4 --report out/report.html" + cluster_;
-  const std::string unknown =
-      "built-in costs of H100-SXM5-80GB: no published figure was forecast by them";
-  EXPECT_THAT(weir(sweep).out, HasSubstr(unknown));
-  EXPECT_THAT(read("out/report.html"), HasSubstr(unknown));
+  const std::string measured_steps =
+      "built-in costs of H100-SXM5-80GB: 800 measured steps were forecast with a median error";
+  EXPECT_THAT(weir(sweep).out, HasSubstr(measured_steps));
+  EXPECT_THAT(read("out/report.html"), HasSubstr(measured_steps));
   EXPECT_EQ(Json::parse(weir("--json " + sweep).out)["builtin_accuracy"]["median_abs_error"],
             nullptr);
   ASSERT_EQ(weir("-q profile tiny.json --backend cpu -b 1 -o costs.json").code, 0);
