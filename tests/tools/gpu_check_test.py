@@ -56,7 +56,13 @@ KERNELS = """median step 500.00 ms
 clocks joined to within 1.0 us; kernels reach beyond their action by up to 0.0 us
 """
 TESTS = r"""#!/bin/bash
-echo '[  PASSED  ] 7 tests.'
+case $* in
+  *--gtest_list_tests*) printf 'CudaA.\n  One\n  Two\nTyped/0.  # TypeParam = float\n  One\n' ;;
+  *) echo '[  PASSED  ] 7 tests.' ;;
+esac
+"""
+BENCH = """#!/bin/bash
+echo "together {} of a large product's 700 TFLOP/s in bf16; least 0.50, head"
 """
 PEER = r"""import json, sys
 for line in sys.stdin:
@@ -121,6 +127,7 @@ with tempfile.TemporaryDirectory() as name:
     # All goes well: 4 micro-batches of 8 sequences of 1024 are 32,768 tokens, in 0.5 s 65,536 a
     # second; the stand-in for PyTorch says 131,072, twice that.
     program(kit / "weir", WEIR)
+    program(kit / "cuda_matmul_bench", BENCH.format("0.80"))
     (kit / "kernels.txt").write_text(KERNELS)
     (kit / "gpt2_pytorch.py").write_text(PEER)
     done, rows = check(kit, folder / "good")
@@ -128,7 +135,12 @@ with tempfile.TemporaryDirectory() as name:
     for row in ROWS:
         assert any(found.startswith(row) for found in rows), (row, rows)
         assert row in (folder / "good/summary.md").read_text() and row in done.stdout, row
-    assert rows["tests on the device"].startswith("ok; PASSED 7 tests."), rows
+    # Two suites, a process each.
+    assert rows["tests on the device"] == "ok; 14 passed, 0 skipped", rows
+    assert (folder / "good/tests.Typed.0.txt").exists() and (folder / "good.tar.gz").exists()
+    # Nine actions of 1.5 us each are one launch.
+    assert rows["launch of a graph, us (asked: below 30)"] == "13.5", rows
+    assert rows["matrix products of GPT-2"].startswith("together 0.80 of"), rows
     assert rows["bf16"].startswith(
         "not in this build: weir: the cuda backend computes in fp32 or tf32"
     ), rows
@@ -162,7 +174,10 @@ with tempfile.TemporaryDirectory() as name:
 
     # The tests hang, PyTorch is missing, CUPTI too, and the tuning fails: the other rows are there
     # all the same.
-    program(kit / "exec_cuda_tests", "#!/bin/bash\nsleep 100\n")
+    program(
+        kit / "exec_cuda_tests",
+        "#!/bin/bash\n[[ $* != *list_tests* ]] || { echo CudaA.; exit; }\nsleep 100\n",
+    )
     program(
         kit / "weir",
         WEIR.replace(
@@ -173,11 +188,13 @@ with tempfile.TemporaryDirectory() as name:
         ),
     )
     (kit / "gpt2_pytorch.py").write_text("import sys\nsys.exit('needs PyTorch')\n")
-    done, rows = check(kit, folder / "bad", "--seconds", "30")
+    program(kit / "cuda_matmul_bench", BENCH.format("0.70"))
+    done, rows = check(kit, folder / "bad", "--seconds", "60")
     assert done.returncode == 1, done
     for row in ROWS:
         assert any(found.startswith(row) for found in rows), (row, rows)
-    assert rows["tests on the device"].startswith("FAILED: stopped after "), rows
+    assert rows["matrix products of GPT-2"].startswith("failed: asked 0.75, together 0.70"), rows
+    assert rows["tests on the device"].startswith("FAILED: CudaA: stopped after "), rows
     assert rows["the same by PyTorch, compiled"] == "skipped: needs PyTorch", rows
     assert (
         rows["kernels of GPT-2, K = 1"]
