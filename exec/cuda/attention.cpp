@@ -35,6 +35,8 @@ struct CudnnLibrary {
     std::optional<CudnnAttention> attention;
     std::string why;  // there are none
   };
+  explicit CudnnLibrary(CudnnPlace at) : place(std::move(at)) {}
+  const CudnnPlace place;  // outlives the handle
   UniqueHandle<cudnnHandle_t, release> handle;
   std::map<decltype(key_of(AttentionShape{})), Plans> made;
 
@@ -44,6 +46,17 @@ struct CudnnLibrary {
     const auto [at, fresh] = made.try_emplace(key_of(shape));
     if (fresh) at->second = make(shape, stream);
     return at->second;
+  }
+  [[nodiscard]] SmGroups::Entered enter() const { return {place.groups.get(), place.group}; }
+  // The handle keeps no stream that may end before it.
+  void forget_stream() noexcept {
+    if (!handle) return;
+    try {
+      const SmGroups::Entered entered = enter();
+      static_cast<void>(cudnnSetStream(handle.get(), nullptr));
+    } catch (const RunFailed&) {  // of a device that no longer answers
+      handle.reset();
+    }
   }
   [[nodiscard]] const CudnnAttention* find(const AttentionShape& shape) const {
     const auto found = made.find(key_of(shape));
@@ -55,6 +68,7 @@ struct CudnnLibrary {
     if (!CudnnAttention::suits(shape))
       return {std::nullopt, "cuDNN's are for bf16 without dropout"};
     try {
+      const SmGroups::Entered entered = enter();
       if (!handle) {
         cudnnHandle_t created = nullptr;
         CUDNN_CHECK(cudnnCreate(&created));
@@ -82,7 +96,9 @@ CudnnFacts cudnn_facts() {
 
 #else
 
-struct CudnnLibrary {};
+struct CudnnLibrary {
+  explicit CudnnLibrary(const CudnnPlace&) {}
+};
 
 CudnnFacts cudnn_facts() {
   return {false, "this build has no cuDNN: fused attention by our own kernels alone"};
@@ -90,16 +106,25 @@ CudnnFacts cudnn_facts() {
 
 #endif
 
-std::shared_ptr<CudnnLibrary> CudnnLibraries::of_this_thread(int device) {
+std::shared_ptr<CudnnLibrary> CudnnLibraries::of_this_thread(const CudnnPlace& place) {
   const std::scoped_lock lock(mutex_);
-  std::shared_ptr<CudnnLibrary>& library = made_[{std::this_thread::get_id(), device}];
-  if (!library) library = std::make_shared<CudnnLibrary>();
+  const int group = place.groups ? place.group : -1;
+  std::shared_ptr<CudnnLibrary>& library = made_[{std::this_thread::get_id(), place.device, group}];
+#ifdef WEIR_HAS_CUDNN
+  // Divided anew, the device has other groups of these numbers.
+  if (library && library->place.groups != place.groups) library.reset();
+#endif
+  if (!library) library = std::make_shared<CudnnLibrary>(place);
   return library;
 }
 
 Attention::Attention(Choice choice, std::shared_ptr<CudnnLibrary> library)
     : choice_(choice), library_(std::move(library)) {}
-Attention::~Attention() = default;
+Attention::~Attention() {
+#ifdef WEIR_HAS_CUDNN
+  library_->forget_stream();
+#endif
+}
 
 void Attention::prepare(const AttentionShape& shape, cudaStream_t stream) {
   static_cast<void>(stream);
@@ -128,6 +153,7 @@ void Attention::forward(const AttentionShape& shape, const AttentionForward& cal
                         cudaStream_t stream) {
 #ifdef WEIR_HAS_CUDNN
   if (const CudnnAttention* cudnn = choice_ == Choice::best ? library_->find(shape) : nullptr) {
+    const SmGroups::Entered entered = library_->enter();
     CUDNN_CHECK(cudnnSetStream(library_->handle.get(), stream));
     return cudnn->forward(library_->handle.get(), call, scratch);
   }
@@ -140,6 +166,7 @@ void Attention::backward(const AttentionShape& shape, const AttentionBackward& c
                          cudaStream_t stream) {
 #ifdef WEIR_HAS_CUDNN
   if (const CudnnAttention* cudnn = choice_ == Choice::best ? library_->find(shape) : nullptr) {
+    const SmGroups::Entered entered = library_->enter();
     CUDNN_CHECK(cudnnSetStream(library_->handle.get(), stream));
     return cudnn->backward(library_->handle.get(), call, scratch);
   }

@@ -12,25 +12,34 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
+#include <tuple>
 
 #include "exec/cuda/kernels/attention_shape.hpp"
+#include "exec/cuda/sm/sm_groups.hpp"
 
 namespace weir::cuda {
 
 struct CudnnLibrary;  // cuDNN's handle and plans
 
-// A plan of cuDNN takes half a second to make, so attentions of one thread on one device share
-// theirs: the ranks of a run, and one run after another. Never two threads, since not every engine
-// of cuDNN may be run by two at once.
+// Where a library's handle works: a device, or a group of its multiprocessors.
+struct CudnnPlace {
+  int device = 0;
+  std::shared_ptr<const SmGroups> groups;  // null: the whole device
+  int group = 0;
+};
+
+// A plan of cuDNN takes half a second to make, so attentions of one thread at one place share
+// theirs: one run after another, and the ranks of a run that share no device by groups. A handle
+// belongs to the context in which it is made and refuses the streams of others, so a group has its
+// own. Never two threads, since not every engine of cuDNN may be run by two at once.
 class CudnnLibraries {
  public:
   // Any thread may ask. Never null; needs no device.
-  [[nodiscard]] std::shared_ptr<CudnnLibrary> of_this_thread(int device);
+  [[nodiscard]] std::shared_ptr<CudnnLibrary> of_this_thread(const CudnnPlace& place);
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::thread::id, int>, std::shared_ptr<CudnnLibrary>> made_;
+  std::map<std::tuple<std::thread::id, int, int>, std::shared_ptr<CudnnLibrary>> made_;
 };
 
 class Attention {
@@ -39,7 +48,7 @@ class Attention {
 
   // From prepare on, used by the thread whose library it is.
   Attention(Choice choice, std::shared_ptr<CudnnLibrary> library);
-  ~Attention();
+  ~Attention();  // before the streams it was given
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 

@@ -206,7 +206,7 @@ BackendFactory cuda_backends() {
       if (!watch) shared->watch = watch = make_kernel_watch();
     }
     Seat seat = shared->devices.seat(request.rank, request.ranks);
-    auto library = shared->cudnn.of_this_thread(seat.place.device);
+    auto library = shared->cudnn.of_this_thread({seat.place.device, seat.groups, seat.place.group});
     return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
                                          std::move(watch));
   };

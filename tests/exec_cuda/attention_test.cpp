@@ -107,7 +107,7 @@ void check(Attention::Choice choice, const AttentionShape& shape, double probabi
   const reference::AttentionResult expected =
       reference::attention({shape.batch, shape.s, shape.heads, shape.d, mask}, qkv, d_context);
   CudnnLibraries libraries;
-  Attention attention(choice, libraries.of_this_thread(0));
+  Attention attention(choice, libraries.of_this_thread({0}));
   attention.prepare(shape, nullptr);
   EXPECT_EQ(attention.kernels_of(shape), kernels) << attention.label();
   const Outputs found = run<T>(attention, shape, mask, qkv, d_context);
@@ -122,22 +122,22 @@ void check(Attention::Choice choice, const AttentionShape& shape, double probabi
 // device, and no more.
 TEST(CudnnLibraries, AreOneAThreadAndADevice) {
   CudnnLibraries libraries;
-  const auto first = libraries.of_this_thread(0);
+  const auto first = libraries.of_this_thread({0});
   EXPECT_NE(first, nullptr);
-  EXPECT_EQ(libraries.of_this_thread(0), first);
-  EXPECT_NE(libraries.of_this_thread(1), first);
+  EXPECT_EQ(libraries.of_this_thread({0}), first);
+  EXPECT_NE(libraries.of_this_thread({1}), first);
   std::shared_ptr<CudnnLibrary> of_another;
-  std::thread([&] { of_another = libraries.of_this_thread(0); }).join();
+  std::thread([&] { of_another = libraries.of_this_thread({0}); }).join();
   EXPECT_NE(of_another, first);
-  EXPECT_NE(CudnnLibraries().of_this_thread(0), first);
+  EXPECT_NE(CudnnLibraries().of_this_thread({}), first);
 }
 
 // What our own kernels do is not asked of cuDNN, and the label says why. Needs no device: no handle
 // is made.
 TEST(AttentionLabel, SaysWhoseKernelsAndWhy) {
   CudnnLibraries libraries;
-  Attention best(Attention::Choice::best, libraries.of_this_thread(0));
-  Attention own(Attention::Choice::own, libraries.of_this_thread(0));
+  Attention best(Attention::Choice::best, libraries.of_this_thread({0}));
+  Attention own(Attention::Choice::own, libraries.of_this_thread({0}));
   const AttentionShape with_dropout{1, 64, 2, 64, Dtype::bf16, true};
   EXPECT_EQ(best.label(), "");
   best.prepare(with_dropout, nullptr);

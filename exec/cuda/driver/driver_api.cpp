@@ -43,7 +43,10 @@ DriverLookup find_driver_api() {
                         look_up("cuDevResourceGenerateDesc", api.generate_description, why) &&
                         look_up("cuGreenCtxCreate", api.green_context_create, why) &&
                         look_up("cuGreenCtxDestroy", api.green_context_destroy, why) &&
-                        look_up("cuGreenCtxStreamCreate", api.green_context_stream_create, why);
+                        look_up("cuGreenCtxStreamCreate", api.green_context_stream_create, why) &&
+                        look_up("cuCtxFromGreenCtx", api.context_of_green, why) &&
+                        look_up("cuCtxPushCurrent", api.push_current, why) &&
+                        look_up("cuCtxPopCurrent", api.pop_current, why);
   if (!complete) return {std::nullopt, why};
   return {api, ""};
 }

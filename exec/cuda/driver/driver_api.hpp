@@ -22,6 +22,9 @@ struct DriverApi {
   PFN_cuGreenCtxCreate_v12040 green_context_create = nullptr;
   PFN_cuGreenCtxDestroy_v12040 green_context_destroy = nullptr;
   PFN_cuGreenCtxStreamCreate_v12050 green_context_stream_create = nullptr;
+  PFN_cuCtxFromGreenCtx_v12040 context_of_green = nullptr;
+  PFN_cuCtxPushCurrent_v4000 push_current = nullptr;
+  PFN_cuCtxPopCurrent_v4000 pop_current = nullptr;
 };
 
 struct DriverLookup {

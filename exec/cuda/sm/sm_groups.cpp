@@ -59,6 +59,21 @@ StreamHandle SmGroups::make_stream_handle(int group, int priority) const {
   return StreamHandle(stream);
 }
 
+SmGroups::Entered::Entered(const SmGroups* groups, int group) : groups_(groups) {
+  if (groups == nullptr) return;
+  const DriverApi& api = groups->api_;
+  CUcontext context = nullptr;
+  DRIVER_CHECK(
+      api, api.context_of_green(&context, groups->contexts_.at(static_cast<std::size_t>(group))));
+  DRIVER_CHECK(api, api.push_current(context));
+}
+
+SmGroups::Entered::~Entered() {
+  if (groups_ == nullptr) return;
+  CUcontext left = nullptr;
+  CUDA_CHECK_NOEXCEPT(static_cast<cudaError_t>(groups_->api_.pop_current(&left)));
+}
+
 SmGroupsResult SmGroups::divide(int device, int groups) {
   const DriverLookup driver = find_driver_api();
   if (!driver.api) return {nullptr, driver.why};

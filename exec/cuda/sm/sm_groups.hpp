@@ -34,6 +34,20 @@ class SmGroups {
   // Call with the device current.
   [[nodiscard]] StreamHandle make_stream_handle(int group, int priority) const;
 
+  // The group's context is this thread's current one for as long as this lives: what a library
+  // makes then belongs to the group, as its streams do. Without groups nothing changes. Throws
+  // RunFailed.
+  class Entered {
+   public:
+    Entered(const SmGroups* groups, int group);
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+    ~Entered();
+
+   private:
+    const SmGroups* groups_;
+  };
+
  private:
   friend SmGroupsResult divide_device(int device, int groups);
   [[nodiscard]] static SmGroupsResult divide(int device, int groups);  // throws RunFailed

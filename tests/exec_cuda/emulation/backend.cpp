@@ -66,7 +66,7 @@ class EmulatedBackend : public Backend {
  private:
   cuda::Matmul matmul_;
   cuda::Attention attention_{cuda::Attention::Choice::best,
-                             cuda::CudnnLibraries().of_this_thread(0)};
+                             cuda::CudnnLibraries().of_this_thread({})};
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
 };

@@ -74,6 +74,23 @@ TEST_F(RecordedTraining, ChunksInTurn) { expect_no_violation({"interleaved-1f1b"
 TEST_F(RecordedTraining, ChunksAsAV) { expect_no_violation({"v-half", 2, {1, 2, 3}}); }
 TEST_F(RecordedTraining, EightStages) { expect_no_violation({"1f1b", 1, {1, 2, 3, 4, 5, 6, 7}}); }
 
+// On a share of the device as on all of it: a handle belongs to the context it is made in, so each
+// group has one of its own, and it has forgotten a stream before that ends.
+TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
+  const TinyModel model(true, 0.0, 32, 1, 4);
+  for (const Pipeline& pipeline : {Pipeline{"gpipe", 1, {}}, Pipeline{"1f1b", 1, {2}}}) {
+    Plan plan = plan_of(model, pipeline, 2);
+    const RunResult expected = on_cpu(model.load(plan), 2);
+    plan.dtype = Dtype::bf16;
+    plan.attention = AttentionKind::fused;
+    const RunResult found = train(model.load(plan), steps_on_cuda(2));
+    expect_losses(found, expected, 2e-2);  // bf16's roundings, as in tests/exec_cuda/training_test
+    ASSERT_EQ(found.devices.size(), static_cast<std::size_t>(plan.pp));
+    EXPECT_EQ(found.devices.front().attention, "cuDNN");  // the rank that has the block
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+  }
+}
+
 // A wait that is dropped is found, whichever it is of those that nothing else stands in for.
 TEST_F(RecordedTraining, ADroppedWaitIsFound) {
   const TinyModel model(true, 0.0, 32, 1, 4);
