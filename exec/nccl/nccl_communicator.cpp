@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_communicator.hpp"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "exec/nccl/nccl_check.hpp"
@@ -41,6 +43,18 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own,
   handle_ = Handle(made);  // there even where the call fails later
   NCCL_CHECK(status);
   settle();
+}
+
+// The handle then releases what is left; of a communicator that is finalised nothing is cut short.
+NcclCommunicator::~NcclCommunicator() {
+  if (!handle_) return;
+  constexpr int kTries = 2000;
+  constexpr std::chrono::milliseconds kPause{1};
+  ncclResult_t status = ncclCommFinalize(handle_.get());
+  for (int tries = 0; status == ncclInProgress && tries < kTries; ++tries) {
+    std::this_thread::sleep_for(kPause);
+    if (ncclCommGetAsyncError(handle_.get(), &status) != ncclSuccess) return;
+  }
 }
 
 bool NcclCommunicator::settled() const {

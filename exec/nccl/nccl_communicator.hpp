@@ -36,6 +36,11 @@ class NcclCommunicator {
   // Collective over the members, on the current device. `blocks`: the most thread blocks that one
   // of its kernels takes there, each on a multiprocessor. Throws RunFailed.
   NcclCommunicator(const ncclUniqueId& id, int members, int own, int blocks, Wait wait);
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  // Finalised where it was not aborted: what is under way is done first. A member that is gone is
+  // waited for no longer than two seconds.
+  ~NcclCommunicator();
 
   // All are launched on `stream`, and hold it up until the other members do their part.
   void send(const NcclPart& to, cudaStream_t stream);

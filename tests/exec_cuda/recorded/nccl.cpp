@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tests/exec_cuda/recorded/calls.hpp"
+#include "tests/exec_cuda/recorded/communicators.hpp"
 
 using namespace weir::recorded;
 
@@ -158,6 +159,8 @@ struct Open {
 };
 thread_local Open group;
 
+std::int64_t cut_short = 0;
+
 std::map<std::uint64_t, std::shared_ptr<Members>>& rendezvous() {
   static std::map<std::uint64_t, std::shared_ptr<Members>> all;
   return all;
@@ -197,6 +200,10 @@ ncclResult_t add(Call call, ncclComm_t handle, cudaStream_t on) {
 }
 
 }  // namespace
+
+namespace weir::recorded {
+std::int64_t aborted_communicators() { return cut_short; }
+}  // namespace weir::recorded
 
 extern "C" {
 ncclResult_t ncclGetVersion(int* version) {
@@ -239,7 +246,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
 // Who waits for the member that is gone waits in vain, and learns it.
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
   const std::scoped_lock lock(machine().mutex);
-  of(handle)->members->aborted = of(handle)->ended = true;
+  if (!of(handle)->ended) {
+    of(handle)->members->aborted = of(handle)->ended = true;
+    ++cut_short;
+  }
   delete &of(handle);
   return ncclSuccess;
 }
