@@ -161,7 +161,8 @@ std::map<std::string, std::string> ConfigTable::texts() const {
 }
 
 void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), Job& job) const {
-  for (const auto& [path, leaf] : leaves_) {
+  for (const auto& [key, leaf] : leaves_) {
+    const std::string& path = key;  // a binding, which not every compiler captures
     const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
     JobArgument argument{path, text, Fate::carried};
     const bool remarked =

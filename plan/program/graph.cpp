@@ -141,7 +141,8 @@ LongestPaths longest_paths(const WaitGraph& graph, const PerOperation<std::int64
   boost::topological_sort(g, std::back_inserter(order));
   LongestPaths paths{PerOperation<std::int64_t>(graph.operations),
                      PerOperation<std::int64_t>(graph.operations)};
-  auto& [head, tail] = paths;
+  auto& head = paths.head_ns;
+  auto& tail = paths.tail_ns;
   const auto lengthen = [&](std::int32_t vertex, bool forward) {
     const OperationId id{vertex};
     for (auto [arc, end] = out_edges(vertex, g); arc != end; ++arc) {

@@ -85,9 +85,16 @@ std::vector<int> ChainSearch::earliest(std::int64_t limit) const {
   std::vector<int> low(at(stages_) + 1, layers_);
   for (int s = stages_ - 1; s >= 0; --s) {
     const int last = low[at(s + 1)];
-    const auto firsts = std::views::iota(0, last);
-    low[at(s)] = *std::ranges::partition_point(
-        firsts, [&](int first) { return !fits(s, first, last, limit); });
+    // The first of 0..last that fits, by halving: what begins later is shorter.
+    int begin = 0, end = last;
+    while (begin < end) {
+      const int middle = begin + (end - begin) / 2;
+      if (fits(s, middle, last, limit))
+        end = middle;
+      else
+        begin = middle + 1;
+    }
+    low[at(s)] = begin;
   }
   return low;
 }

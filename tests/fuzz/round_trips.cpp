@@ -1,0 +1,171 @@
+// The way of a command, from what was read to what is written, and back.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/round_trips.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <stdexcept>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/export/export.hpp"
+#include "plan/import/megatron.hpp"
+#include "plan/import/torchtitan.hpp"
+#include "plan/model/readers/layer_list.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/program/deadlock.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "sim/forecast.hpp"
+#include "traces/chrome_json.hpp"
+#include "traces/perfetto.hpp"
+
+namespace weir::fuzz {
+namespace {
+
+constexpr std::int64_t kMostUnits = 256;  // stages x micro-batches
+constexpr std::size_t kMostLayersMade = 64;
+
+// Gone with the process, except where it is killed.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("weir-fuzz-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::filesystem::path& folder() {
+  static const Folder own;
+  return own.path();
+}
+
+void schedule_and_back(const Schedule& schedule) {
+  const std::string csv = to_csv(schedule);
+  require(to_csv(parse_schedule_csv(csv, "again.csv")) == csv, "a schedule's CSV");
+}
+
+void plan_and_back(Plan plan) {
+  plan.model_path = "model.json";
+  plan.model_sha256 = std::string(64, '0');
+  require(parse_plan(to_json(plan), "again.json") == plan, "a plan's JSON");
+}
+
+void trace_and_back(const Trace& trace) {
+  require(parse_chrome_json(to_chrome_json(trace), "again.json") == trace, "a trace's JSON");
+  const std::array<const Trace*, 1> only{&trace};
+  require(!to_perfetto(only).empty(), "a trace for Perfetto");
+}
+
+// A script that Weir wrote is one that Weir can read, or refuses by name.
+void exports_and_back(const ResolvedPlan& resolved) {
+  const auto each = [&resolved](auto exporter, auto reader) {
+    try {
+      const ExportedJob job = exporter(resolved, ExportOptions{});
+      for (const ExportedFile& file : job.files) reader(file);
+    } catch (const InputError&) {
+    }
+  };
+  const auto unread = [](const ExportedFile&) {};
+  each(export_megatron, [](const ExportedFile& file) {
+    if (file.name.ends_with(".sh")) {
+      JobOptions options;
+      options.vocabulary = 1024;
+      static_cast<void>(read_megatron_job(file.text, file.name, options));
+    }
+  });
+  each(export_torchtitan, [](const ExportedFile& file) {
+    if (file.name.ends_with(".toml"))
+      static_cast<void>(read_torchtitan_job(file.text, file.name, JobOptions{}));
+  });
+  each(export_torch, unread);
+  each(export_deepspeed, unread);
+}
+
+}  // namespace
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error(what + " is not what it was");
+}
+
+std::filesystem::path as_file(const std::string& name, const std::string& bytes) {
+  const std::filesystem::path file = folder() / name;
+  std::ofstream(file, std::ios::binary) << bytes;
+  return file;
+}
+
+const Plan& tiny_plan() {
+  static const Plan plan = [] {
+    const std::string model =
+        R"({"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,)"
+        R"( "n_positions": 8})";
+    as_file("tiny.json", model);
+    Plan made;
+    made.model_path = "tiny.json";
+    made.model_sha256 = sha256_hex(model);
+    made.seq_length = 8;
+    made.pp = 2;
+    made.microbatches = 4;
+    made.boundaries = {2};
+    made.schedule = "1f1b";
+    return made;
+  }();
+  return plan;
+}
+
+const Cluster& known_cluster() {
+  static const Cluster cluster =
+      load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-a100.json");
+  return cluster;
+}
+
+bool is_small(const Plan& plan) {
+  return std::int64_t{plan.stages()} * plan.microbatches <= kMostUnits;
+}
+
+void carry_on(const ResolvedPlan& resolved, const Cluster& cluster) {
+  schedule_and_back(resolved.schedule);
+  plan_and_back(resolved.plan);
+  const Plan& plan = resolved.plan;
+  const Costs costs =
+      builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+  trace_and_back(forecast(resolved, costs, cluster).trace);
+  exports_and_back(resolved);
+}
+
+void carry_on(const Job& job) {
+  if (!is_small(job.plan) || job.model.layers.size() > kMostLayersMade) return;
+  const std::string model = to_layer_list(job.model);
+  as_file("model.json", model);
+  Plan plan = job.plan;
+  plan.model_path = "model.json";
+  plan.model_sha256 = sha256_hex(model);
+  carry_on(resolve(plan, folder()), known_cluster());
+}
+
+void carry_on_model(const std::filesystem::path& file) {
+  const Model model = load_model(file);
+  if (model.layers.size() < 2 || model.layers.size() > kMostLayersMade) return;
+  Plan plan = tiny_plan();
+  plan.model_path = file.filename().string();
+  plan.model_sha256 = sha256_hex(read_text_file(file));
+  plan.boundaries = {1};
+  plan.seq_length = std::min(model.seq_length, std::max<std::int64_t>(model.max_positions, 16));
+  carry_on(resolve(plan, file.parent_path()), known_cluster());
+}
+
+}  // namespace weir::fuzz
