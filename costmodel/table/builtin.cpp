@@ -15,6 +15,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
 #include "plan/model/model_part.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -137,6 +138,11 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
     const Layer& layer = model.layers[static_cast<std::size_t>(l)];
     if (std::holds_alternative<TimedShape>(layer.shape)) continue;
+    if (peak_rate(device, dtype).count() <= 0) {
+      throw InputError(cluster.name, "device.peak_fp32_tflops",
+                       fmt::format("is missing, and {} has no other rate for {}", device.name,
+                                   to_string(dtype)));
+    }
     const bool maps = std::holds_alternative<SizedShape>(layer.shape) ||
                       std::holds_alternative<CellShape>(layer.shape);
     if (!device.kernels || maps) {

@@ -3,12 +3,26 @@
 #include "plan/import/toml_table.hpp"
 
 #include <fmt/format.h>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <stdexcept>
+
+// What toml++ 3.3 takes for granted of a text does not hold of every text ("[/job]"). With NDEBUG
+// that is undefined behaviour, without it the end of the process; here it is an exception.
+namespace weir {
+struct TomlFault : std::logic_error {
+  using std::logic_error::logic_error;
+};
+[[noreturn]] static void refuse_toml(const char* assumption) { throw TomlFault(assumption); }
+}  // namespace weir
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_ASSERT(expr) ((expr) ? void() : weir::refuse_toml(#expr))
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 #include "plan/words/error.hpp"
 
@@ -43,6 +57,8 @@ TomlTable::TomlTable(const std::string& text, std::string file) : file_(std::mov
   } catch (const toml::parse_error& error) {
     throw InputError(file_, fmt::format("line {}", error.source().begin.line),
                      fmt::format("no valid TOML: {}", error.description()));
+  } catch (const TomlFault& fault) {
+    throw InputError(file_, "", fmt::format("no valid TOML: does not hold: {}", fault.what()));
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/text/utf8.hpp"
 
 namespace weir {
@@ -43,6 +45,21 @@ std::string printable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return shown;
+}
+
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kLongest = 1000, kHead = 700, kTail = 250;
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  if (line <= kLongest) return std::string(text);
+  // Neither part begins or ends within a character: bytes 10xxxxxx continue one.
+  const auto continues = [&text](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+  };
+  std::size_t head = kHead, tail = line - kTail;
+  while (head > 0 && continues(head)) --head;
+  while (tail < line && continues(tail)) ++tail;
+  return fmt::format("{} [{} bytes left out] {}", text.substr(0, head), tail - head,
+                     text.substr(tail));
 }
 
 }  // namespace weir

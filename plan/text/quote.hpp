@@ -16,4 +16,8 @@ namespace weir {
 // Lines stay lines.
 [[nodiscard]] std::string printable(std::string_view text);
 
+// The same text, the middle of a first line of more than 1,000 bytes left out: what a message
+// quotes may be a name of any length.
+[[nodiscard]] std::string shortened(std::string_view text);
+
 }  // namespace weir

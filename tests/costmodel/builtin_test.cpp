@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "costmodel/table/costs.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -28,6 +29,22 @@ TEST(BuiltinCosts, Fp16HasAPeakOfItsOwn) {
   EXPECT_NEAR(time(Dtype::fp32) / time(Dtype::fp16), 125 / 15.7, 1e-9);
   EXPECT_DOUBLE_EQ(time(Dtype::bf16), time(Dtype::fp32));
   EXPECT_DOUBLE_EQ(time(Dtype::tf32), time(Dtype::fp32));
+}
+
+// What is divided by a rate that is not there is infinite: said before, by the key that is missing.
+TEST(BuiltinCosts, ADeviceWithoutARateIsRefused) {
+  Cluster cluster;
+  cluster.name = "mine";
+  cluster.device.name = "X1";
+  Model model;
+  model.layers = {{"norm", NormShape{.hidden = 8}, ""}};
+  try {
+    static_cast<void>(builtin_costs(model, 16, Dtype::fp32, cluster));
+    FAIL() << "was taken";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "mine: device.peak_fp32_tflops: is missing, and X1 has no other rate for fp32");
+  }
 }
 
 }  // namespace

@@ -116,6 +116,8 @@ TEST(Pipedream, RefusalsNameTheLine) {
   EXPECT_THAT(refusal(""), HasSubstr("graph.txt: expected at least one node"));
   EXPECT_THAT(refusal("hello\n"), HasSubstr("graph.txt: line 1: expected \"node\""));
   EXPECT_THAT(refusal(good + edge(1, 3)), HasSubstr("graph.txt: line 3: there is no node3"));
+  EXPECT_THAT(refusal(good + node(3, "Input0", 0) + edge(1, 3)),
+              HasSubstr("graph.txt: line 4: node3 is an input: nothing leads to it"));
   EXPECT_THAT(refusal(good + node(2, "ReLU", 8)),
               HasSubstr("graph.txt: line 3: node2 is there twice"));
   EXPECT_THAT(refusal(good + edge(1, 2) + edge(2, 1)),

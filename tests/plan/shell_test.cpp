@@ -138,6 +138,7 @@ TEST(Slurm, AsksForDevices) {
   EXPECT_EQ(devices("#SBATCH -N 4\n#SBATCH --gres=gpu:a100:4  # all\n"), 16);
   EXPECT_EQ(devices("#SBATCH -N2 --ntasks-per-node=4 --gpus-per-task=1\n"), 8);
   EXPECT_EQ(devices("#SBATCH -G 6\n"), 6);
+  EXPECT_EQ(devices("#SBATCH -G 6 -\n"), 6);  // a lone dash was out of range
   EXPECT_EQ(devices("#SBATCH --nodes=NUM_NODES\n#SBATCH --gpus-per-node=8\n"), 8);
   EXPECT_EQ(devices("#SBATCH --nodes=4\n"), std::nullopt);
   EXPECT_THAT(last_words("#SBATCH --nodes=4\nrun --n $SLURM_NNODES\n"),

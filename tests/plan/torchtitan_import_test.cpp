@@ -56,6 +56,15 @@ TEST(TorchtitanJob, ModulesOfEachStage) {
               ElementsAre(9, 18, 26));
 }
 
+// toml++ takes for granted that a key begins as keys do; with NDEBUG what followed was undefined.
+TEST(TorchtitanJob, WhatIsNoTomlIsRefused) {
+  for (const char* text : {"[/job]\n", "[job]\n= 1\n", "[job\n", "a = [\n", "\"", "a.\n"}) {
+    EXPECT_THAT(complaint([&] { static_cast<void>(titan(text)); }),
+                testing::AllOf(testing::StartsWith("job.toml: "), HasSubstr("no valid TOML: ")))
+        << text;
+  }
+}
+
 TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
   const Job job = titan(
       "[job]\ndescription = 'x'\n[model]\nflavor = '8B'\nconverters = "

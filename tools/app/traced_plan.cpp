@@ -31,11 +31,22 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   }
   for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
     const Span& span = traced.trace.spans[i];
-    if (span.operation != OperationId{i % count} ||
-        span.action != program.op(OperationId{i % count}).action) {
+    const Operation& planned = program.op(OperationId{i % count});
+    if (span.operation != OperationId{i % count} || span.action != planned.action) {
       throw InputError(
           file.string(), "traceEvents",
           fmt::format("{} is not the plan's operation {}", to_string(span.action), i % count));
+    }
+    // Where and when it was: the sort above took these for granted.
+    const Lane& lane = program.lane(planned.lane);
+    if (span.rank != lane.rank || span.lane != lane.kind ||
+        span.step != static_cast<std::int32_t>(i / count)) {
+      throw InputError(
+          file.string(), "traceEvents",
+          fmt::format("operation {}, {}, is of rank {}, lane {}, step {}; the plan has "
+                      "it on rank {}, lane {}, step {}",
+                      i % count, to_string(span.action), span.rank.value, to_string(span.lane),
+                      span.step, lane.rank.value, to_string(lane.kind), i / count));
     }
   }
   return traced;

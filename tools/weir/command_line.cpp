@@ -235,7 +235,7 @@ int run_parsed(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 void note(const std::string& line) {
-  const std::string text = "weir: " + printable(line) + "\n";
+  const std::string text = "weir: " + shortened(printable(line)) + "\n";
   std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
 }
 

@@ -88,7 +88,7 @@ SlurmRequest slurm_request(const std::string& script) {
         value = word.substr(equals + 1);
       } else if (word.starts_with("--") || word.size() == 2) {
         words >> value;
-      } else if (word.starts_with("-")) {  // -N8
+      } else if (word.starts_with("-") && word.size() > 2) {  // -N8
         value = word.substr(2);
         word.resize(2);
       }

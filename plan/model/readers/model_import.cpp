@@ -66,12 +66,13 @@ LayerShape listed_shape(JsonObject& layer, const std::string& kind) {
                fmt::format("\"{}\": expected embedding, transformer, norm, head, sized or timed",
                            kind.substr(0, 40)));
   }
-  return TimedShape{.forward = Seconds(layer.number("forward_s", 0, 1e6)),
-                    .backward_input = Seconds(layer.number("backward_input_s", 0, 1e6)),
-                    .backward_weight = Seconds(layer.number("backward_weight_s", 0, 1e6)),
-                    .parameters = layer.integer_or("parameters", 0),
-                    .activation = Bytes(layer.integer_or("activation_bytes", 0)),
-                    .boundary = Bytes(layer.integer_or("boundary_bytes", 0))};
+  return TimedShape{
+      .forward = Seconds(layer.number("forward_s", 0, kLongestLayer.count())),
+      .backward_input = Seconds(layer.number("backward_input_s", 0, kLongestLayer.count())),
+      .backward_weight = Seconds(layer.number("backward_weight_s", 0, kLongestLayer.count())),
+      .parameters = layer.integer_or("parameters", 0),
+      .activation = Bytes(layer.integer_or("activation_bytes", 0)),
+      .boundary = Bytes(layer.integer_or("boundary_bytes", 0))};
 }
 
 void append_copies(Model& model, const Layer& layer, std::int64_t count, const std::string& file) {
@@ -178,6 +179,13 @@ class CsvRow {
       fail(column, fmt::format("\"{}\": expected a number of at least 0", cell.substr(0, 40)));
     return *value;
   }
+  // As long as a layer list's times may be.
+  [[nodiscard]] Seconds milliseconds(std::size_t column) const {
+    const double value = number(column);
+    if (value > kLongestLayer.count() * 1e3)
+      fail(column, fmt::format("expected at most {} ms", kLongestLayer.count() * 1e3));
+    return Seconds(value / 1e3);
+  }
   [[nodiscard]] std::int64_t integer(std::size_t column) const {
     const double value = number(column);
     if (value != std::floor(value)) fail(column, "expected an integer");
@@ -220,9 +228,9 @@ Model layers_csv(const std::string& text, const std::string& file) {
     }
     const CsvRow row(cells, file, number);
     if (cells[0].empty()) row.fail(0, "expected a name");
-    const TimedShape shape{.forward = Seconds(row.number(3) / 1e3),
-                           .backward_input = Seconds(row.number(4) / 1e3),
-                           .backward_weight = Seconds(row.number(5) / 1e3),
+    const TimedShape shape{.forward = row.milliseconds(3),
+                           .backward_input = row.milliseconds(4),
+                           .backward_weight = row.milliseconds(5),
                            .parameters = row.integer(2),
                            .activation = Bytes(row.integer(6)),
                            .boundary = Bytes(row.integer(7))};

@@ -90,6 +90,12 @@ class Line {
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return value;
   }
+  [[nodiscard]] double milliseconds(std::string_view key) {
+    const double value = number(key);
+    if (value > kLongestLayer.count() * 1e3)
+      fail(fmt::format("{}: expected at most {} ms", key, kLongestLayer.count() * 1e3));
+    return value;
+  }
   [[nodiscard]] double sum(std::string_view key) {
     if (!take("[")) return number(key);
     double total = number(key);
@@ -122,9 +128,9 @@ Operator read_operator(Line& line) {
   line.expect(kSeparator);
   made.what = line.until(" -- forward_compute_time=");
   line.expect(" -- forward_compute_time=");
-  made.forward_ms = line.number("forward_compute_time");
+  made.forward_ms = line.milliseconds("forward_compute_time");
   line.expect(", backward_compute_time=");
-  made.backward_ms = line.number("backward_compute_time");
+  made.backward_ms = line.milliseconds("backward_compute_time");
   line.expect(", activation_size=");
   made.output_bytes = static_cast<std::int64_t>(line.sum("activation_size"));
   line.expect(", parameter_size=");
@@ -164,6 +170,9 @@ ProfiledGraph read_graph(const std::string& text, const std::string& file) {
       if (!graph.operators.contains(end))
         Line("", file, edge.line).fail(fmt::format("there is no node{}", end));
     }
+    if (graph.operators.at(edge.to).is_input())
+      Line("", file, edge.line)
+          .fail(fmt::format("node{} is an input: nothing leads to it", edge.to));
     if (!graph.operators.at(edge.from).is_input()) graph.edges.push_back(edge);
   }
   std::erase_if(graph.operators, [](const auto& entry) { return entry.second.is_input(); });
