@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 #include "costmodel/table/anchor_json.hpp"
 #include "costmodel/table/costs.hpp"
 #include "plan/text/strict_json.hpp"
@@ -30,6 +33,14 @@ Correction parse_correction(JsonObject object) {
   return c;
 }
 
+// Null where the framework that was measured does not tell the two halves of a backward apart: not
+// a number, which is written as null again.
+Seconds parse_half(JsonObject& at, const char* key) {
+  if (!at.is_null(key)) return Seconds(at.number(key, 0, 1e9));
+  static_cast<void>(at.at(key));
+  return Seconds(std::numeric_limits<double>::quiet_NaN());
+}
+
 LayerCost parse_layer(JsonObject& object) {
   LayerCost layer;
   layer.key = object.text("key");
@@ -38,12 +49,16 @@ LayerCost parse_layer(JsonObject& object) {
     LayerTime time;
     const auto batch = static_cast<int>(at.integer("micro_batch_size", 1, 1 << 20));
     time.f = Seconds(at.number("f_s", 0, 1e9));
-    time.i = Seconds(at.number("i_s", 0, 1e9));
-    time.w = Seconds(at.number("w_s", 0, 1e9));
+    time.i = parse_half(at, "i_s");
+    time.w = parse_half(at, "w_s");
+    if (std::isnan(time.i.count()) != std::isnan(time.w.count()))
+      at.fail("i_s", "expected null together with w_s");
     time.b = Seconds(at.number("b_s", 0, 1e9));
     time.spread = at.number("spread", 0, 1e9);
     time.core = Seconds(at.number_or("core_s", 0, 0, 1e9));
     time.scratch = Bytes(at.integer("scratch_bytes"));
+    // For people: forecasts of memory count tensors.
+    if (at.has("kept_bytes")) static_cast<void>(at.integer("kept_bytes"));
     at.finish();
     layer.by_batch[batch] = time;
   }

@@ -8,6 +8,8 @@
 
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/table/backward_halves.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -33,6 +35,12 @@ LayerTime anchored(const LayerTime& time, const AnchorFactors& by) {
   LayerTime longer = scaled(time, by.compute);
   longer.optimizer = time.optimizer * by.step;
   return longer;
+}
+
+bool divides_backward(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.order, [](const auto& order) {
+    return std::ranges::any_of(order, [](const Action& a) { return a.kind == ActionKind::I; });
+  });
 }
 
 MessageCost scaled(const MessageCost& message, double by) {
@@ -333,6 +341,12 @@ LayerTime StageCosts::matched(int l) {
   if (!at.inside)
     warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
   LayerTime time = scaled(at.time, divided ? 1.0 / (split.tp * split.cp) : 1);
+  if (!halves_known(*cost)) {
+    // No schedule that divides the backward is priced by these (unknown_halves); for what adds the
+    // two up.
+    time.i = time.b;
+    time.w = Seconds(0);
+  }
   time.r = time.f;
   time.optimizer = cost->optimizer / (divided ? split.tp : 1.0);  // weights: by tp alone
   return time;
@@ -351,6 +365,10 @@ Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Ra
 CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
                            const Cluster& cluster) {
   require_stages(resolved, cluster.stack);
+  if (divides_backward(resolved.schedule)) {
+    if (const auto reason = unknown_halves(known))
+      throw InputError("costs", "layers", *reason + ", which the plan's schedule needs");
+  }
   const StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;
   return {costs.table(shape, resolved.stages, resolved.ties), costs.scratch(shape, resolved.stages),

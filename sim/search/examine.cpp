@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "costmodel/table/backward_halves.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/legality.hpp"
@@ -132,6 +133,13 @@ std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> ali
       continue;
     }
     const auto& facts = std::get<ShapeFacts>(made);
+    if (facts.splits_backward) {
+      if (const auto unknown = unknown_halves(costs)) {
+        now.verdict = Examined::Verdict::schedule;
+        now.reason = *unknown;
+        continue;
+      }
+    }
     if (held.empty()) plan.boundaries = boundaries_.of(plan);
     const auto [at, fresh] = held.try_emplace(facts.shape.replicas);
     Held& stages = at->second;

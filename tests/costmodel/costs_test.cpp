@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <random>
 
 #include "costmodel/fit/calibrate.hpp"
@@ -64,6 +65,34 @@ ResolvedPlan two_blocks(int k, int batch) {
   plan.micro_batch_size = batch;
   if (k == 2) plan.boundaries = {1};
   return derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {k, 1, 4})));
+}
+
+// A framework that does not tell I from W says null: read as such and written as such, B stays what
+// it is, and a schedule that needs them is refused.
+TEST(Costs, HalvesOfABackwardMayBeUnknown) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("weir-halves-" + std::to_string(::getpid()));
+  Costs costs = costs_of(block(), 4);
+  for (auto& [batch, time] : costs.layers.front().by_batch)
+    time.i = time.w = Seconds(std::numeric_limits<double>::quiet_NaN());
+  save_costs(costs, file);
+  const std::string text = read_text_file(file);
+  EXPECT_THAT(text, HasSubstr("\"i_s\": null"));
+  const Costs read = load_costs(file);
+  EXPECT_EQ(to_json(read).dump(), to_json(costs).dump());
+  ResolvedPlan plan = two_blocks(2, 1);
+  EXPECT_EQ(cost_table(plan, read, {}).table.stages[0].b, Nanoseconds(2'000'000));
+  plan.schedule = std::get<Schedule>(make_schedule("zb-h1", {2, 1, 2}));
+  try {
+    static_cast<void>(cost_table(plan, read, {}));
+    FAIL() << "priced without I and W";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("I and W of b are not told apart"));
+  }
+  const auto one = text.find("\"w_s\": null");
+  write_file_atomically(file, std::string(text).replace(one, 11, "\"w_s\": 0.001"));
+  EXPECT_THROW(static_cast<void>(load_costs(file)), InputError);
+  std::filesystem::remove(file);
 }
 
 // Size 2 lies a third of the way from 1 to 4: F = 1 + (2.5 - 1)/3 = 1.5 ms a layer. A message of 2

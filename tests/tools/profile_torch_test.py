@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Layers measured as PyTorch runs them make forecasts `measured`.
+profile_torch_test.py SOURCES WEIR, with the package weir in PYTHONPATH"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch  # noqa: F401
+    import transformers  # noqa: F401
+    import weir  # noqa: F401
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+WEIR = pathlib.Path(sys.argv[2]).resolve()
+GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 4, "n_positions": 16,
+        "vocab_size": 64, "bos_token_id": 0, "eos_token_id": 0}
+
+
+def run(*words, code=0):
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+    assert done.returncode == code, f"{words}: {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout if code == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def profile(*words, **options):
+    return run(sys.executable, "-m", "weir.profile_torch", *words, "--repetitions", 3, **options)
+
+
+def measures():
+    profile("gpt2.json", "-b", "1,2", "-o", "costs.json", "--collectives", "all_reduce.txt")
+    costs = json.loads(pathlib.Path("costs.json").read_text())
+    assert costs["basis"] == "measured" and "PyTorch" in costs["origin"], costs["origin"]
+    assert len(costs["layers"]) == 4, "embedding, block, norm, head"
+    block = costs["layers"][1]["times"]
+    assert [at["micro_batch_size"] for at in block] == [1, 2]
+    for at in block:
+        assert min(at["f_s"], at["i_s"], at["w_s"], at["b_s"]) > 0, at
+        # What a block keeps grows with the samples; at least its input, 16 tokens of 32 numbers.
+        assert at["kept_bytes"] >= at["micro_batch_size"] * 16 * 32 * 4, at
+    assert block[1]["kept_bytes"] > block[0]["kept_bytes"]
+    assert costs["layers"][0]["times"][0]["i_s"] == 0, "tokens have no gradient"
+    run(WEIR, "-q", "plan", "gpt2.json", "-K", 2, "-M", 4, "-o", "plan.json")
+    forecast = json.loads(run(WEIR, "--json", "simulate", "plan.json", "--costs", "costs.json"))
+    assert forecast["basis"] == "measured", forecast["basis"]
+    links = json.loads(run(WEIR, "--json", "calibrate", "--nccl", "all_reduce.txt", "--cluster",
+                           "dgx-h100", "-o", "cluster.json"))
+    assert links["schema"] == "weir.links/1", links
+
+
+def divides():
+    """Of a device's half of a block: other keys, and less kept."""
+    profile("gpt2.json", "-b", "1", "--tp", 2, "--dtype", "bf16", "-K", 1, "-o", "half.json")
+    half = json.loads(pathlib.Path("half.json").read_text())["layers"][1]
+    assert " bf16 tp=2" in half["key"], half["key"]
+    line = profile("gpt2.json", "--tp", 3, code=3)
+    assert line == "weir: plan: tp: 3 does not divide the 2 heads of block.0", line
+
+
+def refuses():
+    pathlib.Path("bert.json").write_text(json.dumps(
+        {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64,
+         "num_attention_heads": 2, "intermediate_size": 64, "max_position_embeddings": 16,
+         "type_vocab_size": 2}))
+    line = profile("bert.json", code=3)
+    assert line.startswith("weir: bert.json: model_type: "), line
+    assert profile("gpt2.json", "--layers", "megatron", code=5).startswith("weir: megatron.core:")
+    from weir import profile_torch
+    from weir.torch_layers import model_config
+
+    said = weir.model("gpt2.json")["layers"]
+    said[1]["parameters"] += 1
+    try:
+        profile_torch.check_parameters("gpt2.json", said, model_config(GPT2, "unfused"))
+        raise AssertionError("another model was measured")
+    except weir.InputError as error:
+        assert "block.0: transformers' module has 12704 parameters" in str(error), error
+
+
+with tempfile.TemporaryDirectory() as name:
+    os.chdir(name)
+    pathlib.Path("gpt2.json").write_text(json.dumps(GPT2))
+    for part in (measures, divides, refuses):
+        part()
+    os.chdir("/")
+print("profile_torch: measured layers, forecasts from them")

@@ -1,0 +1,73 @@
+# Ranks as processes of this machine that PyTorch's process groups join, for the modules that
+# measure and run with it; and the one line by which they end where something is missing.
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pathlib
+import sys
+import tempfile
+
+import weir
+
+CODES = [(weir.UsageError, 2), (weir.InputError, 3), (weir.NoFeasiblePlan, 4),
+         (weir.MissingComponent, 5), (weir.RunFailed, 6)]
+
+
+def run_as_command(main):
+    """Ends the process as the command `weir` does: bad input is one line and an exit code."""
+    try:
+        sys.exit(main())
+    except weir.Error as error:
+        print(f"weir: {error}", file=sys.stderr)
+        sys.exit(next(code for kind, code in CODES if isinstance(error, kind)))
+
+
+def require(*modules):
+    """Throws MissingComponent where this Python lacks one of them."""
+    for name in modules:
+        try:
+            __import__(name)
+        except ImportError:
+            raise weir.MissingComponent(
+                f"{name}: not in this Python ({sys.executable})") from None
+
+
+def join(rank, ranks, meeting, target, arguments):
+    """A new process's life: it joins the group, runs `target`, and leaves."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    import torch
+    import torch.distributed as dist
+
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
+    dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}",
+                            rank=rank, world_size=ranks)
+    target(device, *arguments)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def run_ranks(ranks, target, *arguments):
+    """Runs target(device, *arguments) in so many processes; RunFailed where one of them fails."""
+    import torch.multiprocessing
+
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = pathlib.Path(folder, "ranks")
+        try:
+            torch.multiprocessing.start_processes(
+                join, (ranks, str(meeting), target, arguments), ranks, start_method="spawn")
+        except torch.multiprocessing.ProcessException as error:
+            lines = str(error).strip().splitlines()
+            raise weir.RunFailed(f"rank {error.error_index}: {lines[-1]}") from None
+
+
+def default_ranks():
+    """GPUs, or as many cores as this process may use, at most two."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.device_count()
+    return min(2, len(os.sched_getaffinity(0)))
