@@ -147,7 +147,8 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     return cost.ranked && cost.ranked->forecast.may_fit();
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
-  if (passed > 0) {
+  // It may have been stopped while candidates were made: then there are none.
+  if (passed > 0 || (plans.empty() && request.stop && request.stop())) {
     result.stopped_after = std::ssize(plans) - passed;
     result.gap = std::numeric_limits<double>::infinity();
   } else if (result.feasible == 0 && !plans.empty()) {

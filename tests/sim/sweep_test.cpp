@@ -81,6 +81,7 @@ TEST_F(Sweep, StoppedListsWhatItHasFound) {
   EXPECT_THAT(to_json(result), testing::HasSubstr("\"stopped_after\": 44"));
   request_.stop = [] { return true; };
   const SweepResult none = search();
+  EXPECT_EQ(none.stopped_after, 0);
   EXPECT_EQ(none.candidates, 0);
   EXPECT_TRUE(none.plans.empty());
 }
