@@ -57,10 +57,12 @@ TEST(Model, EmbeddingBlocksNormAndHeadAreLayersOfTheirOwn) {
   EXPECT_GE(parameter_count(model), 10'000'000);
 }
 
-TEST_F(Files, UnknownHuggingFaceKeysAreIgnoredAndCounted) {
+TEST_F(Files, UnknownHuggingFaceKeysAreIgnoredAndNamed) {
   std::string text = kTiny;
   text.insert(1, R"("summary_type":"cls_index","use_cache":true,)");
-  EXPECT_EQ(load_model(write("config.json", text)).ignored_keys, 2);
+  const Model model = load_model(write("config.json", text));
+  EXPECT_EQ(model.ignored_keys, 2);
+  EXPECT_EQ(model.remarks.back(), "2 unknown keys ignored: summary_type, use_cache");
 }
 
 TEST_F(Files, LayerTablesNeedNoKnowledgeOfTheLayers) {

@@ -176,9 +176,6 @@ Model load_model(const PlanOptions& options) {
 
 Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
                const app::Session& session, SampleLength length) {
-  if (model.ignored_keys > 0)
-    session.note(
-        fmt::format("{}: {} unknown keys ignored", options.model.string(), model.ignored_keys));
   for (const std::string& remark : model.remarks)
     session.note(fmt::format("{}: {}", options.model.string(), remark));
   Plan plan;

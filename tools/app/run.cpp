@@ -54,14 +54,15 @@ void save(const RunResult& result, const std::filesystem::path& folder, const Se
 }
 
 // "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"; of samples that are no
-// sequences samples/s.
-std::string status_line(const StepReport& report, const Plan& plan) {
+// sequences samples/s. What trains nothing has no loss.
+std::string status_line(const StepReport& report, const Plan& plan, BackendKind backend) {
   const bool sequences = plan.seq_length > 0;
   const auto samples = static_cast<double>(plan.global_batch_size());
   const double units = sequences ? samples * static_cast<double>(plan.seq_length) : samples;
   const auto left = std::lround(report.time.count() * (report.of - report.done));
-  std::string line = fmt::format("step {} of {}  loss {:.6f}", report.step,
-                                 report.step + report.of - report.done, report.loss);
+  std::string line =
+      fmt::format("step {} of {}", report.step, report.step + report.of - report.done);
+  if (backend != BackendKind::synthetic) line += fmt::format("  loss {:.6f}", report.loss);
   if (report.time.count() > 0) {
     line +=
         fmt::format("  {:.0f} {}/s", units / report.time.count(), sequences ? "tokens" : "samples");
@@ -103,8 +104,15 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                      .output = r.output,
                      .checkpoint_every = r.checkpoint_every,
                      .resume = r.resume};
-  if (options.backend == BackendKind::synthetic)
-    options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
+  if (options.backend == BackendKind::synthetic) {
+    SyntheticStep step = synthetic_step(loaded, r.costs);
+    options.synthetic_duration_ns = std::move(step.duration_ns);
+    const int steps = options.steps + options.warmup_steps;
+    if (leads) {
+      session.note(fmt::format("waits some {}: {} steps of {}", format_duration(step.time * steps),
+                               steps, format_duration(step.time)));
+    }
+  }
   if (r.checkpoint_every > 0 && !r.output)
     throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
   options.hangs = r.hangs;
@@ -112,7 +120,7 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
   if (r.stopping) static_cast<void>(r.stopping());  // a launcher tells all processes: all listen
   if (leads) {
     options.on_step = [&](const StepReport& report) {
-      session.progress(status_line(report, loaded.plan), report.done, report.of);
+      session.progress(status_line(report, loaded.plan, options.backend), report.done, report.of);
     };
     options.stop = r.stopping;
   }
@@ -257,9 +265,12 @@ nlohmann::ordered_json to_json(const RunResult& result) {
                               {"backend", result.backend},
                               {"first_step", run.first_step},
                               {"steps", nlohmann::ordered_json::array()}};
+  const bool trains = parse_backend(result.backend) != BackendKind::synthetic;
   for (const StepResult& step : run.steps)
     json["steps"].push_back(
-        {{"loss", step.loss}, {"time_s", step.time.count()}, {"allocations", step.allocations}});
+        {{"loss", trains ? nlohmann::ordered_json(step.loss) : nlohmann::ordered_json(nullptr)},
+         {"time_s", step.time.count()},
+         {"allocations", step.allocations}});
   if (run.stopped) json["stopped"] = true;
   if (run.resumed) json["resumed"] = run.resumed->string();
   for (const CheckpointWritten& written : run.checkpoints) {

@@ -274,7 +274,7 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     options.backend = parse_backend(r.backend);
     options.steps = r.steps;
     if (options.backend == BackendKind::synthetic)
-      options.synthetic_duration_ns = synthetic_durations(loaded, r.costs);
+      options.synthetic_duration_ns = synthetic_step(loaded, r.costs).duration_ns;
     const weir::RunResult result = weir::run(loaded, options, backends);
     row.measured = result.step_time;
     std::vector<double> bubbles;

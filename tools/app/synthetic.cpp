@@ -3,15 +3,16 @@
 #include "tools/app/synthetic.hpp"
 
 #include "costmodel/table/stage_costs.hpp"
+#include "sim/forecast.hpp"
 #include "tools/app/host.hpp"
 
 namespace weir::app {
 
-std::vector<std::int64_t> synthetic_durations(const ResolvedPlan& loaded,
-                                              const CostsSource& costs) {
+SyntheticStep synthetic_step(const ResolvedPlan& loaded, const CostsSource& costs) {
   const Cluster cluster = host_cluster();
   const Costs known = load(costs, loaded.model, loaded.plan, cluster);
-  return expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns.values();
+  return {expand(loaded.program, cost_table(loaded, known, cluster).table).duration_ns.values(),
+          forecast(loaded, known, cluster).forecast.step_time};
 }
 
 }  // namespace weir::app

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/words/units.hpp"
 #include "tools/app/source.hpp"
 
 namespace weir::app {
 
-[[nodiscard]] std::vector<std::int64_t> synthetic_durations(const ResolvedPlan& loaded,
-                                                            const CostsSource& costs);
+struct SyntheticStep {
+  std::vector<std::int64_t> duration_ns;  // of each operation
+  Seconds time{0};                        // of the step that they make
+};
+[[nodiscard]] SyntheticStep synthetic_step(const ResolvedPlan& loaded, const CostsSource& costs);
 
 }  // namespace weir::app

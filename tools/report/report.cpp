@@ -14,15 +14,6 @@
 namespace weir {
 namespace {
 
-double error_of(const ReportRow& row) {
-  return (row.forecast.step_time - row.measured) / row.measured;
-}
-// "+1.2" and `unit`; "-" where no other plan was run.
-std::string error_after(const ReportRow& row, const char* unit) {
-  if (!row.recalibrated) return "-";
-  return fmt::format("{:+.1f}{}", (*row.recalibrated - row.measured) / row.measured * 100, unit);
-}
-
 std::string first_sentence(const ReportRow& best) {
   const Forecast& f = best.forecast;
   std::string text =
@@ -52,8 +43,8 @@ std::string ranking(const Report& report, std::size_t most) {
         "%"
         "</td><td>{:.1f} %</td></tr>\n",
         shown == 0 ? " class=\"best\"" : "", escape(row.plan), row.baseline ? " (baseline)" : "",
-        format_duration(row.forecast.step_time), format_duration(row.measured), error_of(row) * 100,
-        error_after(row, " %"), format_bytes(row.forecast.peak_memory()),
+        format_duration(row.forecast.step_time), format_duration(row.measured), row.error() * 100,
+        row.error_after(" %"), format_bytes(row.forecast.peak_memory()),
         format_bytes(row.measured_peak), row.forecast.metrics.bubble_fraction * 100,
         row.measured_bubble * 100);
     ++shown;
@@ -115,6 +106,13 @@ std::string accuracy(const Report& report) {
 
 }  // namespace
 
+double ReportRow::error() const { return (forecast.step_time - measured) / measured; }
+
+std::string ReportRow::error_after(std::string_view unit) const {
+  if (!recalibrated) return "-";
+  return fmt::format("{:+.1f}{}", (*recalibrated - measured) / measured * 100, unit);
+}
+
 std::string report_html(const Report& report) {
   const ReportRow& best = report.rows.front();
   const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
@@ -146,23 +144,6 @@ std::string report_html(const Report& report) {
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
   return html_page(report.title, html);
-}
-
-std::string report_table(const Report& report) {
-  std::size_t width = 4;
-  for (const ReportRow& row : report.rows) width = std::max(width, row.plan.size());
-  std::string text = fmt::format("{:<{}}  {:>9} {:>9} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8}\n",
-                                 "plan", width + 11, "predicted", "measured", "error", "recalib.",
-                                 "peak pred.", "peak meas.", "bubble p", "bubble m");
-  for (const ReportRow& row : report.rows) {
-    text += fmt::format("{:<{}}  {:>9} {:>9} {:>+6.1f}% {:>8} {:>11} {:>11} {:>7.1f}% {:>7.1f}%\n",
-                        row.plan + (row.baseline ? " (baseline)" : ""), width + 11,
-                        format_duration(row.forecast.step_time), format_duration(row.measured),
-                        error_of(row) * 100, error_after(row, "%"),
-                        format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
-                        row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
-  }
-  return text;
 }
 
 }  // namespace weir

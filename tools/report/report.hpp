@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/program/program.hpp"
@@ -27,6 +28,10 @@ struct ReportRow {
   double measured_bubble = 0;
   Comparison comparison;
   Trace predicted, run;
+
+  [[nodiscard]] double error() const;  // (first forecast - measured) / measured
+  // The same of the recalibrated forecast, "+1.2" and the unit; "-" where there is none.
+  [[nodiscard]] std::string error_after(std::string_view unit) const;
 };
 
 struct Report {
@@ -42,9 +47,5 @@ struct Report {
 };
 
 [[nodiscard]] std::string report_html(const Report& report);
-
-// plan, predicted step, measured step, error, predicted and measured peak memory, bubble; for a
-// terminal.
-[[nodiscard]] std::string report_table(const Report& report);
 
 }  // namespace weir

@@ -9,13 +9,14 @@
 #include "sim/explain/critical_path.hpp"
 #include "sim/explain/rejected.hpp"
 #include "sim/explain/what_if.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
-void print_critical_path(const CriticalPath& path, Nanoseconds step);
-void print_what_if(const std::string& title, const std::vector<WhatIf>& rows);
+void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step);
+void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows);
 
-void print_rejected(const std::vector<Rejected>& rows);
-void print_front(const std::vector<Ranked>& front);
+void print_rejected(Printout& out, const std::vector<Rejected>& rows);
+void print_front(Printout& out, const std::vector<Ranked>& front);
 
 }  // namespace weir

@@ -34,6 +34,8 @@ namespace {
 
 using Path = std::filesystem::path;
 
+const std::vector<std::string> kFormats{"table", "markdown", "csv", "json"};
+
 // "1..8" for what is written so.
 std::string to_text(const std::vector<int>& numbers) {
   const bool range = numbers.size() > 2 &&
@@ -167,6 +169,7 @@ std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
     argument.takes_value = option->get_items_expected_max() > 0;
     if (argument.names.empty()) continue;  // by place
     if (argument.names.back() == "--completion") argument.choices = {"bash", "zsh", "fish"};
+    if (argument.names.back() == "--format") argument.choices = kFormats;
     all.push_back(std::move(argument));
   }
   return all;
@@ -211,6 +214,14 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   if (!chosen.empty()) line += " " + chosen.front()->get_name();
   if (const auto meant = nearest(word, known)) line += fmt::format("; did you mean {}?", *meant);
   return line;
+}
+
+bool asks_for_json(const std::vector<std::string_view>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--json" || words[i] == "--format=json") return true;
+    if (words[i] == "--format" && i + 1 < words.size() && words[i + 1] == "json") return true;
+  }
+  return false;
 }
 
 int run_parsed(CLI::App& app, int argc, char** argv) {
@@ -279,7 +290,15 @@ CommandLine::CommandLine()
   app_->require_subcommand(1);
   app_->footer(exit_codes_text());
   app_->fallthrough();
-  app_->add_flag("--json", global_.json, "Print JSON on stdout");
+  CLI::Option* json = app_->add_flag("--json", global_.json, "Print JSON on stdout");
+  const auto choose = [this](const std::string& name) {
+    format_ = table_format(name);
+    global_.json = !format_;
+  };
+  app_->add_option_function<std::string>("--format", choose,
+                                         "Tables on stdout as table, markdown or csv; json: --json")
+      ->check(CLI::IsMember(kFormats))
+      ->excludes(json);
   app_->add_flag("-q,--quiet", global_.quiet, "No progress on stderr");
   app_->add_option("--seed", global_.seed, "Seed of everything random")
       ->capture_default_str()
@@ -316,6 +335,12 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   });
 }
 
+void CommandLine::add_timeline(const char* command) {
+  static constexpr const char* kHelp = "Draw the step in characters, folded to the terminal";
+  app_->get_subcommand(command)->add_flag("--timeline", timeline_, kHelp);
+  completed_.back().arguments.push_back({{"--timeline"}, kHelp, false, {}});
+}
+
 bool CommandLine::print_json(const std::string& text) {
   if (text.empty()) return false;
   fmt::print("{}\n", text);
@@ -329,8 +354,7 @@ int CommandLine::run(int argc, char** argv) {
     const Ending ending = ending_of(std::current_exception());
     const int code = exit_code(ending.kind);
     // Asked for before it was parsed: what cannot be parsed is told so, too.
-    const bool json = std::any_of(
-        argv + 1, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+    const bool json = asks_for_json({argv + 1, argv + argc});
     if (json) {
       const nlohmann::ordered_json told{
           {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", code}};

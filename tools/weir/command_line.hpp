@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "tools/app/field.hpp"
 #include "tools/weir/completion.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace CLI {
 class App;
@@ -35,20 +37,23 @@ class CommandLine {
   struct Style {
     int indent = 2;         // of the JSON, unless the use case has a text of its own (json_text)
     Request defaults = {};  // what the command has where the use case has nothing
+    bool timeline = false;  // the command has --timeline, which its printout knows
   };
   // `print` writes the result for people, and for machines too where it has no JSON.
   template <class Request, class Result>
   void add(const app::UseCase<Request, Result>& use_case,
-           void (*print)(const Request&, const Result&),
+           void (*print)(Printout&, const Request&, const Result&),
            std::type_identity_t<Style<Request>> style = {}) {
     auto request = std::make_shared<Request>(std::move(style.defaults));
     add(use_case.name, use_case.summary, fields(*request),
         [this, request, run = use_case.run, print,
          indent = style.indent](const app::Session& session) {
           const Result result = run(*request, session);
-          if (!global_.json || !print_json(text_of(result, indent))) print(*request, result);
+          Printout out({format_.value_or(TableFormat::table), timeline_});
+          if (!global_.json || !print_json(text_of(result, indent))) print(out, *request, result);
           if constexpr (requires { require_success(result); }) require_success(result);
         });
+    if (style.timeline) add_timeline(use_case.name);
   }
 
   // Parses and runs; the exit code of the process, its one line printed where something failed.
@@ -57,6 +62,7 @@ class CommandLine {
  private:
   void add(const char* name, const char* summary, app::Fields fields,
            std::function<void(const app::Session&)> run);
+  void add_timeline(const char* command);
   template <class Result>
   static std::string text_of(const Result& result, int indent) {
     if constexpr (requires { json_text(result); }) {
@@ -73,6 +79,8 @@ class CommandLine {
     bool json = false, quiet = false;
     std::uint64_t seed = 1;
   } global_;
+  std::optional<TableFormat> format_;  // of tables; none: as none was asked for
+  bool timeline_ = false;
   std::vector<CompletedCommand> completed_;  // what --completion knows
   std::unique_ptr<CLI::App> app_;
 };

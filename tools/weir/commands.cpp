@@ -30,7 +30,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kSchedule, print);
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
-  line.add(app::kSimulate, print);
+  line.add(app::kSimulate, print, {.timeline = true});
   line.add(app::kExplain, print);
   line.add(app::kSweep, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kRun, print, {.defaults = {.hangs = end_at_once, .stopping = stop_on_signals()}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/weir/command_line.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
@@ -42,20 +43,20 @@ struct TuneResult;
 void add_commands(CommandLine& line);
 
 // Data on stdout, remarks on stderr.
-void print(const app::CalibrateRequest& request, const app::CalibrateResult& result);
-void print(const app::CompareRequest& request, const app::CompareResult& result);
-void print(const app::DoctorRequest& request, const app::DoctorResult& result);
-void print(const app::EvaluateRequest& request, const app::EvaluateResult& result);
-void print(const app::ExplainRequest& request, const app::ExplainResult& result);
-void print(const app::ExportRequest& request, const app::ExportResult& result);
-void print(const app::ModelRequest& request, const app::ModelResult& result);
-void print(const app::PlanRequest& request, const app::PlanResult& result);
-void print(const app::ProfileRequest& request, const app::ProfileResult& result);
-void print(const app::ReproduceRequest& request, const app::ReproduceResult& result);
-void print(const app::RunRequest& request, const app::RunResult& result);
-void print(const app::ScheduleRequest& request, const app::ScheduleResult& result);
-void print(const app::SimulateRequest& request, const app::SimulateResult& result);
-void print(const app::SweepRequest& request, const app::SweepReply& reply);
-void print(const app::TuneRequest& request, const app::TuneResult& result);
+void print(Printout& out, const app::CalibrateRequest& request, const app::CalibrateResult& result);
+void print(Printout& out, const app::CompareRequest& request, const app::CompareResult& result);
+void print(Printout& out, const app::DoctorRequest& request, const app::DoctorResult& result);
+void print(Printout& out, const app::EvaluateRequest& request, const app::EvaluateResult& result);
+void print(Printout& out, const app::ExplainRequest& request, const app::ExplainResult& result);
+void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result);
+void print(Printout& out, const app::ModelRequest& request, const app::ModelResult& result);
+void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result);
+void print(Printout& out, const app::ProfileRequest& request, const app::ProfileResult& result);
+void print(Printout& out, const app::ReproduceRequest& request, const app::ReproduceResult& result);
+void print(Printout& out, const app::RunRequest& request, const app::RunResult& result);
+void print(Printout& out, const app::ScheduleRequest& request, const app::ScheduleResult& result);
+void print(Printout& out, const app::SimulateRequest& request, const app::SimulateResult& result);
+void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply);
+void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result);
 
 }  // namespace weir

@@ -5,21 +5,22 @@
 #include <fmt/format.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
-void print(const app::DoctorRequest&, const app::DoctorResult& result) {
-  say("weir {} on {}\n", WEIR_VERSION, result.machine);
+void print(Printout& out, const app::DoctorRequest&, const app::DoctorResult& result) {
+  out.say("weir {} on {}\n", WEIR_VERSION, result.machine);
   for (const app::Finding& f : result.findings)
-    say("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
+    out.say("  {:<3} {:<18} {}\n", f.works ? "yes" : "no", f.what, f.why);
   std::string file;
   for (const app::KnownConstant& c : result.constants) {
-    if (c.file != file) say("\n{}\n", file = c.file);
+    if (c.file != file) out.say("\n{}\n", file = c.file);
     const Origin& origin = c.origin;
     const std::string rows = origin.rows ? fmt::format(" [{} rows]", *origin.rows) : "";
-    say("  {:<44} {:<14} {}{}\n", c.key, c.value, origin.source, rows);
-    if (!origin.chosen_seeing.empty()) say("  {:<59} chosen seeing {}\n", "", origin.chosen_seeing);
+    out.say("  {:<44} {:<14} {}{}\n", c.key, c.value, origin.source, rows);
+    if (!origin.chosen_seeing.empty())
+      out.say("  {:<59} chosen seeing {}\n", "", origin.chosen_seeing);
   }
 }
 

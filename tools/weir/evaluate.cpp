@@ -5,26 +5,27 @@
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
-void print(const app::EvaluateRequest& request, const app::EvaluateResult& result) {
+void print(Printout& out, const app::EvaluateRequest& request, const app::EvaluateResult& result) {
   const EvaluationReport& report = result.report;
-  say("{:<36} {:>10} {:>10} {:>8}\n", "held-out plan", "forecast", "measured", "error");
+  Table table{{left("held-out plan"), {"forecast"}, {"measured"}, {"error"}, left("note")}, {}, {}};
   for (const Outcome& outcome : report.outcomes) {
-    say("{:<36} {:>10} {:>10} {:>+7.1f}%{}\n", summary(outcome.plan),
-        format_duration(outcome.predicted), format_duration(outcome.measured()),
-        outcome.error() * 100,
-        outcome.interval && !outcome.inside() ? "  outside its interval" : "");
+    table.rows.push_back({summary(outcome.plan), format_duration(outcome.predicted),
+                          format_duration(outcome.measured()),
+                          fmt::format("{:+.1f}%", outcome.error() * 100),
+                          outcome.interval && !outcome.inside() ? "outside its interval" : ""});
   }
-  say("\n{}\nidle, predicted / measured:", accuracy_text(report));
+  out.show(table);
+  out.say("\n{}\nidle, predicted / measured:", accuracy_text(report));
   for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
-    say(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c].name, report.idle.predicted[c] * 100,
-        report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
+    out.say(" {} {:.1f} / {:.1f} %{}", kIdleCauses[c].name, report.idle.predicted[c] * 100,
+            report.idle.measured[c] * 100, c + 1 < kIdleCauses.size() ? "," : "\n");
   }
-  if (!report.sharing.empty()) say("{}\n", report.sharing);
-  say("{}\n", (request.output / "report.html").string());
+  if (!report.sharing.empty()) out.say("{}\n", report.sharing);
+  out.say("{}\n", (request.output / "report.html").string());
 }
 
 }  // namespace weir

@@ -11,7 +11,7 @@
 #include "tools/app/plan_fields.hpp"
 #include "tools/weir/changes_text.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 namespace {
@@ -58,51 +58,55 @@ std::string bar(Nanoseconds from, Nanoseconds time, Nanoseconds step) {
   return std::string(a, ' ') + (b > a ? std::string(b - a, '#') : "|");
 }
 
-void print_waterfall(const Waterfall& fall) {
-  say("{:<34} {:>10} {:>7}\n", "where the step goes", "time", "share");
+void print_waterfall(Printout& out, const Waterfall& fall) {
+  Table table{
+      {left("where the step goes"), {"time"}, {"share"}, left("from where to where")}, {}, {}};
   Nanoseconds from{0};
   for (const auto& [name, time] : fall.parts) {
     if (time.count() == 0) continue;
-    say("{:<34} {:>10} {:>6.1f}%  {}\n", told(name), format_duration(to_seconds(time)),
-        100 * (to_seconds(time) / to_seconds(fall.step)), bar(from, time, fall.step));
+    table.rows.push_back({std::string(told(name)), format_duration(to_seconds(time)),
+                          fmt::format("{:.1f}%", 100 * (to_seconds(time) / to_seconds(fall.step))),
+                          bar(from, time, fall.step)});
     from += time;
   }
+  out.show(table);
 }
 
-void print_gap(const app::ExplainResult& result) {
+void print_gap(Printout& out, const app::ExplainResult& result) {
   const Gap& gap = *result.gap;
   std::string inside;
   if (gap.within_interval)
     inside = *gap.within_interval ? ", within the forecast's interval"
                                   : ", outside the forecast's interval";
-  say("\nmeasured {}: {} a step, {:.3f} times the forecast{}\n", result.measured,
-      format_duration(gap.measured), gap.measured / result.forecast.step_time, inside);
-  say("{:<34} {:>8} {:>10}\n", "alone, it would be", "times", "plausible");
+  out.say("\nmeasured {}: {} a step, {:.3f} times the forecast{}\n", result.measured,
+          format_duration(gap.measured), gap.measured / result.forecast.step_time, inside);
+  Table table{{left("alone, it would be"), {"times"}, {"plausible"}}, {}, {}};
   for (const SuspectedCause& cause : gap.causes) {
-    say("{:<34} {:>8} {:>10}\n", told(cause.name),
-        cause.factor ? fmt::format("{:.3f}", *cause.factor) : std::string("-"),
-        !cause.plausible   ? "-"
-        : *cause.plausible ? "yes"
-                           : "no");
+    table.rows.push_back({std::string(told(cause.name)),
+                          cause.factor ? fmt::format("{:.3f}", *cause.factor) : std::string("-"),
+                          !cause.plausible   ? "-"
+                          : *cause.plausible ? "yes"
+                                             : "no"});
   }
+  out.show(table);
   if (gap.causes.empty() || !gap.causes.front().factor) return;
   const SuspectedCause& first = gap.causes.front();
-  say("to tell: {} ({} by the forecast, {} if it is this)\n", first.measurement,
-      format_duration(first.reading), format_duration(*first.reading_if));
+  out.say("to tell: {} ({} by the forecast, {} if it is this)\n", first.measurement,
+          format_duration(first.reading), format_duration(*first.reading_if));
 }
 
 }  // namespace
 
-void print(const app::ExplainRequest& request, const app::ExplainResult& result) {
+void print(Printout& out, const app::ExplainRequest& request, const app::ExplainResult& result) {
   if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
-  say("{}: step {} ({})\n\n", summary(result.plan), format_duration(result.forecast.step_time),
-      to_string(result.forecast.basis));
-  print_waterfall(result.waterfall);
-  print_critical_path(result.critical_path, result.waterfall.step);
-  print_what_if("what one change would bring", result.what_if);
-  if (result.gap) print_gap(result);
+  out.say("{}: step {} ({})\n\n", summary(result.plan), format_duration(result.forecast.step_time),
+          to_string(result.forecast.basis));
+  print_waterfall(out, result.waterfall);
+  print_critical_path(out, result.critical_path, result.waterfall.step);
+  print_what_if(out, "what one change would bring", result.what_if);
+  if (result.gap) print_gap(out, result);
   for (const std::string& warning : result.forecast.warnings) note(warning);
-  if (request.plans) say("{}\n", request.plans->string());
+  if (request.plans) out.say("{}\n", request.plans->string());
 }
 
 }  // namespace weir

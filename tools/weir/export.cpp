@@ -5,38 +5,38 @@
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 namespace {
 
-void print_patch(const std::string& script, const Patch& patch) {
-  if (patch.changes.empty()) say("{}: nothing to change\n", script);
+void print_patch(Printout& out, const std::string& script, const Patch& patch) {
+  if (patch.changes.empty()) out.say("{}: nothing to change\n", script);
   for (const ArgumentChange& c : patch.changes) {
     if (!c.after) {
-      say("remove  --{}{}\n", c.name, c.before->empty() ? "" : " " + *c.before);
+      out.say("remove  --{}{}\n", c.name, c.before->empty() ? "" : " " + *c.before);
       continue;
     }
     const std::string value =
         c.after->find('|') != std::string::npos ? "'" + *c.after + "'" : *c.after;
     const std::string argument = fmt::format("--{}{}{}", c.name, value.empty() ? "" : " ", value);
-    say("{}  {}{}\n", c.before ? "change" : "add   ", argument,
-        c.before ? fmt::format("  (was {})", *c.before) : "");
+    out.say("{}  {}{}\n", c.before ? "change" : "add   ", argument,
+            c.before ? fmt::format("  (was {})", *c.before) : "");
   }
   if (patch.devices_before && *patch.devices_before != patch.devices)
-    say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);
-  if (!patch.remarks.empty()) say("\nnot carried:\n");
-  for (const Remark& remark : patch.remarks) say("  {}: {}\n", remark.name, remark.text);
+    out.say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);
+  if (!patch.remarks.empty()) out.say("\nnot carried:\n");
+  for (const Remark& remark : patch.remarks) out.say("  {}: {}\n", remark.name, remark.text);
 }
 
 }  // namespace
 
-void print(const app::ExportRequest& request, const app::ExportResult& result) {
-  if (result.patch) return print_patch(request.patch->string(), *result.patch);
-  for (const auto& file : result.files) say("{}\n", file.string());
-  say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
-  if (!result.not_carried.empty()) say("\nnot carried:\n");
-  for (const Remark& remark : result.not_carried) say("  {}: {}\n", remark.name, remark.text);
+void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result) {
+  if (result.patch) return print_patch(out, request.patch->string(), *result.patch);
+  for (const auto& file : result.files) out.say("{}\n", file.string());
+  out.say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
+  if (!result.not_carried.empty()) out.say("\nnot carried:\n");
+  for (const Remark& remark : result.not_carried) out.say("  {}: {}\n", remark.name, remark.text);
 }
 
 }  // namespace weir

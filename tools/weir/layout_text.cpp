@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 namespace {
@@ -14,21 +14,12 @@ namespace {
 using layout::Polynomial;
 using Rows = std::vector<std::vector<std::string>>;
 
-// Rows of cells as lines, columns as wide as their widest cell; the first row has the heads.
-std::string columns(const Rows& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format("{:<{}}  ", row[c], widths[c]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+// The first row has the heads; a row may end before the last column.
+Table table_of(const Rows& rows) {
+  Table table{{}, {rows.begin() + 1, rows.end()}, {}};
+  for (const std::string& head : rows.front()) table.columns.push_back(left(head));
+  for (auto& row : table.rows) row.resize(table.columns.size());
+  return table;
 }
 
 // "b*d_io/n = 65536"; a zero is only a zero.
@@ -61,9 +52,9 @@ std::string sources(const layout::Program& program, const LayoutCost& cost) {
   return terms.empty() ? "none" : fmt::format("{}", fmt::join(terms, "; "));
 }
 
-void print_derivation(const layout::Program& program, const layout::Layout& layout) {
+void print_derivation(Printout& out, const layout::Program& program, const layout::Layout& layout) {
   const LayoutCost cost = layout_cost(program, layout);
-  say("{}: {} on mesh {}\n", layout.name, rules_text(program, layout), mesh_text(layout));
+  out.say("{}: {} on mesh {}\n", layout.name, rules_text(program, layout), mesh_text(layout));
   Rows rows{{"", "its block", "multiply-adds", "all-reduced over", "elements", "memory"}};
   const auto memory_of = [&](const layout::NamedTensor& tensor) {
     return with_value(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols);
@@ -93,14 +84,14 @@ void print_derivation(const layout::Program& program, const layout::Layout& layo
          over.empty() ? "-" : fmt::format("{}", fmt::join(over, ", ")),
          with_value(one.communication, cost.symbols), again ? "added to it" : memory_of(output)});
   }
-  say("{}", columns(rows));
-  say("  in all: {} multiply-adds, {} elements all-reduced, {} elements of memory\n",
-      with_value(cost.computation, cost.symbols), with_value(cost.communication, cost.symbols),
-      with_value(cost.memory, cost.symbols));
-  say("  communication comes from: {}\n\n", sources(program, cost));
+  out.show(table_of(rows));
+  out.say("  in all: {} multiply-adds, {} elements all-reduced, {} elements of memory\n",
+          with_value(cost.computation, cost.symbols), with_value(cost.communication, cost.symbols),
+          with_value(cost.memory, cost.symbols));
+  out.say("  communication comes from: {}\n\n", sources(program, cost));
 }
 
-void print_tables(const layout::LayoutFile& file) {
+void print_tables(Printout& out, const layout::LayoutFile& file) {
   Rows formulas{{"layout", "rules", "computation", "communication", "communication / computation",
                  "memory a processor"}};
   Rows numbers{{"layout", "mesh", "computation", "communication", "ratio", "memory",
@@ -124,8 +115,11 @@ void print_tables(const layout::LayoutFile& file) {
                        fmt::format("{:.0f}", all.multiply_adds),
                        fmt::format("{:.0f}", all.reduced_elements), format_bytes(all.memory)});
   }
-  say("A processor, constants dropped:\n{}\nThe same in numbers:\n{}\n", columns(formulas),
-      columns(numbers));
+  out.say("A processor, constants dropped:\n");
+  out.show(table_of(formulas));
+  out.say("\nThe same in numbers:\n");
+  out.show(table_of(numbers));
+  out.say("\n");
 }
 
 // The terms of a layout's communication, constants dropped, that no einsum of [first, last)
@@ -142,7 +136,7 @@ Polynomial missing_communication(const LayoutCost& cost, int first, int last) {
 }
 
 // Which einsums the table speaks of: what it would lose without the others.
-void print_coverage(const layout::LayoutFile& file) {
+void print_coverage(Printout& out, const layout::LayoutFile& file) {
   const int all = static_cast<int>(file.program.einsums.size());
   const int forward = file.program.forward;
   const auto lost = [&](int first, int last) {
@@ -155,10 +149,11 @@ void print_coverage(const layout::LayoutFile& file) {
     }
     return rows.empty() ? "nothing" : fmt::format("{}", fmt::join(rows, ", "));
   };
-  say("The table covers the {} forward and {} backward einsums; elementwise work is not counted.\n",
+  out.say(
+      "The table covers the {} forward and {} backward einsums; elementwise work is not counted.\n",
       forward, all - forward);
-  say("The forward einsums alone would lose of the communication: {}.\n", lost(0, forward));
-  say("The backward einsums alone would lose of it: {}.\n", lost(forward, all));
+  out.say("The forward einsums alone would lose of the communication: {}.\n", lost(0, forward));
+  out.say("The backward einsums alone would lose of it: {}.\n", lost(forward, all));
 }
 
 constexpr double kQuiet = 0.5;  // preemptions a step that hardly show in a median
@@ -167,27 +162,30 @@ std::string milliseconds(Seconds time) { return fmt::format("{:.2f}", time.count
 
 }  // namespace
 
-void print_layouts(const layout::LayoutFile& file) {
+void print_layouts(Printout& out, const layout::LayoutFile& file) {
   std::vector<std::string> sizes;
   for (const layout::Dimension& dimension : file.program.dimensions) {
     sizes.push_back(fmt::format("{} {} = {}", dimension.name, dimension.symbol, dimension.size));
   }
-  say("{}: {}\n", file.name, fmt::join(sizes, ", "));
-  say("Rule: a dimension on a mesh dimension is divided by it in every tensor; an einsum runs on "
+  out.say("{}: {}\n", file.name, fmt::join(sizes, ", "));
+  out.say(
+      "Rule: a dimension on a mesh dimension is divided by it in every tensor; an einsum runs on "
       "the blocks; its\n"
       "output's block is all-reduced over the mesh dimensions that its summed dimensions are "
       "on.\n\n");
-  for (const layout::Layout& layout : file.layouts) print_derivation(file.program, layout);
-  print_tables(file);
-  print_coverage(file);
+  for (const layout::Layout& layout : file.layouts) print_derivation(out, file.program, layout);
+  print_tables(out, file);
+  print_coverage(out, file);
 }
 
-void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& request,
-                      const LayoutRunResult& result) {
+void print_layout_run(Printout& out, const layout::LayoutFile& file,
+                      const LayoutRunRequest& request, const LayoutRunResult& result) {
   const LayoutRates& rates = result.rates;
-  say("\nRun on {} workers, forward and backward, medians of {} interleaved rounds, times in ms\n",
+  out.say(
+      "\nRun on {} workers, forward and backward, medians of {} interleaved rounds, times in ms\n",
       request.workers, request.rounds);
-  say("rates of one core, all busy: products {:.1f} GFLOP/s, elementwise {:.2f} G/s, all-reduce "
+  out.say(
+      "rates of one core, all busy: products {:.1f} GFLOP/s, elementwise {:.2f} G/s, all-reduce "
       "{:.1f} us + {:.2f} "
       "GB/s,"
       " and {:.1f} us of waiting\n",
@@ -219,17 +217,19 @@ void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& re
                          row.predicted.work() / row.measured.work() - 1,
                          row.predicted.step() / row.measured.step() - 1));
   }
-  say("{}", columns(rows));
-  say("Work is by the workers' core clocks, the step by the wall clock. Counted on every worker "
+  out.show(table_of(rows));
+  out.say(
+      "Work is by the workers' core clocks, the step by the wall clock. Counted on every worker "
       "and equal to the\n"
       "derivation: multiply-adds, all-reduced elements, memory. Result: against the unsplit "
       "computation{}.\n",
       result.rounds_nowhere ? ", bit for bit,\nof whole numbers so small that fp32 rounds nowhere"
                             : "");
   if (result.oversubscribed)
-    say("oversubscribed: more workers than cores, so nothing is predicted\n");
+    out.say("oversubscribed: more workers than cores, so nothing is predicted\n");
   if (result.preemptions > kQuiet) {
-    say("The cores are shared: other work took a worker's core {:.1f} times a step, so only the "
+    out.say(
+        "The cores are shared: other work took a worker's core {:.1f} times a step, so only the "
         "work compares.\n",
         result.preemptions);
   }

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "tools/app/layout_run.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
-void print_layouts(const layout::LayoutFile& file);
-void print_layout_run(const layout::LayoutFile& file, const LayoutRunRequest& request,
-                      const LayoutRunResult& result);
+void print_layouts(Printout& out, const layout::LayoutFile& file);
+void print_layout_run(Printout& out, const layout::LayoutFile& file,
+                      const LayoutRunRequest& request, const LayoutRunResult& result);
 
 }  // namespace weir

@@ -7,45 +7,62 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/layout_text.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 namespace {
 
-// Of a model whose samples have no length yet.
-void print_parameters(const Model& model) {
-  say("{} ({}): {} layers, {} parameters\n", model.name, model.family, model.layers.size(),
-      parameter_count(model));
-  say("{:>5}  {:<20} {:<12} {:>12}\n", "layer", "name", "kind", "parameters");
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const Layer& layer = model.layers[l];
-    say("{:>5}  {:<20} {:<12} {:>12}\n", l, layer.name, kind_name(layer), parameter_count(layer));
-  }
+// Layers alike but for their number and name, as often as they follow each other.
+void show_layers(Printout& out, const Table& layers) {
+  constexpr std::size_t kSameFrom = 2;
+  out.show(out.for_programs() ? layers : folded(layers, kSameFrom));
 }
 
-void print_table(const Model& model, std::int64_t seq_length, Dtype dtype) {
-  say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
-      model.layers.size(), parameter_count(model), seq_length);
-  say("{:>5}  {:<20} {:<12} {:>12} {:>14} {:>12} {:>12}\n", "layer", "name", "kind", "parameters",
-      "GFLOP forward", "activations", "boundary");
+// Of a model whose samples have no length yet.
+void print_parameters(Printout& out, const Model& model) {
+  out.say("{} ({}): {} layers, {} parameters\n", model.name, model.family, model.layers.size(),
+          parameter_count(model));
+  Table table{{left("layers"), left("name"), left("kind"), {"parameters"}}, {}, {}};
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    const Layer& layer = model.layers[l];
+    table.rows.push_back({std::to_string(l), layer.name, std::string(kind_name(layer)),
+                          std::to_string(parameter_count(layer))});
+  }
+  show_layers(out, table);
+}
+
+void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dtype dtype) {
+  out.say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
+          model.layers.size(), parameter_count(model), seq_length);
+  Table table{{left("layers"),
+               left("name"),
+               left("kind"),
+               {"parameters"},
+               {"GFLOP forward"},
+               {"activations"},
+               {"boundary"}},
+              {},
+              {}};
   const ModelPart part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    say("{:>5}  {:<20} {:<12} {:>12} {:>14.3f} {:>12} {:>12}\n", l, layer.name, kind_name(layer),
-        parameter_count(layer), forward_flops(layer, seq_length).count() / 1e9,
-        format_bytes(activation_bytes(part, static_cast<int>(l))),
-        format_bytes(Bytes(part.layers[l].crossing_bytes)));
+    table.rows.push_back({std::to_string(l), layer.name, std::string(kind_name(layer)),
+                          std::to_string(parameter_count(layer)),
+                          fmt::format("{:.3f}", forward_flops(layer, seq_length).count() / 1e9),
+                          format_bytes(activation_bytes(part, static_cast<int>(l))),
+                          format_bytes(Bytes(part.layers[l].crossing_bytes))});
   }
+  show_layers(out, table);
 }
 
 }  // namespace
 
-void print(const app::ModelRequest&, const app::ModelResult& result) {
-  if (!result.layouts && !app::has_length(result)) return print_parameters(result.model);
-  if (!result.layouts) return print_table(result.model, result.seq_length, result.dtype);
+void print(Printout& out, const app::ModelRequest&, const app::ModelResult& result) {
+  if (!result.layouts && !app::has_length(result)) return print_parameters(out, result.model);
+  if (!result.layouts) return print_table(out, result.model, result.seq_length, result.dtype);
   const auto& [file, request, run] = *result.layouts;
-  print_layouts(file);
-  if (run) print_layout_run(file, request, *run);
+  print_layouts(out, file);
+  if (run) print_layout_run(out, file, request, *run);
 }
 
 }  // namespace weir

@@ -6,22 +6,22 @@
 
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 
-void print(const app::PlanRequest& request, const app::PlanResult& result) {
+void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result) {
   const Plan& plan = result.plan.loaded.plan;
   if (result.plan.schedule_in_memory)
     throw UsageError("--schedule exec: and auto need -o: the schedule is kept beside the plan");
   if (const auto remark = app::remark_on(request.stack, result.stack)) note(*remark);
   for (const std::string& choice : result.choices) note(choice);
   if (!result.written) {
-    say("{}", to_json(plan));
+    out.say("{}", to_json(plan));
     return;
   }
-  say("{}: {}\n", request.output->string(), summary(plan));
-  if (result.imported) say("{}\n", result.imported->model.string());
+  out.say("{}: {}\n", request.output->string(), summary(plan));
+  if (result.imported) out.say("{}\n", result.imported->model.string());
 }
 
 }  // namespace weir

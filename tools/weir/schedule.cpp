@@ -11,22 +11,22 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 #include "tools/weir/terminal_timeline.hpp"
 
 namespace weir {
 namespace {
 
-void print_generators() {
+void print_generators(Printout& out) {
   for (const Generator& g : generators()) {
-    say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
-        g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
+    out.say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
+            g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
   }
 }
 
 // The receive slots to prove it for: as many as were asked for, or 2, a plan's default, or more
 // where 2 are too few.
-void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
+void print_proof(Printout& out, const Schedule& schedule, const std::optional<int>& asked) {
   LoweringOptions lowering;
   lowering.slots = asked ? *asked : fewest_slots(schedule, 2);
   const Program program = lower(schedule, lowering);
@@ -35,62 +35,75 @@ void print_proof(const Schedule& schedule, const std::optional<int>& asked) {
                                      lowering.slots, fewest_slots(schedule, 1),
                                      describe_deadlock(program)));
   }
-  say("cannot deadlock with {} receive slots an edge{} (proved: {} operations, no cycle)\n",
-      lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "", program.size());
+  out.say("cannot deadlock with {} receive slots an edge{} (proved: {} operations, no cycle)\n",
+          lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "", program.size());
 }
 
-void print_times(const app::ScheduleRequest& request, const app::ScheduleResult& result) {
+void print_times(Printout& out, const app::ScheduleRequest& request,
+                 const app::ScheduleResult& result) {
   const Schedule& schedule = *result.schedule;
   const auto& [program, trace, forecast] = result.timed;
-  say("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
-      schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
-      *std::ranges::max_element(forecast.peak_in_flight));
+  out.say("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
+          schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
+          *std::ranges::max_element(forecast.peak_in_flight));
   if (request.transfers == to_string(TransferMode::buffered)) {
-    print_proof(schedule, request.slots);
+    print_proof(out, schedule, request.slots);
   } else {
-    say("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n", request.transfers,
-        program.size());
+    out.say("cannot deadlock with {} transfers (proved: {} operations, no cycle)\n",
+            request.transfers, program.size());
   }
-  say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
-      forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
-  draw_in_terminal(trace);
+  out.say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
+          forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
+  draw_in_terminal(out, trace, line_width());
 }
 
-void print_grid(const app::GridProof& proof) {
-  say("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>12}\n", "K", "M",
-      fmt::format("{} slots", proof.slots), "rendezvous", "batched", "fewest slots", "in flight",
-      "over bound");
+void print_grid(Printout& out, const app::GridProof& proof) {
+  Table table{{{"K"},
+               {"M"},
+               {fmt::format("{} slots", proof.slots)},
+               {"rendezvous"},
+               {"batched"},
+               {"fewest slots"},
+               {"in flight"},
+               {"over bound"},
+               left("note")},
+              {},
+              {}};
   int proved = 0;
   for (const app::Verdict& v : proof.verdicts) {
     if (!v.refused.empty()) {
-      say("{:>4} {:>5} refused: {}\n", v.ranks, v.microbatches, v.refused);
+      table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), "-", "-", "-",
+                            "-", "-", "-", "refused: " + v.refused});
       continue;
     }
     ++proved;
     const auto word = [](bool safe) { return safe ? "free" : "DEADLOCK"; };
-    say("{:>4} {:>5} {:>12} {:>11} {:>9} {:>13} {:>9} {:>11.2f}%\n", v.ranks, v.microbatches,
-        word(v.safe[0]), word(v.safe[1]), word(v.safe[2]), v.fewest_slots, v.peak, v.gap * 100);
+    table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), word(v.safe[0]),
+                          word(v.safe[1]), word(v.safe[2]), fmt::format("{}", v.fewest_slots),
+                          fmt::format("{}", v.peak), fmt::format("{:.2f}%", v.gap * 100), ""});
   }
+  out.show(table);
   for (const app::CounterExample& e : proof.examples) {
-    say("\n{} deadlocks first at K = {}, M = {}:\n{}\n", to_string(e.mode), e.ranks, e.microbatches,
-        e.cycle);
+    out.say("\n{} deadlocks first at K = {}, M = {}:\n{}\n", to_string(e.mode), e.ranks,
+            e.microbatches, e.cycle);
   }
-  say("\nproved for the {} (K, M) listed as free, and for no others; over bound at F = I = W, no "
+  out.say(
+      "\nproved for the {} (K, M) listed as free, and for no others; over bound at F = I = W, no "
       "communication\n",
       proved);
 }
 
 }  // namespace
 
-void print(const app::ScheduleRequest& request, const app::ScheduleResult& result) {
+void print(Printout& out, const app::ScheduleRequest& request, const app::ScheduleResult& result) {
   if (request.list) {
-    print_generators();
+    print_generators(out);
   } else if (result.proof) {
-    print_grid(*result.proof);
+    print_grid(out, *result.proof);
   } else if (!result.csv.empty()) {
-    say("{}", result.csv);
+    out.say("{}", result.csv);
   } else {
-    print_times(request, result);
+    print_times(out, request, result);
   }
 }
 

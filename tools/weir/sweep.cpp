@@ -9,18 +9,19 @@
 #include "tools/weir/changes_text.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/fit_text.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
 namespace {
 
 // Every candidate has a bound or a step of its own; and how good the best is known to be.
-void print_effort(const SweepResult& result) {
+void print_effort(Printout& out, const SweepResult& result) {
   const SearchEffort& effort = *result.effort;
   const auto rate = [&](std::int64_t count) {
     return static_cast<double>(count) / std::max(result.seconds, 1e-9) / result.threads;
   };
-  say("{} refined in {} simulated steps, {} with bounds only, {} of them looked at; "
+  out.say(
+      "{} refined in {} simulated steps, {} with bounds only, {} of them looked at; "
       "{:.0f} candidates and {:.0f} simulated steps a second and core, {}\n",
       effort.refined, effort.simulated, result.candidates - effort.refined,
       effort.looked_at - effort.refined, rate(result.candidates), rate(effort.simulated),
@@ -28,22 +29,55 @@ void print_effort(const SweepResult& result) {
                       : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
 }
 
-void print_rows(const app::SweepReply& reply) {
-  const SweepResult& result = reply.result;
-  say("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible, result.seconds);
-  if (result.effort) print_effort(result);
-  for (const std::string& reason : result.refused) note("left out: " + reason);
-  for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
-  say("{:<44} {:>10} {:>10} {:>8} {:>8} {:>11} {:>6} {:>6} {:>6}\n", "plan", "predicted",
-      "measured", "bubble p", "bubble m", "peak memory", "fits", "gap", "pareto");
+// The fastest is marked: as measured where rows were run, else as forecast.
+std::optional<std::size_t> best_of(const app::SweepReply& reply) {
+  std::optional<std::size_t> best;
+  Seconds least{0};
+  for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    const app::SweepRow& row = reply.rows[i];
+    const Forecast& f = reply.ranked(row).forecast;
+    const Seconds step = row.measured.value_or(f.step_time);
+    if (!f.may_fit() || (best && step >= least)) continue;
+    best = i;
+    least = step;
+  }
+  return best;
+}
+
+Table table_of(const app::SweepReply& reply) {
+  Table table{.columns = {left("plan"),
+                          {"predicted"},
+                          {"measured"},
+                          {"bubble p"},
+                          {"bubble m"},
+                          {"peak memory"},
+                          {"fits"},
+                          {"gap"},
+                          {"pareto"},
+                          left("note")},
+              .rows = {},
+              .best = best_of(reply)};
   for (const app::SweepRow& row : reply.rows) {
     const auto& [plan, f, gap, pareto] = reply.ranked(row);
-    say("{:<44} {:>10} {:>10} {:>7.1f}% {:>8} {:>11} {:>6} {:>5.1f}% {:>6}{}\n", summary(plan),
-        format_duration(f.step_time), row.measured ? format_duration(*row.measured) : "-",
-        f.metrics.bubble_fraction * 100,
-        row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-", format_bytes(f.peak_memory()),
-        fit_word(f), gap * 100, pareto ? "yes" : "", row.baseline ? " (baseline)" : "");
+    table.rows.push_back({summary(plan), format_duration(f.step_time),
+                          row.measured ? format_duration(*row.measured) : "-",
+                          fmt::format("{:.1f}%", f.metrics.bubble_fraction * 100),
+                          row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
+                          format_bytes(f.peak_memory()), fit_word(f),
+                          fmt::format("{:.1f}%", gap * 100), pareto ? "yes" : "",
+                          row.baseline ? "(baseline)" : ""});
   }
+  return table;
+}
+
+void print_rows(Printout& out, const app::SweepReply& reply) {
+  const SweepResult& result = reply.result;
+  out.say("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible,
+          result.seconds);
+  if (result.effort) print_effort(out, result);
+  for (const std::string& reason : result.refused) note("left out: " + reason);
+  for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
+  out.show(table_of(reply));
 }
 
 // Plans that a place is among: of a search that lists the best, those listed and the baseline.
@@ -51,7 +85,7 @@ std::int64_t among(const SweepResult& result) {
   return result.effort ? std::ssize(result.plans) + 1 : result.feasible;
 }
 
-void print_baseline(const app::SweepReply& reply) {
+void print_baseline(Printout& out, const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   const Baseline& baseline = *result.baseline;
   const Forecast& f = baseline.ranked.forecast;
@@ -63,36 +97,38 @@ void print_baseline(const app::SweepReply& reply) {
   if (!f.may_fit())
     place = fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
                         format_bytes(*f.memory_limit));
-  say("baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
+  out.say(
+      "baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
       "{}\n",
       reply.baseline_name, place, *baseline.ratio, f.devices,
       result.plans.front().forecast.devices);
   if (f.devices == result.plans.front().forecast.devices) return;
-  say("  a device of the best plan does {:.3f} times as much in a second\n",
-      *baseline.device_ratio);
+  out.say("  a device of the best plan does {:.3f} times as much in a second\n",
+          *baseline.device_ratio);
 }
 
-void print_reasons(const app::SweepReasons& reasons, const std::vector<Ranked>& front) {
-  print_critical_path(reasons.critical_path, reasons.step);
-  print_what_if("what one change would bring", reasons.what_if);
-  print_rejected(reasons.rejected);
-  if (reasons.towards) print_what_if("what to change in the baseline", *reasons.towards);
-  print_front(front);
+void print_reasons(Printout& out, const app::SweepReasons& reasons,
+                   const std::vector<Ranked>& front) {
+  print_critical_path(out, reasons.critical_path, reasons.step);
+  print_what_if(out, "what one change would bring", reasons.what_if);
+  print_rejected(out, reasons.rejected);
+  if (reasons.towards) print_what_if(out, "what to change in the baseline", *reasons.towards);
+  print_front(out, front);
 }
 
 }  // namespace
 
-void print(const app::SweepRequest& request, const app::SweepReply& reply) {
+void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply) {
   if (!reply.leads) return;
   if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
   for (const std::string& remark : reply.remarks) note(remark);
-  print_rows(reply);
-  if (reply.result.baseline) print_baseline(reply);
-  if (reply.reasons) print_reasons(*reply.reasons, reply.front);
-  if (reply.costs.basis == Basis::builtin) say("{}\n", trust(reply));
-  if (request.report) say("{}\n", request.report->string());
-  if (reply.picture) say("{}\n", reply.picture->string());
-  if (request.pareto) say("{}\n", request.pareto->string());
+  print_rows(out, reply);
+  if (reply.result.baseline) print_baseline(out, reply);
+  if (reply.reasons) print_reasons(out, *reply.reasons, reply.front);
+  if (reply.costs.basis == Basis::builtin) out.say("{}\n", trust(reply));
+  if (request.report) out.say("{}\n", request.report->string());
+  if (reply.picture) out.say("{}\n", reply.picture->string());
+  if (request.pareto) out.say("{}\n", request.pareto->string());
 }
 
 }  // namespace weir

@@ -2,61 +2,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/terminal_timeline.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include "plan/words/per_kind.hpp"
 
 namespace weir {
+namespace {
 
-void draw_in_terminal(const Trace& trace) {
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  constexpr std::int64_t kCellsAcross = 4'000;
-  std::int64_t shortest = trace.steps[0].end.count();
+constexpr std::size_t kCellsAcross = 4'000;
+constexpr std::size_t kFewestCells = 5;  // of the shortest action
+constexpr std::size_t kNumber = 4;       // characters of a rank's number before its row
+
+// Cells a nanosecond.
+double scale_of(const Trace& trace, std::size_t most) {
+  const std::int64_t end = std::max<std::int64_t>(trace.steps[0].end.count(), 1);
+  std::int64_t shortest = end;
+  std::size_t longest_name = 0;
   for (const Span& span : trace.spans) {
-    if (span.lane == LaneKind::compute && span.duration().count() > 0)
-      shortest = std::min(shortest, span.duration().count());
+    if (span.lane != LaneKind::compute || span.duration().count() <= 0) continue;
+    shortest = std::min(shortest, span.duration().count());
+    longest_name = std::max(longest_name, to_string(span.action).size());
   }
-  const double scale = 5.0 / static_cast<double>(std::max<std::int64_t>(shortest, 1));
-  const auto width = static_cast<std::size_t>(
-      std::min<double>(kCellsAcross, static_cast<double>(trace.steps[0].end.count()) * scale));
+  const auto cells = static_cast<double>(std::max(kFewestCells, longest_name + 1));
+  return std::min(cells / static_cast<double>(shortest),
+                  static_cast<double>(most) / static_cast<double>(end));
+}
+
+const char* colour_of(ActionKind kind) {
+  static constexpr PerKind<const char*> kColours{.f = "\x1b[44;97m",
+                                                 .i = "\x1b[46;30m",
+                                                 .w = "\x1b[102;30m",
+                                                 .b = "\x1b[42;30m",
+                                                 .r = "",
+                                                 .optimizer = ""};
+  return kColours[kind];
+}
+
+std::string coloured(const DrawnRow& row, std::size_t first, std::size_t last) {
+  std::string text;
+  ActionKind now = ActionKind::OPTIMIZER;
+  for (std::size_t i = first; i < last; ++i) {
+    if (row.kinds[i] != now) {
+      text += "\x1b[0m";
+      text += colour_of(row.kinds[i]);
+      now = row.kinds[i];
+    }
+    text += row.cells[i];
+  }
+  return text + "\x1b[0m";
+}
+
+}  // namespace
+
+std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
+  const double scale = scale_of(trace, most);
+  const auto cell_of = [&](Nanoseconds time) {
+    return static_cast<std::size_t>(static_cast<double>(time.count()) * scale);
+  };
+  const std::size_t width = cell_of(trace.steps[0].end);
+  std::vector<DrawnRow> rows;
   for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
-    std::string row(width + 1, '.');
-    std::vector<ActionKind> kinds(width + 1, ActionKind::OPTIMIZER);
-    for (const Span& span : trace.spans) {
-      if (span.lane != LaneKind::compute || span.rank.value != rank) continue;
-      const auto first = static_cast<std::size_t>(static_cast<double>(span.start.count()) * scale);
-      const auto last =
-          std::min(static_cast<std::size_t>(static_cast<double>(span.end.count()) * scale), width);
-      std::string cell = to_string(span.action);
-      cell.resize(last > first ? last - first : 0, ' ');
-      if (!cell.empty()) cell.back() = '|';
-      for (std::size_t i = first; i < last; ++i) {
-        row[i] = cell[i - first];
-        kinds[i] = span.action.kind;
-      }
+    rows.push_back(
+        {std::string(width, '.'), std::vector<ActionKind>(width, ActionKind::OPTIMIZER)});
+  }
+  for (const Span& span : trace.spans) {
+    if (span.lane != LaneKind::compute) continue;
+    DrawnRow& row = rows[static_cast<std::size_t>(span.rank.value)];
+    const std::size_t first = cell_of(span.start), last = std::min(cell_of(span.end), width);
+    std::string name = to_string(span.action);
+    name.resize(last > first ? last - first : 0, ' ');
+    if (!name.empty()) name.back() = '|';
+    for (std::size_t i = first; i < last; ++i) {
+      row.cells[i] = name[i - first];
+      row.kinds[i] = span.action.kind;
     }
-    fmt::print("{:>3} ", rank);
-    static constexpr PerKind<const char*> kColours{.f = "\x1b[44;97m",
-                                                   .i = "\x1b[46;30m",
-                                                   .w = "\x1b[102;30m",
-                                                   .b = "\x1b[42;30m",
-                                                   .r = "",
-                                                   .optimizer = ""};
-    ActionKind now = ActionKind::OPTIMIZER;
-    for (std::size_t i = 0; i < width; ++i) {
-      if (colour && kinds[i] != now) {
-        fmt::print("\x1b[0m{}", kColours[kinds[i]]);
-        now = kinds[i];
+  }
+  return rows;
+}
+
+void draw_in_terminal(Printout& out, const Trace& trace, std::optional<std::size_t> width) {
+  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const std::vector<DrawnRow> rows = drawn_rows(trace, kCellsAcross);
+  const std::size_t cells = rows.empty() ? 0 : rows.front().cells.size();
+  // A line has room for its number and at least one action.
+  const std::size_t fold = width ? std::max(*width, kNumber + kFewestCells) - kNumber : cells;
+  for (std::size_t first = 0; first < cells; first += fold) {
+    const std::size_t last = std::min(first + fold, cells);
+    if (first > 0) out.say("\n");
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+      out.say("{:>3} ", rank);
+      // The escapes that colour it would be shown, not obeyed, by say().
+      if (colour) {
+        fmt::print("{}", coloured(rows[rank], first, last));
+      } else {
+        out.say("{}", rows[rank].cells.substr(first, last - first));
       }
-      fmt::print("{}", row[i]);
+      out.say("\n");
     }
-    fmt::print("{}\n", colour ? "\x1b[0m" : "");
   }
 }
 

@@ -5,21 +5,50 @@
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/terminal.hpp"
+#include "tools/weir/printout.hpp"
 
 namespace weir {
+namespace {
 
-void print(const app::TuneRequest& request, const app::TuneResult& result) {
+std::string percent(double share) { return fmt::format("{:.1f}%", share * 100); }
+
+// Best measured first, so that is the row to mark.
+Table table_of(const Report& report) {
+  Table table{{left("plan"),
+               {"predicted"},
+               {"measured"},
+               {"error"},
+               {"recalib."},
+               {"peak pred."},
+               {"peak meas."},
+               {"bubble p"},
+               {"bubble m"}},
+              {},
+              0};
+  for (const ReportRow& row : report.rows) {
+    table.rows.push_back({row.plan + (row.baseline ? " (baseline)" : ""),
+                          format_duration(row.forecast.step_time), format_duration(row.measured),
+                          fmt::format("{:+.1f}%", row.error() * 100), row.error_after("%"),
+                          format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+                          percent(row.forecast.metrics.bubble_fraction),
+                          percent(row.measured_bubble)});
+  }
+  return table;
+}
+
+}  // namespace
+
+void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result) {
   const auto& [report, best] = result;
-  say("{}\nmedian error {:.1f} % as first predicted{}\n", report_table(report),
-      report.error_before * 100,
-      report.error_after
-          ? fmt::format(", {:.1f} % after recalibration (each plan left out of its own fit)",
-                        *report.error_after * 100)
-          : "; no other plan was run to recalibrate it by");
-  say("best by recalibrated costs: {}, predicted {}\n", summary(best.plan),
-      format_duration(best.forecast.step_time));
-  say("{}\n", (request.output / "report.html").string());
+  out.show(table_of(report));
+  out.say("\nmedian error {:.1f} % as first predicted{}\n", report.error_before * 100,
+          report.error_after
+              ? fmt::format(", {:.1f} % after recalibration (each plan left out of its own fit)",
+                            *report.error_after * 100)
+              : "; no other plan was run to recalibrate it by");
+  out.say("best by recalibrated costs: {}, predicted {}\n", summary(best.plan),
+          format_duration(best.forecast.step_time));
+  out.say("{}\n", (request.output / "report.html").string());
 }
 
 }  // namespace weir

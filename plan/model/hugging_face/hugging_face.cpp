@@ -4,6 +4,7 @@
 #include "plan/model/hugging_face/hugging_face.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,17 @@
 
 namespace weir {
 namespace {
+
+// "3 unknown keys ignored: a, b, c", the first of many.
+std::string ignored(const std::vector<std::string>& keys) {
+  constexpr std::size_t kMost = 12;
+  const std::size_t named = std::min(keys.size(), kMost);
+  std::string line =
+      fmt::format("{} unknown key{} ignored: {}", keys.size(), keys.size() == 1 ? "" : "s",
+                  fmt::join(keys.begin(), keys.begin() + named, ", "));
+  if (named < keys.size()) line += fmt::format(" and {} more", keys.size() - named);
+  return line;
+}
 
 constexpr std::int64_t kLongestDefault = 8192;  // longer contexts must be asked for
 
@@ -65,7 +77,9 @@ Model hugging_face_model(const Json& json, const std::string& file) {
   // These say what a config is, not what its model computes.
   static_cast<void>(config.text_or("torch_dtype", ""));
   if (config.has("architectures")) static_cast<void>(config.at("architectures"));
-  model.ignored_keys = static_cast<int>(config.unread().size());
+  const std::vector<std::string> unread = config.unread();
+  model.ignored_keys = static_cast<int>(unread.size());
+  if (!unread.empty()) model.remarks.push_back(ignored(unread));
   return model;
 }
 

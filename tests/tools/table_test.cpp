@@ -1,0 +1,165 @@
+// Tables laid out by hand, and what the command makes of them.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/table.hpp"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/tools/command.hpp"
+#include "tools/weir/terminal_timeline.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const Table kPlans{
+    {left("plan"), {"step"}, {"measured"}, {"memory"}},
+    {{"K=1 M=8 gpipe recompute=stage", "2.5 s", "-", "3 GiB"}, {"K=4, M=8", "1.5 s", "-", "1 GiB"}},
+    1};
+
+TEST(Table, WhatSaysNothingIsLeftOutAndTheBestIsMarked) {
+  EXPECT_EQ(columns_text(kPlans, std::nullopt),
+            "  plan                            step  memory\n"
+            "  K=1 M=8 gpipe recompute=stage  2.5 s   3 GiB\n"
+            "* K=4, M=8                       1.5 s   1 GiB\n");
+}
+
+// 42 characters: 2 for the mark, 5 + 6 for the numbers, 4 for gaps leave 25 for the plan.
+TEST(Table, TextsAreCutInTheMiddleToFit) {
+  EXPECT_EQ(columns_text(kPlans, 42),
+            "  plan                        step  memory\n"
+            "  K=1 M=8 gpi...mpute=stage  2.5 s   3 GiB\n"
+            "* K=4, M=8                   1.5 s   1 GiB\n");
+}
+
+// 35 characters are not enough for a plan of 24 and both numbers.
+TEST(Table, ColumnsWithoutRoomFollowBelow) {
+  EXPECT_EQ(columns_text(kPlans, 35),
+            "  plan                       step\n"
+            "  K=1 M=8 gpi...pute=stage  2.5 s\n"
+            "* K=4, M=8                  1.5 s\n"
+            "\n"
+            "  plan                      memory\n"
+            "  K=1 M=8 gpi...pute=stage   3 GiB\n"
+            "* K=4, M=8                   1 GiB\n");
+}
+
+TEST(Table, CharactersAreCountedNotBytes) {
+  const Table table{{left("name"), {"n"}}, {{"\u00e4\u00f6\u00fc", "1"}, {"abc", "2"}}, {}};
+  EXPECT_EQ(columns_text(table, std::nullopt), "name  n\n\u00e4\u00f6\u00fc   1\nabc   2\n");
+}
+
+TEST(Table, MarkdownAndCsv) {
+  EXPECT_EQ(markdown_text(kPlans),
+            "| plan | step | memory |\n"
+            "| --- | ---: | ---: |\n"
+            "| K=1 M=8 gpipe recompute=stage | 2.5 s | 3 GiB |\n"
+            "| **K=4, M=8** | 1.5 s | 1 GiB |\n");
+  EXPECT_EQ(csv_text(kPlans),
+            "plan,step,measured,memory\n"
+            "K=1 M=8 gpipe recompute=stage,2.5 s,,3 GiB\n"
+            "\"K=4, M=8\",1.5 s,,1 GiB\n");
+}
+
+TEST(Table, EqualRowsAreFolded) {
+  const Table layers{{left("layers"), left("name"), {"parameters"}},
+                     {{"0", "embedding", "7"},
+                      {"1", "block.0", "9"},
+                      {"2", "block.1", "9"},
+                      {"3", "block.2", "9"},
+                      {"4", "norm", "1"},
+                      {"5", "head", "1"}},
+                     {}};
+  const Table fewer = folded(layers, 2);
+  ASSERT_EQ(fewer.rows.size(), 3U);
+  EXPECT_THAT(fewer.rows[1], testing::ElementsAre("1..3", "block.0..2", "9"));
+  EXPECT_THAT(fewer.rows[2], testing::ElementsAre("4..5", "norm..head", "1"));
+}
+
+// A name of five characters, 0F123, has its "|" behind it; a step of 400 ns has 400 / 100 * 6
+// cells, and no more than were allowed where those are fewer.
+TEST(TerminalTimeline, LongNumbersKeepTheirDigits) {
+  Trace trace;
+  trace.ranks = 1;
+  trace.steps = {{Nanoseconds(0), Nanoseconds(400)}};
+  Span span;
+  span.lane = LaneKind::compute;
+  span.action = parse_action("0F123").value();
+  span.start = Nanoseconds(100);
+  span.end = Nanoseconds(200);
+  trace.spans = {span};
+  EXPECT_EQ(drawn_rows(trace, 1000)[0].cells, "......0F123|............");
+  EXPECT_EQ(drawn_rows(trace, 8)[0].cells, "..0|....");
+}
+
+class TableCommand : public InFolder {
+ protected:
+  static constexpr const char* kMini = WEIR_SOURCE_DIR "/tools/examples/models/gpt2-mini.json ";
+};
+
+TEST_F(TableCommand, TheSweepFitsTheTerminal) {
+  const std::string sweep =
+      std::string("-q sweep ") + kMini + "--global-batch-size 8 -K 1..4 --top 4 ";
+  ::setenv("COLUMNS", "70", 1);
+  const CommandResult narrow = weir(sweep + "2> /dev/null; true");
+  ::unsetenv("COLUMNS");
+  EXPECT_THAT(narrow.out, HasSubstr("\n* "));
+  EXPECT_THAT(narrow.out, Not(HasSubstr("  measured  ")));  // nothing was run
+  std::istringstream lines(narrow.out);
+  for (std::string line; std::getline(lines, line);) {
+    // The sentence about trust is prose; a table's line has two blanks between its cells.
+    if (line.find("   ") != std::string::npos) {
+      EXPECT_LE(line.size(), 70U) << line;
+    }
+  }
+  const CommandResult csv = weir(sweep + "--format csv 2> /dev/null; true");
+  EXPECT_TRUE(csv.out.starts_with("plan,predicted,measured,")) << csv.out;
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 5);
+  const CommandResult markdown = weir(sweep + "--format markdown 2> /dev/null; true");
+  EXPECT_THAT(markdown.out, HasSubstr("| --- | ---: |"));
+}
+
+TEST_F(TableCommand, JsonIsAFormat) {
+  const std::string model = std::string("model ") + kMini;
+  EXPECT_EQ(weir(model + "--format json").out, weir(model + "--json").out);
+  EXPECT_EQ(weir(model + "--format json --json").code, 2);
+  EXPECT_EQ(weir(model + "--format xml").code, 2);
+  const CommandResult none = weir("model none.json --format json");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_EQ(nlohmann::json::parse(none.out).at("exit_code"), 3);
+}
+
+TEST_F(TableCommand, EqualLayersAreOneRow) {
+  const std::string model = std::string("model ") + kMini;
+  EXPECT_THAT(weir(model).out, HasSubstr("1..6    block.0..5"));
+  EXPECT_THAT(weir(model + "--format csv").out, HasSubstr("\n6,block.5,transformer,"));
+}
+
+TEST_F(TableCommand, AReproductionHasHeads) {
+  EXPECT_THAT(weir("-q reproduce schedule-formulas").out, HasSubstr("case               row"));
+}
+
+TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
+  ASSERT_EQ(weir(std::string("plan ") + kMini + "-K 2 -M 4 -o plan.json").code, 0);
+  EXPECT_THAT(weir("simulate plan.json").out, Not(HasSubstr("0F0")));
+  ::setenv("COLUMNS", "60", 1);
+  const CommandResult drawn = weir("simulate plan.json --timeline");
+  ::unsetenv("COLUMNS");
+  EXPECT_EQ(drawn.code, 0);
+  EXPECT_THAT(drawn.out, HasSubstr("  0 0F0"));
+  const CommandResult waits = weir("-q run plan.json --backend synthetic --steps 1 --warmup 1");
+  EXPECT_EQ(waits.code, 0) << waits.out;
+  EXPECT_THAT(waits.out, HasSubstr("weir: waits some "));
+  EXPECT_THAT(waits.out, HasSubstr(": 2 steps of "));
+  EXPECT_THAT(waits.out, Not(HasSubstr("loss")));
+  const CommandResult told =
+      weir("-q --json run plan.json --backend synthetic --steps 1 --warmup 0 2> /dev/null; true");
+  EXPECT_TRUE(nlohmann::json::parse(told.out).at("steps")[0].at("loss").is_null());
+}
+
+}  // namespace
+}  // namespace weir
