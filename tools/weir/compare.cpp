@@ -59,9 +59,11 @@ void print_comparison(Printout& out, const Comparison& c) {
 void print_plans(Printout& out, const app::CompareResult& result) {
   const auto& [a, b] = result.forecasts;
   const auto json = to_json(result);
+  constexpr std::size_t kValue = 48;  // of a list or a hash; JSON has it whole
   Table table{{left("what"), {"first plan"}, {"second plan"}, {"second to first"}}, {}, {}};
   for (const auto& d : json["differences"]) {
-    table.rows.push_back({d["key"].get<std::string>(), d["first"].dump(), d["second"].dump(), ""});
+    table.rows.push_back({d["key"].get<std::string>(), cut(d["first"].dump(), kValue),
+                          cut(d["second"].dump(), kValue), ""});
   }
   const auto percent = [](double share) { return fmt::format("{:.1f}%", share * 100); };
   table.rows.push_back({fmt::format("step time ({})", to_string(a.basis)),

@@ -31,15 +31,6 @@ std::vector<std::size_t> characters(std::string_view text) {
 
 std::size_t width_of(std::string_view text) { return characters(text).size() - 1; }
 
-// The middle says least: a plan begins with its degrees and ends with what sets it apart.
-std::string cut(const std::string& text, std::size_t width) {
-  const std::vector<std::size_t> begins = characters(text);
-  const std::size_t length = begins.size() - 1;
-  if (length <= width) return text;
-  const std::size_t tail = (width - 3) / 2, head = width - 3 - tail;
-  return text.substr(0, begins[head]) + "..." + text.substr(begins[length - tail]);
-}
-
 // Without the columns in which no row says anything, and as a terminal may show it.
 Table for_people(const Table& table) {
   Table kept{.columns = {}, .rows = {}, .best = table.best};
@@ -151,6 +142,15 @@ std::string csv_cell(const std::string& text) {
 }
 
 }  // namespace
+
+// The middle says least: a plan begins with its degrees and ends with what sets it apart.
+std::string cut(const std::string& text, std::size_t width) {
+  const std::vector<std::size_t> begins = characters(text);
+  const std::size_t length = begins.size() - 1;
+  if (length <= width) return text;
+  const std::size_t tail = (width - 3) / 2, head = width - 3 - tail;
+  return text.substr(0, begins[head]) + "..." + text.substr(begins[length - tail]);
+}
 
 Column left(std::string head) { return {std::move(head), Column::Align::left}; }
 

@@ -24,6 +24,9 @@ struct Table {
   std::optional<std::size_t> best;             // the row that is marked, if any
 };
 
+// A text without its middle, of `width` characters, where it is longer.
+[[nodiscard]] std::string cut(const std::string& text, std::size_t width);
+
 // Rows that follow each other and are equal from the column `same_from` on become one, whose cells
 // before it say the first and the last of them: "1..12", "block.0..11" or "stem..head".
 [[nodiscard]] Table folded(const Table& table, std::size_t same_from);
