@@ -333,6 +333,11 @@ def outputs(folder):
         "--run",
         "--explain",
     )
+    # A search of a large space whose budget ends before it is done.
+    large = SOURCES / "tools/examples/models/llama-3-70b.json"
+    weir(folder, "-q", "sweep", large, "--gpus", 64, "--global-batch-size", 128, "--cluster",
+         cluster, "--budget", "0.5s", "-o", "large.json")
+    yield json.loads((folder / "large.json.search").read_text())
     yield printed("sweep", "tiny.json", "-K", "1,5", "-M", 2)
     yield printed(
         "sweep", "tiny.json", "--gpus", 8, "--global-batch-size", 8, "--cluster", cluster

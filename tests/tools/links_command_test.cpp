@@ -43,8 +43,8 @@ class LinksCommand : public InFolder {
 TEST_F(LinksCommand, AClusterLearnsItsLinks) {
   const CommandResult result = weir("calibrate --nccl sendrecv.log" + cluster_ + " -o here.json");
   ASSERT_EQ(result.code, 0) << result.out;
-  EXPECT_THAT(result.out, HasSubstr("sendrecv            2     1     1.00 KiB     1.00 GiB       4 "
-                                    "us       100 GB/s      0.0%"));
+  EXPECT_THAT(result.out, HasSubstr("sendrecv      2      1  1.00 KiB  1.00 GiB     4 us       100 "
+                                    "GB/s      0.0%"));
   const Json cluster = Json::parse(read("here.json"));
   EXPECT_EQ(cluster["devices_per_node"], 8);
   EXPECT_THAT(cluster["origin"].back().get<std::string>(),

@@ -151,9 +151,9 @@ TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
   ::unsetenv("COLUMNS");
   EXPECT_EQ(drawn.code, 0);
   EXPECT_THAT(drawn.out, HasSubstr("  0 0F0"));
-  const CommandResult waits = weir("-q run plan.json --backend synthetic --steps 1 --warmup 1");
+  const CommandResult waits = weir("run plan.json --backend synthetic --steps 1 --warmup 1");
   EXPECT_EQ(waits.code, 0) << waits.out;
-  EXPECT_THAT(waits.out, HasSubstr("weir: waits some "));
+  EXPECT_THAT(waits.out, HasSubstr("waits some "));
   EXPECT_THAT(waits.out, HasSubstr(": 2 steps of "));
   EXPECT_THAT(waits.out, Not(HasSubstr("loss")));
   const CommandResult told =

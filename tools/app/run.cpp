@@ -21,6 +21,8 @@
 namespace weir::app {
 namespace {
 
+constexpr Seconds kLongWait(1);  // of a run without work: people are told
+
 constexpr std::pair<double, double> kStepsOrNone{0, 1'000'000};
 
 using Execute = std::function<weir::RunResult(const ResolvedPlan&, const RunOptions&)>;
@@ -108,9 +110,9 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
     SyntheticStep step = synthetic_step(loaded, r.costs);
     options.synthetic_duration_ns = std::move(step.duration_ns);
     const int steps = options.steps + options.warmup_steps;
-    if (leads) {
-      session.note(fmt::format("waits some {}: {} steps of {}", format_duration(step.time * steps),
-                               steps, format_duration(step.time)));
+    if (leads && step.time * steps >= kLongWait) {
+      session.log(fmt::format("waits some {}: {} steps of {}", format_duration(step.time * steps),
+                              steps, format_duration(step.time)));
     }
   }
   if (r.checkpoint_every > 0 && !r.output)

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "plan/job/plan_json.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
@@ -55,7 +57,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
 SearchFile::SearchFile(const std::filesystem::path& output, const weir::SweepRequest& search,
                        const Costs& costs, const Cluster& cluster, const Session& session)
     : file_(session.output(std::filesystem::path(output.string() + ".search"))),
-      asked_(asked_of(search, costs, cluster)) {}
+      asked_(asked_of(search, costs, cluster).dump()) {}
 
 std::optional<SearchState> SearchFile::state() const {
   if (!std::filesystem::exists(file_)) return std::nullopt;
@@ -66,7 +68,8 @@ std::optional<SearchState> SearchFile::state() const {
   const Json& asked = object.at("asked");
   const Json& search = object.at("search");
   object.finish();
-  for (const auto& [key, value] : asked_.items()) {
+  const Json here = Json::parse(asked_);
+  for (const auto& [key, value] : here.items()) {
     const Json there = asked.is_object() && asked.contains(key) ? asked.at(key) : Json();
     if (there == value) continue;
     throw InputError(
@@ -77,14 +80,23 @@ std::optional<SearchState> SearchFile::state() const {
 }
 
 void SearchFile::keep(const SearchState& state) {
+  last_ = state;
   const auto now = std::chrono::steady_clock::now();
-  if (kept_ && now - *kept_ < std::chrono::seconds(1)) return;
-  kept_ = now;
-  const Json json{{"schema", kSchema}, {"asked", asked_}, {"search", to_json(state)}};
+  if (written_ && now - *written_ < std::chrono::seconds(1)) return;
+  written_ = now;
+  write();
+}
+
+void SearchFile::write() {
+  const Json json{{"schema", kSchema}, {"asked", Json::parse(asked_)}, {"search", to_json(*last_)}};
   write_file_atomically(file_, json.dump() + "\n");
 }
 
-void SearchFile::remove() const {
+void SearchFile::finish(bool done) {
+  if (!done) {
+    if (last_) write();
+    return;
+  }
   std::error_code error;
   std::filesystem::remove(file_, error);
   if (error) throw InputError(file_.string(), "", "cannot be removed: " + error.message());

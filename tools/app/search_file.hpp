@@ -5,8 +5,8 @@
 
 #include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
@@ -24,15 +24,18 @@ class SearchFile {
   // What an earlier search left there; throws InputError, naming the key that differs, where it was
   // another one.
   [[nodiscard]] std::optional<SearchState> state() const;
-  // Writes where the search stands, once a second at most.
+  // Where the search stands, written once a second at most.
   void keep(const SearchState& state);
-  // The result is there.
-  void remove() const;
+  // The search has ended: what was kept last is written, or, where nothing is left to do, removed.
+  void finish(bool done);
 
  private:
+  void write();
+
   std::filesystem::path file_;
-  nlohmann::ordered_json asked_;  // all that the search's result follows from
-  std::optional<std::chrono::steady_clock::time_point> kept_;
+  std::string asked_;  // JSON: all that the search's result follows from
+  std::optional<SearchState> last_;
+  std::optional<std::chrono::steady_clock::time_point> written_;
 };
 
 }  // namespace weir::app

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "exec/processes/all_gather.hpp"
@@ -19,137 +18,16 @@
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/exit_code.hpp"
 #include "tools/app/host.hpp"
-#include "tools/app/picture.hpp"
 #include "tools/app/schedule_source.hpp"
 #include "tools/app/search_file.hpp"
+#include "tools/app/search_request.hpp"
+#include "tools/app/sweep_files.hpp"
 #include "tools/app/synthetic.hpp"
-#include "tools/report/chart.hpp"
-#include "tools/report/search.hpp"
 #include "traces/metrics.hpp"
 #include "traces/stats.hpp"
 
 namespace weir::app {
 namespace {
-
-// On a terminal: how far, how fast, and the best so far.
-void show(const SearchProgress& progress, const Session& session) {
-  const double rate = static_cast<double>(progress.done) / std::max(progress.seconds, 1e-9);
-  const std::string best =
-      progress.best ? ", best " + format_duration(*progress.best) : std::string();
-  session.progress(fmt::format("sweep {:.0f}/s{}", rate, best), static_cast<int>(progress.done),
-                   static_cast<int>(progress.of));
-}
-
-// What the request leaves open is the baseline's.
-void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
-  if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
-  if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
-  if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
-  if (!session.given("optimizer")) r.common.optimizer = to_string(baseline.optimizer.kind);
-  if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
-}
-
-// Of a GPU cluster nobody trains in fp32 any more, and all have a fused attention.
-void complete(SweepRequest& r, SweepReply& reply, const Session& session) {
-  if (!reply.cluster.device.kernels) return;
-  if (!session.given("dtype")) {
-    r.common.dtype = "bf16";
-    reply.remarks.emplace_back("dtype: bf16, none being named with --dtype");
-  }
-  if (!session.given("attention")) {
-    r.common.attention = "fused";
-    reply.remarks.emplace_back("attention: fused, none being named with --attention");
-  }
-}
-
-// Whether the search chooses degrees: on a cluster where one was not said, or where devices were.
-// This machine runs pipelines, and no other kind of parallelism.
-bool leaves_degrees_open(const SweepRequest& r) {
-  const bool open =
-      r.pp.empty() || r.parallel.tp.empty() || r.parallel.cp.empty() || r.parallel.dp.empty();
-  return r.gpus || r.at_most || (r.cluster && open);
-}
-
-// Elsewhere what was not said is plain.
-void say_the_rest(SweepRequest& r) {
-  const auto otherwise = [](auto& list, const auto& choice) {
-    if (list.empty()) list = choice;
-  };
-  otherwise(r.pp, std::vector{1, 2, 3, 4, 5, 6, 7, 8});
-  for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
-    otherwise(*degree, std::vector{1});
-  otherwise(r.parallel.zero, std::vector{0});
-  otherwise(r.parallel.ep, std::vector{1});
-  otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
-  otherwise(r.recompute.words, std::vector<std::string>{"none"});
-}
-
-// The devices asked for, on as many of the cluster's nodes as they need.
-void take_devices(const SweepRequest& r, SweepReply& reply) {
-  Cluster& cluster = reply.cluster;
-  if (r.gpus && r.at_most) throw UsageError("--gpus and --at-most: expected one of them");
-  const std::optional<int> devices = r.gpus ? r.gpus : r.at_most;
-  if (!devices || *devices <= cluster.devices()) return;
-  const int nodes = (*devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
-  reply.remarks.push_back(fmt::format("{}: {} nodes of {} devices are taken, its file has {}",
-                                      cluster.name, nodes, cluster.devices_per_node,
-                                      cluster.nodes));
-  cluster.nodes = nodes;
-}
-
-void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster& cluster) {
-  if (!r.global_batch_size && r.microbatches.empty())
-    throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
-  search.memory_limit = r.memory_limit.empty() ? cluster.device.memory
-                                               : parse_memory(r.memory_limit, "--memory-limit");
-  if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
-  if (!r.cluster && !r.gpus && !r.at_most) return;
-  // All of them where the search has a degree to choose; where each was said, no more than them.
-  const bool open =
-      search.pp.empty() || search.tp.empty() || search.cp.empty() || search.dp.empty();
-  search.devices = r.gpus ? *r.gpus : r.at_most.value_or(cluster.devices());
-  search.exact_devices = r.gpus || (!r.at_most && open);
-  if (search.pp.empty()) return;
-  std::erase_if(search.pp, [&](int k) { return k > *search.devices; });
-  if (search.pp.empty()) {
-    throw NoFeasiblePlan(fmt::format(
-        "{} has {} devices", r.cluster ? r.cluster->string() : "the search", *search.devices));
-  }
-}
-
-weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
-                              const Session& session) {
-  for (const auto& [list, name] :
-       {std::pair(&r.pp, "pp"), {&r.vpp, "vpp"}, {&r.micro_batch_size, "micro-batch-size"}}) {
-    if (list->empty() && session.given(name))
-      throw UsageError("sweep: expected at least one of --pp, --vpp and --micro-batch-size");
-  }
-  weir::SweepRequest search;
-  search.base = base;
-  search.exact_slots = r.common.slots.has_value();
-  search.folder = ".";
-  search.pp = r.pp;
-  search.vpp = r.vpp;
-  search.microbatches = r.microbatches;
-  search.micro_batch_size = r.micro_batch_size;
-  search.global_batch_size = r.global_batch_size;
-  search.schedules = r.schedule.words;
-  search.recompute.clear();
-  for (const std::string& mode : r.recompute.words) {
-    search.recompute.push_back(parse_recompute(mode, ""));
-    if (search.recompute.back().layers.empty()) continue;
-    throw UsageError(
-        fmt::format("--recompute {}: a sweep takes none, selective, full, stage and "
-                    "except-last",
-                    mode));
-  }
-  apply(r.parallel, search);
-  set_limits(search, r, cluster);
-  search.threads = r.threads;
-  search.stop = r.stopping;
-  search.progress = [&session](const SearchProgress& progress) { show(progress, session); };
-  return search;
-}
 
 // What people should know where nothing fits: why, and what the plan in use needs.
 void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
@@ -201,7 +79,9 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
   if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };
   search.party = std::move(party);
   weir::SweepResult result = weir::sweep(search, reply.costs, reply.cluster);
-  if (file && leads && !result.stopped_after) file->remove();
+  // A longer budget would go on.
+  const bool done = !result.stopped_after && (r.budget.empty() || result.gap == 0);
+  if (file && leads) file->finish(done);
   return result;
 }
 
@@ -285,71 +165,6 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     row.bubble = bubbles[bubbles.size() / 2];
     session.progress("run", static_cast<int>(i) + 1, static_cast<int>(reply.rows.size()));
   }
-}
-
-// Bubble and memory against M for the largest K that was run with several M.
-void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session) {
-  int ranks = 0;
-  for (const SweepRow& row : reply.rows) ranks = std::max(ranks, reply.ranked(row).plan.pp);
-  std::map<int, BubblePoint> points;
-  for (const SweepRow& row : reply.rows) {
-    const auto& [plan, forecast, gap, pareto] = reply.ranked(row);
-    if (plan.pp != ranks || points.contains(plan.microbatches)) continue;  // best first
-    points[plan.microbatches] = {plan.microbatches, forecast.metrics.bubble_fraction, row.bubble,
-                                 static_cast<double>(forecast.peak_memory().count()) / (1 << 30)};
-  }
-  std::vector<BubblePoint> ordered;
-  for (const auto& [m, point] : points) ordered.push_back(point);
-  const auto [bubble, memory] = bubble_charts(ordered, ranks);
-  save_picture(beside(draw_chart(bubble), draw_chart(memory)),
-               chart_csv(bubble) + chart_csv(memory), file, session);
-}
-
-void write_report(const SweepReply& reply, const SweepRequest& r, const Session& session) {
-  const weir::SweepResult& result = reply.result;
-  SearchReport report{.title = "weir sweep: " + r.common.model.filename().string(),
-                      .machine = reply.cluster.name,
-                      .costs_origin = reply.costs.origin,
-                      .trust = trust(reply),
-                      .result = &result,
-                      .front = &reply.front};
-  for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
-  if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
-  report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;
-  write_file_atomically(session.output(*r.report), search_html(report));
-}
-
-// The reply with plans for files in `folder`.
-SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
-  const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };
-  for (Ranked& ranked : reply.result.plans) move(ranked.plan);
-  for (Ranked& ranked : reply.front) move(ranked.plan);
-  if (reply.result.baseline) move(reply.result.baseline->ranked.plan);
-  if (!reply.reasons) return reply;
-  for (WhatIf& row : reply.reasons->what_if) move(row.change.plan);
-  if (reply.reasons->towards) {
-    for (WhatIf& row : *reply.reasons->towards) move(row.change.plan);
-  }
-  for (Rejected& one : reply.reasons->rejected) {
-    if (one.best) move(one.best->plan);
-  }
-  return reply;
-}
-
-// Each listed plan as plan-1.json, plan-2.json, ...
-void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
-                 const Session& session) {
-  std::filesystem::create_directories(folder);
-  for (std::size_t i = 0; i < reply.result.plans.size(); ++i) {
-    const auto file = folder / fmt::format("plan-{}.json", i + 1);
-    save_plan(rebased(reply.result.plans[i].plan, ".", folder), session.output(file));
-  }
-}
-
-void draw_front(const SweepReply& reply, const std::filesystem::path& file,
-                const Session& session) {
-  const Chart chart = front_chart(reply.result.plans, reply.front);
-  save_picture(draw_chart(chart), chart_csv(chart), file, session);
 }
 
 nlohmann::ordered_json json_of(const SweepReply& reply) {

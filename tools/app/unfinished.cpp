@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 #include <vector>
