@@ -77,9 +77,9 @@ struct StackMemory {
   // in the step's first forward and kept, gradients summed whole until its last backward. 0: every
   // pass gathers and reduces anew.
   double pipeline_weights = 0, pipeline_gradients = 0;
-  double buckets = 0;             // permanent, where replicas share no state (ZeRO 0, dp > 1)
-  double fp8_weights = 0;         // cached copies of products in FP8
-  double at_update = 0;           // of gathers and casts at the end of a step, under ZeRO
+  double buckets = 0;      // permanent, where replicas share no state (ZeRO 0, dp > 1)
+  double fp8_weights = 0;  // cached copies of products in FP8
+  double at_update = 0;    // of gathers and casts at the end of a step, under ZeRO
   // Buffers of a gathered micro-batch (tokens x hidden, in the number format) that collectives hold
   // on to where tp > 1 (costmodel/memory/pending): where the host is far ahead of the device, and
   // where it is not; on how many nodes a tensor group may be that holds those of its warm-up; and
