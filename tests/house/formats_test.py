@@ -167,6 +167,24 @@ def nccl_tests():
     return "\n".join(lines) + "\n"
 
 
+def timeline(folder):
+    """Two ranks, four micro-batches, 1F1B; the last backward of iteration 3 is held up."""
+    folder.mkdir()
+    config = {"pp_size": 2, "vp_size": 1, "num_mbs": 4}
+    (folder / "config.json").write_text(json.dumps(config))
+    for rank, order in enumerate(("F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3")):
+        iterations = {}
+        for iteration in (1, 2, 3):
+            times = {f"{kind}_{end}": [] for kind in ("fwd", "bwd") for end in ("start", "end")}
+            for place, action in enumerate(order.split()):
+                kind = "fwd" if action[0] == "F" else "bwd"
+                times[kind + "_start"].append(10 * (place + rank))
+                times[kind + "_end"].append(10 * (place + rank + 1))
+            times["bwd_end"][-1] += 100 * (iteration == 3)
+            iterations[iteration] = {"total": 200, "memory": 1.5, **times}
+        (folder / f"pp_rank_{rank}.json").write_text(json.dumps(iterations))
+
+
 def outputs(folder):
     """What the commands print and write, every schema at least once."""
     examples = SOURCES / "tools/examples"
@@ -321,6 +339,9 @@ def outputs(folder):
     line = "iteration {} | elapsed time per iteration (ms): {} | lm loss: 1.0\n"
     (folder / "job.log").write_text("".join(line.format(i, 100 + i) for i in range(1, 6)))
     yield printed("compare", "plan.json", "job.log")
+    timeline(folder / "timeline")
+    yield printed("compare", "plan.json", "timeline")
+    yield printed("compare", "timeline", "timeline", "--priced-by", 2)
     yield printed(
         "sweep",
         "tiny.json",

@@ -1,4 +1,5 @@
-// Two traces of one plan, two plans, or a plan and its job's log, held against each other.
+// Two traces of one plan, two plans, or a plan and its job's log or timeline, held against each
+// other.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/compare.hpp"
 
@@ -21,6 +22,7 @@ namespace {
 bool is_plan(const TraceSource& source) {
   const auto* file = std::get_if<std::filesystem::path>(&source);
   if (file == nullptr) return std::holds_alternative<PlacedPlan>(source);
+  if (is_timeline(*file)) return false;
   const Json json = parse_json(read_text_file(*file), file->string());
   return json.is_object() && json.contains("schema") && json["schema"] == "weir.plan/1";
 }
@@ -69,22 +71,27 @@ Json comparison_json(const Comparison& c) {
   return json;
 }
 
-void save(const CompareRequest& r, const Trace& predicted, const Trace& measured,
-          const Comparison& c, const Session& session) {
-  const std::array rows{TimelineRow{&predicted, 0, "predicted"},
-                        TimelineRow{&measured, c.typical_step, "measured"}};
+// What is saved of two traces: `step` is the measured one drawn, `text` comparison.json's.
+struct Comparable {
+  const Trace &predicted, &measured;
+  std::int32_t step;
+  std::string text;
+};
+
+void save(const CompareRequest& r, const Comparable& c, const Session& session) {
+  const std::array rows{TimelineRow{&c.predicted, 0, "predicted"},
+                        TimelineRow{&c.measured, c.step, "measured"}};
   const auto picture = [&](const std::filesystem::path& file) {
     save_picture(draw_timeline(rows, {}), timeline_csv(rows), file, session);
   };
   const auto perfetto = [&](const std::filesystem::path& file) {
-    const std::array<const Trace*, 2> both{&predicted, &measured};
+    const std::array<const Trace*, 2> both{&c.predicted, &c.measured};
     write_file_atomically(session.output(file), to_perfetto(both));
   };
   if (r.picture) picture(*r.picture);
   if (r.perfetto) perfetto(*r.perfetto);
   if (!r.output) return;
-  write_file_atomically(session.output(*r.output / "comparison.json"),
-                        comparison_json(c).dump(2) + "\n");
+  write_file_atomically(session.output(*r.output / "comparison.json"), c.text);
   picture(*r.output / "both.svg");
   perfetto(*r.output / "both.pftrace");
 }
@@ -103,7 +110,10 @@ CompareResult compare_traces(const CompareRequest& r, const Session& session) {
     throw InputError(second.string(), "weir.info.plan",
                      "is another plan than " + first.string() + "'s");
   CompareResult result{.traces = weir::compare(plan.program, predicted.trace, measured.trace)};
-  save(r, predicted.trace, measured.trace, *result.traces, session);
+  save(r,
+       {predicted.trace, measured.trace, result.traces->typical_step,
+        comparison_json(*result.traces).dump(2) + "\n"},
+       session);
   return result;
 }
 
@@ -123,6 +133,33 @@ CompareResult compare_plans(const CompareRequest& r, const Session& session) {
     const ResolvedPlan& p = result.plans[i];
     result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
   }
+  return result;
+}
+
+bool is_timeline_folder(const TraceSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  return file != nullptr && is_timeline(*file);
+}
+
+// By the plan's forecast, or by an iteration of a timeline.
+CompareResult compare_with_folder(const CompareRequest& r, const Session& session) {
+  const auto& folder = std::get<std::filesystem::path>(r.second);
+  CompareResult result;
+  if (is_timeline_folder(r.first)) {
+    const auto& first = std::get<std::filesystem::path>(r.first);
+    result.timeline = compare_timelines(first, folder, r.priced_by);
+  } else {
+    if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
+    result.plans[0] = plan_of(r.first, session);
+    const ResolvedPlan& plan = result.plans[0];
+    const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+    ForecastResult forecast =
+        weir::forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster);
+    result.timeline = compare_with_timeline(plan, forecast, folder);
+    result.forecasts[0] = std::move(forecast.forecast);
+  }
+  const TimelineComparison& c = *result.timeline;
+  save(r, {c.predicted, c.measured, 0, to_json(c).dump(2) + "\n"}, session);
   return result;
 }
 
@@ -205,11 +242,18 @@ Json plan_comparison_json(const CompareResult& result) {
 }  // namespace
 
 Fields fields(CompareRequest& r) {
-  return {{"first", &r.first, "Predicted trace, or a plan", {.required = true}},
+  return {{"first",
+           &r.first,
+           "Predicted trace, a plan, or a folder of timelines (config.json, pp_rank_N.json)",
+           {.required = true}},
           {"second",
            &r.second,
-           "Measured trace, a plan, or the log of the first plan's job",
+           "Measured trace, a plan, or the log or the folder of timelines of the first plan's job",
            {.required = true}},
+          {"--priced-by",
+           &r.priced_by,
+           "The first folder's iteration whose medians forecast (default: the last but one)",
+           {.range = Range{0, 1e9}}},
           {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
           {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
           stack_field(r.stack),
@@ -225,15 +269,23 @@ Fields fields(CompareRequest& r) {
 }
 
 CompareResult compare(const CompareRequest& r, const Session& session) {
+  if (is_timeline_folder(r.second)) {
+    if (is_timeline_folder(r.first) || is_plan(r.first)) return compare_with_folder(r, session);
+    throw UsageError("compare: a folder of timelines goes with a plan or another such folder");
+  }
+  if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
   const bool plans = is_plan(r.first);
   if (plans && is_log(r.second)) return compare_log(r, session);
   if (plans != is_plan(r.second))
-    throw UsageError("compare takes two traces, two plans, or a plan and the log of its job");
+    throw UsageError(
+        "compare takes two traces, two plans, a plan and the log of its job, or a plan or a folder "
+        "of timelines and a folder of timelines");
   return plans ? compare_plans(r, session) : compare_traces(r, session);
 }
 
 Json to_json(const CompareResult& result) {
   if (result.log) return log_comparison_json(result);
+  if (result.timeline) return to_json(*result.timeline);
   return result.traces ? comparison_json(*result.traces) : plan_comparison_json(result);
 }
 

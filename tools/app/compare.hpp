@@ -1,5 +1,5 @@
 // `compare`: a prediction with a measurement, what two plans differ in and what that costs, or a
-// plan with the log of its job.
+// plan with the log or the timeline of its job.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "sim/forecast.hpp"
+#include "tools/app/compare_timeline.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
 #include "traces/compare.hpp"
@@ -16,8 +17,11 @@
 namespace weir::app {
 
 struct CompareRequest {
-  TraceSource first, second;  // a predicted and a measured trace, two plans, or a plan and a log
-  CostsSource costs;          // to forecast plans by
+  // A predicted and a measured trace, two plans, a plan and a log, or a plan or a folder of
+  // timelines and a folder of timelines.
+  TraceSource first, second;
+  std::optional<std::int64_t> priced_by;         // the first folder's iteration that forecasts
+  CostsSource costs;                             // to forecast plans by
   std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
   StackChoice stack;
   std::optional<std::filesystem::path> picture, perfetto, output;
@@ -34,17 +38,19 @@ struct LogComparison {
 struct CompareResult {
   std::optional<Comparison> traces;  // none: of plans
   std::optional<LogComparison> log;  // then the first of plans and forecasts is the plan's
+  std::optional<TimelineComparison> timeline;  // likewise, where a plan forecast it
   std::array<ResolvedPlan, 2> plans;
   std::array<Forecast, 2> forecasts;
 };
 
 [[nodiscard]] CompareResult compare(const CompareRequest& request, const Session& session);
-// weir.comparison/1, weir.plan_comparison/1 or weir.log_comparison/1
+// weir.comparison/1, weir.plan_comparison/1, weir.log_comparison/1 or weir.timeline_comparison/1
 [[nodiscard]] nlohmann::ordered_json to_json(const CompareResult& result);
 
 inline constexpr UseCase<CompareRequest, CompareResult> kCompare{
     "compare",
-    "A predicted trace with a measured one, a plan with a plan, or a plan with a job's log",
+    "A predicted trace with a measured one, a plan with a plan, or a plan with a job's log or "
+    "timeline",
     &compare};
 
 }  // namespace weir::app

@@ -88,15 +88,81 @@ void print_log(Printout& out, const app::CompareResult& result) {
   }
 }
 
+void print_timeline(Printout& out, const app::TimelineComparison& c) {
+  const StartComparison& starts = c.starts;
+  out.say(
+      "predicted {} ({}), measured {} (error {:+.2f} %; median of {} iterations)\n",
+      format_duration(starts.predicted),
+      c.priced_by ? fmt::format("medians of iteration {}", *c.priced_by) : "the plan's forecast",
+      format_duration(starts.measured), (starts.predicted / starts.measured - 1) * 100,
+      c.iterations.size());
+  const auto say_errors = [&out](const char* what, const StartErrors& errors) {
+    out.say(
+        "starts of {} actions{}: {:.2f} % of the step off in the median, 95 of 100 within "
+        "{:.2f} %\n",
+        errors.actions, what, errors.median * 100, errors.p95 * 100);
+  };
+  say_errors("", c.errors);
+  if (!c.interrupted.empty()) {
+    if (c.uninterrupted) say_errors(", without interrupted iterations", *c.uninterrupted);
+    out.say("interrupted (an action above {} times its rank's median):\n", kInterrupted);
+    for (const Interruption& one : c.interrupted)
+      out.say("  iteration {}: {}\n", c.iterations[static_cast<std::size_t>(one.step)],
+              describe(one));
+  }
+  out.say("\n");
+  Table actions{
+      {{"rank"}, left("action"), {"start"}, {"measured"}, {"% step"}, {"lasts"}, {"measured"}},
+      {},
+      {}};
+  for (const ActionStart& a : starts.actions) {
+    const double off = (a.predicted_start - a.measured_start) / starts.measured * 100;
+    actions.rows.push_back({std::to_string(a.rank.value), to_string(a.action),
+                            format_duration(a.predicted_start), format_duration(a.measured_start),
+                            fmt::format("{:+.2f}", off), format_duration(a.predicted),
+                            format_duration(a.measured)});
+  }
+  out.show(actions);
+  out.say("\n");
+  const app::TimelineRankMemory& first = c.memory.front();
+  const auto over = [](Bytes bytes, Bytes of) {
+    return fmt::format("{:.3f}",
+                       static_cast<double>(bytes.count()) / static_cast<double>(of.count()));
+  };
+  Table memory{
+      {{"rank"}, {"in flight"}, {"peak memory"}, {"measured"}, {"over rank 0's"}, {"measured"}},
+      {},
+      {}};
+  for (const app::TimelineRankMemory& rank : c.memory) {
+    const bool known = rank.predicted && first.predicted;
+    memory.rows.push_back({std::to_string(rank.rank.value), std::to_string(rank.peak_in_flight),
+                           known ? format_bytes(*rank.predicted) : "-", format_bytes(rank.measured),
+                           known ? over(*rank.predicted, *first.predicted) : "-",
+                           over(rank.measured, first.measured)});
+  }
+  out.show(memory);
+  if (c.priced_by && first.predicted) {
+    out.say(
+        "\nPeak memory: a fixed part and one for each micro-batch in flight, by ranks 1 and {} "
+        "of iteration {} itself.\n",
+        c.memory.size() - 2, *c.priced_by);
+  }
+}
+
 }  // namespace
 
 void print(Printout& out, const app::CompareRequest& request, const app::CompareResult& result) {
-  if (!result.traces) {
+  const bool by_iteration = result.timeline && result.timeline->priced_by;
+  if (!result.traces && !by_iteration) {
     const std::string& stack = result.forecasts.front().stack;
     if (const auto remark = app::remark_on(request.stack, stack)) note(*remark);
-    return result.log ? print_log(out, result) : print_plans(out, result);
+    if (!result.timeline) return result.log ? print_log(out, result) : print_plans(out, result);
   }
-  print_comparison(out, *result.traces);
+  if (result.timeline) {
+    print_timeline(out, *result.timeline);
+  } else {
+    print_comparison(out, *result.traces);
+  }
   if (request.output) out.say("{}\n", request.output->string());
 }
 
