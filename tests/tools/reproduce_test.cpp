@@ -14,6 +14,7 @@
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/reproduce/measured/cross_validation.hpp"
 #include "tools/reproduce/measured/judgement.hpp"
+#include "tools/reproduce/measured/primus_timeline.hpp"
 #include "tools/reproduce/reproduction.hpp"
 #include "traces/stats.hpp"
 
@@ -211,6 +212,34 @@ TEST(Reproduce, PredictedRowsChangeNothing) {
     EXPECT_EQ(part.lines[i].predicted, whole.lines[i].predicted);
   }
   std::filesystem::remove_all(folder);
+}
+
+// A pipeline of eight GPUs, every action, by the iteration before: reached 0.48 % of the step in
+// the median and 0.71 % for 95 of 100 where nothing was interrupted. An interruption of 300 ms, in
+// four of the 18 iterations, cannot be foreseen: with them 95 of 100 are within 6.6 %.
+TEST(Reproduce, PrimussTimelineActionByAction) {
+  const Timeline timeline = primus_timeline({});
+  EXPECT_EQ(timeline.schedule.shape.ranks, 8);
+  EXPECT_EQ(timeline.numbers.size(), 20U);
+  const TimelineStarts starts = starts_by_previous(timeline);
+  EXPECT_EQ(starts.iterations, 18);
+  EXPECT_EQ(starts.interrupted, 4);
+  EXPECT_EQ(starts.all.actions, 18 * 8 * 32);
+  EXPECT_EQ(starts.uninterrupted.actions, 14 * 8 * 32);
+  EXPECT_LT(starts.all.median, 0.006);
+  EXPECT_LT(starts.all.p95, 0.07);
+  EXPECT_LT(starts.uninterrupted.median, 0.006);
+  EXPECT_LT(starts.uninterrupted.p95, 0.01);
+  const CaseResult result = run("primus-timeline");
+  EXPECT_EQ(result.anomalies.size(), 4U);
+  EXPECT_EQ(errors(result, "step").numbers, 14);
+  EXPECT_LT(errors(result, "step").worst, 0.02);
+  // Each rank's over rank 0's, by a line through two ranks of the run itself.
+  EXPECT_EQ(errors(result, "memory", Role::calibrated).numbers, 2);
+  EXPECT_EQ(errors(result, "memory").numbers, 6);
+  EXPECT_LT(errors(result, "memory").worst, 0.02);
+  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("4608 actions in 18 iterations,")));
+  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("over 3 times its rank's median")));
 }
 
 // A folder with a few measured runs and nothing else, for what would take all of them long.

@@ -107,6 +107,10 @@ std::span<const ReproductionCase> reproduction_cases() {
       ReproductionCase{"mlperf", "MLPerf: GPT-3 175B and Llama 3.1 405B on H100, H200 and GB200",
                        reproduce_mlperf, true},
       ReproductionCase{"primus", "Primus: six schedules on eight MI300X", reproduce_primus, true},
+      ReproductionCase{"primus-timeline",
+                       "Primus: every action of a pipeline of eight GPUs, by another iteration's "
+                       "medians",
+                       reproduce_primus_timeline, true},
       ReproductionCase{"torchtitan", "torchtitan: Llama 3.1 on H100 and H200", reproduce_torchtitan,
                        true},
       ReproductionCase{"llm-foundry", "llm-foundry: MPT, sharded, on A100 and H100",

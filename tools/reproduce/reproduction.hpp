@@ -95,6 +95,9 @@ struct ReproductionCase {
 [[nodiscard]] CaseResult reproduce_bloom(const Publications& published);
 [[nodiscard]] CaseResult reproduce_mlperf(const Publications& published);
 [[nodiscard]] CaseResult reproduce_primus(const Publications& published);
+// In tools/reproduce/measured/primus_timeline.cpp.
+[[nodiscard]] CaseResult reproduce_primus_timeline(const Publications& published);
+// In tools/reproduce/measured/cases.cpp.
 [[nodiscard]] CaseResult reproduce_torchtitan(const Publications& published);
 [[nodiscard]] CaseResult reproduce_llm_foundry(const Publications& published);
 [[nodiscard]] CaseResult reproduce_sailor(const Publications& published);
