@@ -198,8 +198,8 @@ RankTimeline read_rank(const std::filesystem::path& path) {
     require_in_order(one, "fwd");
     require_in_order(one, "bwd");
     RankIteration iteration;
-    iteration.total = Seconds(one.number("total", 0, 1e9) / 1e3);
-    iteration.memory = Bytes(std::llround(one.number("memory", 0, 1e6) * 0x1p30));
+    iteration.total = Seconds(one.number("total", 1e-6, 1e9) / 1e3);
+    iteration.memory = Bytes(std::llround(one.number("memory", 1e-6, 1e6) * 0x1p30));
     iteration.forward_start = milliseconds(one, "fwd_start");
     iteration.forward_end = milliseconds(one, "fwd_end");
     iteration.backward_start = milliseconds(one, "bwd_start");

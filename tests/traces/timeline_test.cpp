@@ -117,6 +117,7 @@ TEST_F(TimelineFolder, SaysWhichFileAndKeyIsWrong) {
       {"pp_rank_1.json", "has other iterations than",
        [](TimelineFiles& f) { f.ranks[1].erase("2"); }},
       {"pp_rank_0.json", "2.memory", [](TimelineFiles& f) { f.ranks[0]["2"].erase("memory"); }},
+      {"pp_rank_0.json", "2.total", [](TimelineFiles& f) { f.ranks[0]["2"]["total"] = 0; }},
       {"pp_rank_0.json", "1.fwd_start: is empty",
        [](TimelineFiles& f) { f.ranks[0]["1"]["fwd_start"] = nlohmann::json::array(); }},
       {"pp_rank_1.json", "3.bwd_end: has 1 times, expected one for each of 2 micro-batches",
