@@ -258,7 +258,7 @@ SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<Se
   if (r.run && !r.picture) reply.picture = "weir-out/sweep.svg";
   if (reply.picture) draw(reply, *reply.picture, session);
   if (r.pareto) draw_front(reply, *r.pareto, session);
-  if (r.report) write_report(reply, r, session);
+  if (r.report) write_report(reply, r, trust(reply), session);
   if (r.plans) write_plans(reply, *r.plans, session);
   if (r.output) {
     const auto folder = std::filesystem::absolute(session.output(*r.output)).parent_path();

@@ -32,12 +32,13 @@ void draw(const SweepReply& reply, const std::filesystem::path& file, const Sess
                chart_csv(bubble) + chart_csv(memory), file, session);
 }
 
-void write_report(const SweepReply& reply, const SweepRequest& r, const Session& session) {
+void write_report(const SweepReply& reply, const SweepRequest& r, const std::string& trust,
+                  const Session& session) {
   const weir::SweepResult& result = reply.result;
   SearchReport report{.title = "weir sweep: " + r.common.model.filename().string(),
                       .machine = reply.cluster.name,
                       .costs_origin = reply.costs.origin,
-                      .trust = trust(reply),
+                      .trust = trust,
                       .result = &result,
                       .front = &reply.front};
   for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));

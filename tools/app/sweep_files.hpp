@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "tools/app/session.hpp"
 #include "tools/app/sweep_request.hpp"
@@ -12,7 +13,9 @@ namespace weir::app {
 // Bubble and memory against M for the largest K that was run with several M.
 void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session);
 void draw_front(const SweepReply& reply, const std::filesystem::path& file, const Session& session);
-void write_report(const SweepReply& reply, const SweepRequest& request, const Session& session);
+// `trust`: what stands behind the forecasts, for people.
+void write_report(const SweepReply& reply, const SweepRequest& request, const std::string& trust,
+                  const Session& session);
 // Each listed plan as plan-1.json, plan-2.json, ...
 void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
                  const Session& session);
