@@ -107,7 +107,10 @@ class Search {
   [[nodiscard]] bool spent() {
     if (request_.stop) stopped_ = stopped_ || agreed(request_.stop());
     if (stopped_) return true;
-    if (request_.budget) return agreed(seconds() >= request_.budget->count());
+    if (request_.budget) {
+      out_of_time_ = out_of_time_ || agreed(seconds() >= request_.budget->count());
+      return out_of_time_;
+    }
     return feasible_ > 0 && refined_ >= request_.effort;
   }
   // Clocks differ, and signals come when they come: of several processes the first one's answer
@@ -281,7 +284,8 @@ class Search {
   }
 
   void checkpoint() const {
-    if (!request_.checkpoint || stopped_) return;  // amid a block it could not go on
+    // Cut short amid a block it could not go on to what a search without a break finds.
+    if (!request_.checkpoint || stopped_ || out_of_time_) return;
     SearchState state{.candidates = nodes_.all.size(),
                       .next = next_,
                       .passed = passed_,
@@ -369,7 +373,7 @@ class Search {
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
   LeftOut schedule_{"schedule"}, memory_{"memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
-  bool stopped_ = false;
+  bool stopped_ = false, out_of_time_ = false;
   std::size_t next_ = 0;     // group that was not looked at
   std::int64_t passed_ = 0;  // candidates of those before it
   std::int64_t looked_at_ = 0, simulated_ = 0;

@@ -113,6 +113,10 @@ with tempfile.TemporaryDirectory() as name:
     expect("they find what one finds", found(ended.out) == found(alone.stdout))
     expect("and write it once", (folder / "shared.json").exists()
            and not (folder / "shared.json.search").exists())
+    # The first process tells the others where it stands: they need not see its file.
+    nothing = by_mpi.start(folder, 2, search + " -o again.json --resume")
+    expect(f"nothing to resume is searched whole: {nothing}",
+           all_exit(nothing, 0) and found(nothing.out) == found(alone.stdout))
     ended = by_mpi.start(folder, 2, search + " --memory-limit 1KiB")
     expect(f"where nothing fits one of them says so: {ended}",
            all_exit(ended, 4) and ended.err.count("no plan fits") == 1)

@@ -10,6 +10,7 @@
 #include "exec/processes/all_gather.hpp"
 #include "exec/run/run.hpp"
 #include "plan/model/readers/model_import.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
@@ -73,7 +74,12 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
   if (r.output) file.emplace(*r.output, search, reply.costs, reply.cluster, session);
   if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
   if (r.resume) {
-    search.resume = file->state();
+    // Other processes may not see the first one's file: it tells them.
+    std::string text;
+    const std::optional<SearchState> state = leads ? file->state() : std::nullopt;
+    if (state) text = to_json(*state).dump();
+    if (party) text = party->exchange(text).front();
+    if (!text.empty()) search.resume = parse_search_state(parse_json(text, "--resume"), "--resume");
     if (!search.resume) session.note("nothing unfinished beside " + r.output->string());
   }
   if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };

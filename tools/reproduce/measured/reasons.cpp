@@ -34,9 +34,9 @@ constexpr std::array<Reason, 13> kReasons{{
      "slow; torchtitan's three kinds of FP8, its rings of context and its overlapped tensor "
      "parallelism are one group, and any run is an anchor for all"},
     {"GH200 with stated stages", "anchored",
-     "runs of four and eight stages took 10 to 18 % longer than forecast, of one and two 2 to 13 "
-     "%: "
-     "messages cost more than 25 GB/s explain, and no source says why"},
+     "forecasts are 12 to 18 % too short where four and eight stages pass on four samples or more, "
+     "3 to 14 % with two, 41 % with a single micro-batch, up to 12 % too long with one sample; "
+     "with one stage two of six runs are 18 and 19 % too short: no source says why"},
     {"vTrain", "as it comes",
      "with two or four devices a tensor group a step is 10 % longer than forecast at any number of "
      "micro-batches, with one or eight it is right within 3 %; no second source shows it"},
