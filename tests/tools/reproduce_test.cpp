@@ -354,6 +354,15 @@ TEST(Judgement, PairsAndRegret) {
   EXPECT_NEAR(regret(std::span(rows).subspan(1)), 0.005, 1e-12);
 }
 
+// The least measured is forecast least in all, and third, behind 2 and 2.5, without the first row;
+// a forecast as long as its own stands beside it, not before it.
+TEST(Judgement, PlaceOfTheBest) {
+  const std::vector<MeasuredAndForecast> rows{{1, 1}, {2, 3}, {2.01, 2}, {3, 2.5}};
+  EXPECT_EQ(place_of_best(rows), 1);
+  EXPECT_EQ(place_of_best(std::span(rows).subspan(1)), 3);
+  EXPECT_EQ(place_of_best(std::vector<MeasuredAndForecast>{{1, 2}, {2, 2}, {3, 2}}), 1);
+}
+
 TEST(Published, QuotedCellsKeepTheirCommas) {
   const auto rows = parse_published("a,\"b, c\"\n\"1,\"\"2\"\"\",3\n", "t.csv");
   EXPECT_EQ(rows[0].text("a"), "1,\"2\"");

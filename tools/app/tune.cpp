@@ -37,11 +37,18 @@ struct Loop {
   Plan base;
 };
 
+constexpr int kRanked = 100;  // in sweep.json
+
 weir::SweepRequest sweep_request(const Loop& loop) {
   weir::SweepRequest request;
   request.base = loop.base;
   request.exact_slots = loop.request.plan.slots.has_value();
   request.folder = ".";
+  // Every schedule that fits, with as many stages a rank as it takes; of all those plans more than
+  // are run, for the choice wants them to differ (`choose`).
+  request.schedules.clear();
+  request.vpp.clear();
+  request.keep = kRanked;
   request.pp.clear();
   // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds
   // for one K, and for the whole.

@@ -94,4 +94,10 @@ double regret(std::span<const MeasuredAndForecast> rows) {
   return chosen->measured / best->measured - 1;
 }
 
+int place_of_best(std::span<const MeasuredAndForecast> rows) {
+  const auto best = std::ranges::min_element(rows, {}, &MeasuredAndForecast::measured);
+  const auto before = [&](const MeasuredAndForecast& row) { return row.forecast < best->forecast; };
+  return 1 + static_cast<int>(std::ranges::count_if(rows, before));
+}
+
 }  // namespace weir

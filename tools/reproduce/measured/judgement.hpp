@@ -63,4 +63,8 @@ struct MeasuredAndForecast {
 // By how much the row that is forecast least is measured above the least measured.
 [[nodiscard]] double regret(std::span<const MeasuredAndForecast> rows);
 
+// Which place, from 1, the row that is measured least takes among the forecasts. What an anchor
+// does to a grid, which it scales, leaves it.
+[[nodiscard]] int place_of_best(std::span<const MeasuredAndForecast> rows);
+
 }  // namespace weir
