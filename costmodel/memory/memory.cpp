@@ -4,6 +4,7 @@
 #include "costmodel/memory/memory.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <tuple>
 
@@ -49,30 +50,19 @@ class Timeline {
   // `sample(time, rank)` after every change.
   template <class Sample>
   void replay(Sample sample) {
-    enum Phase : std::uint8_t { ends, sends, starts };
-    std::vector<std::tuple<std::int64_t, Phase, OperationId>> events;
-    for (const Span& span : spans_) {
-      if (span.lane == LaneKind::compute) {
-        events.emplace_back(span.start.count(), starts, span.operation);
-        events.emplace_back(span.end.count(), ends, span.operation);
-      } else if (span.lane == LaneKind::send) {
-        events.emplace_back(span.start.count(), sends, span.operation);
-      }
-    }
-    // An action of no length must start before it ends.
-    std::sort(events.begin(), events.end(),
-              [&](const auto& a, const auto& b) { return this->key(a) < this->key(b); });
-    for (const auto& [time, phase, id] : events) {
+    for (const Event& event : sorted_events()) {
+      const OperationId id{static_cast<std::int32_t>(event.order & 0xffffffff)};
+      const auto phase = static_cast<Phase>(event.order >> 32);
       const Action& action = program_.op(id).action;
       const auto rank = at(program_.rank_of(id).value);
-      if (phase == starts) begin(rank, id, action);
-      if (phase == ends) end(rank, action);
+      if (phase == starts || phase == starts_at_once) begin(rank, id, action);
+      if (phase == ends || phase == ends_at_once) end(rank, action);
       if (phase == sends) {
         const auto to = at(program_.edge_of(id).to.value);
         send(rank, to, action);
-        sample(time, to);
+        sample(event.time, to);
       }
-      sample(time, rank);
+      sample(event.time, rank);
     }
   }
 
@@ -84,12 +74,32 @@ class Timeline {
   }
 
  private:
-  template <class Event>
-  [[nodiscard]] std::tuple<std::int64_t, int, OperationId> key(const Event& event) const {
-    const auto& [time, phase, id] = event;
-    const Span& span = spans_[id];
-    const bool instant = span.lane == LaneKind::compute && span.start == span.end;
-    return {time, instant ? 3 + static_cast<int>(phase == 0) : static_cast<int>(phase), id};
+  // What happens first of what happens at one time; an action of no length starts before it ends.
+  enum Phase : std::uint8_t { ends, sends, starts, starts_at_once, ends_at_once };
+  // Ordered by two numbers, the phase above the operation in the second: a large step has a
+  // million.
+  struct Event {
+    std::int64_t time;
+    std::uint64_t order;
+    auto operator<=>(const Event&) const = default;
+  };
+  [[nodiscard]] std::vector<Event> sorted_events() const {
+    std::vector<Event> events;
+    events.reserve(2 * spans_.size());
+    const auto add = [&](Nanoseconds time, Phase phase, OperationId id) {
+      events.push_back({time.count(), std::uint64_t{phase} << 32 | at(id.value)});
+    };
+    for (const Span& span : spans_) {
+      const bool instant = span.start == span.end;
+      if (span.lane == LaneKind::compute) {
+        add(span.start, instant ? starts_at_once : starts, span.operation);
+        add(span.end, instant ? ends_at_once : ends, span.operation);
+      } else if (span.lane == LaneKind::send) {
+        add(span.start, sends, span.operation);
+      }
+    }
+    std::ranges::sort(events);
+    return events;
   }
   [[nodiscard]] bool rematerialised(const Action& action) const {
     return (mode_ == RecomputeMode::full || mode_ == RecomputeMode::stage) &&

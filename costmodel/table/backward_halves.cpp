@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace weir {
 
@@ -17,8 +18,10 @@ bool halves_known(const LayerCost& cost) {
 
 std::optional<std::string> unknown_halves(const LayerCosts& known) {
   const auto layers = static_cast<int>(known.model().layers.size());
+  const LayerCost* last = nullptr;
   for (int l = 0; l < layers; ++l) {
     const LayerCost* cost = known.match(l).cost;
+    if (cost == std::exchange(last, cost)) continue;  // most layers are of the kind before
     if (cost != nullptr && !halves_known(*cost)) {
       return fmt::format("I and W of {} are not told apart by these costs",
                          known.model().layers[static_cast<std::size_t>(l)].name);

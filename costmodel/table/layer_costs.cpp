@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -12,6 +14,43 @@
 #include "plan/words/error.hpp"
 
 namespace weir {
+namespace {
+
+bool equal(const KeptTensor& a, const KeptTensor& b) {
+  return std::tie(a.bytes_per_sample, a.until, a.attention_core) ==
+         std::tie(b.bytes_per_sample, b.until, b.attention_core);
+}
+
+bool equal(const ParameterTensor& a, const ParameterTensor& b) {
+  return a.shape == b.shape && a.expert == b.expert &&
+         a.running.has_value() == b.running.has_value();
+}
+
+template <class Tensor>
+bool all_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) { return equal(x, y); });
+}
+
+// In all that a device allocates for a layer; names and initial values apart.
+bool holds_alike(const LayerPart& a, const LayerPart& b) {
+  const auto numbers = [](const LayerPart& part) {
+    const LayerTensors& t = part.tensors;
+    return std::tie(part.parameters, part.expert_parameters, part.block, t.output_bytes_per_sample,
+                    t.saves_input, t.input_until, t.w_needs_output_gradient,
+                    t.workspace_f_bytes_per_sample, t.workspace_i_bytes_per_sample,
+                    t.workspace_w_bytes_per_sample);
+  };
+  return numbers(a) == numbers(b) && all_equal(a.tensors.parameters, b.tensors.parameters) &&
+         all_equal(a.tensors.saved, b.tensors.saved) &&
+         all_equal(a.tensors.carried, b.tensors.carried);
+}
+
+// Every weight is first used here.
+bool owns_its_weights(const LayerPart& part, int layer) {
+  return std::ranges::all_of(part.weights, [&](ParameterId id) { return id.layer == layer; });
+}
+
+}  // namespace
 
 LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
                        std::shared_ptr<const ModelPart> part)
@@ -35,6 +74,11 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
       }
     }
     matches_.push_back(match);
+  }
+  for (int l = 0; l < static_cast<int>(matches_.size()); ++l) {
+    held_alike_.push_back(l > 0 && holds_alike(part_->layer(l), part_->layer(l - 1)) &&
+                          owns_its_weights(part_->layer(l), l) &&
+                          owns_its_weights(part_->layer(l - 1), l - 1));
   }
 }
 

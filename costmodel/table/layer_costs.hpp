@@ -40,6 +40,10 @@ class LayerCosts {
   // Whether the layer is of the kind of the one before it, and as large: what is known of one is
   // known of both.
   [[nodiscard]] bool like_the_last(int layer) const;
+  // Whether it also holds what that one holds, tensor by tensor, and shares no weight.
+  [[nodiscard]] bool held_like_the_last(int layer) const {
+    return held_alike_[static_cast<std::size_t>(layer)];
+  }
   [[nodiscard]] const Model& model() const { return model_; }
   // As the stack keeps it.
   [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }
@@ -53,6 +57,7 @@ class LayerCosts {
   std::shared_ptr<const ModelPart> part_;
   const Costs& costs_;
   std::vector<Match> matches_;
+  std::vector<bool> held_alike_;  // by layer
 };
 
 }  // namespace weir

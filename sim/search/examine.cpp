@@ -145,7 +145,7 @@ std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> ali
     Held& stages = at->second;
     if (fresh) {
       stages.parts = stage_parts(*costs.part(), plan.boundaries, facts.shape);
-      stages.bytes = stages_held(plan, *costs.part(), stages.parts, cluster_);
+      stages.bytes = stages_held(plan, costs, stages.parts, cluster_);
     }
     now.memory = memory_bound(stages.bytes, facts, device_);
     if (too_large(now.memory)) {

@@ -8,8 +8,28 @@
 
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/stage_memory.hpp"
+#include "plan/job/recompute.hpp"
 
 namespace weir {
+namespace {
+
+// Whether two stages that follow each other in the model are of as many layers, all of them alike:
+// then one holds what the other does.
+bool held_alike(const Plan& plan, const LayerCosts& known, const StagePart& a, const StagePart& b) {
+  const bool follows = a.layers.last == b.layers.first && a.layers.first < b.layers.first;
+  if (!follows || a.layers.size() != b.layers.size() || a.input_bytes != b.input_bytes ||
+      a.output_bytes != b.output_bytes) {
+    return false;
+  }
+  const ModelPart& part = *known.part();
+  const auto again = [&](int l) { return rebuilds(plan.recompute, part.layer(l), l); };
+  for (int l = a.layers.first + 1; l < b.layers.last; ++l) {
+    if (!known.held_like_the_last(l) || again(l) != again(l - 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 std::int64_t all_held(const Plan& plan, const ModelPart& part, const Cluster& cluster) {
   const StageMemory all(plan, part, stage_parts(part, {}, looped_shape(1, 1, 1)).front(),
@@ -31,13 +51,18 @@ DeviceShare device_share(const Costs& costs, const Cluster& cluster) {
           costs.factors().memory};
 }
 
-std::vector<StageHeld> stages_held(const Plan& plan, const ModelPart& part,
+std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
                                    std::span<const StagePart> stages, const Cluster& cluster) {
   const RecomputeMode mode = plan.recompute.mode;
   const bool remat = mode == RecomputeMode::full || mode == RecomputeMode::stage;
   std::vector<StageHeld> held;
-  for (const StagePart& stage : stages) {
-    const StageMemory memory(plan, part, stage, cluster.device.allocator, cluster.stack);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    if (s > 0 && held_alike(plan, known, stages[s - 1], stages[s])) {
+      held.push_back(StageHeld(held.back()));
+      continue;
+    }
+    const StageMemory memory(plan, *known.part(), stages[s], cluster.device.allocator,
+                             cluster.stack);
     const Footprint f = memory.of(ActionKind::F, remat), i = memory.of(ActionKind::I, remat);
     // After F its output is sent; after I the input's gradient is, and the output's has come.
     const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();

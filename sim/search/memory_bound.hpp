@@ -35,7 +35,7 @@ struct StageHeld {
   std::int64_t kept = 0, kept_split = 0;
   std::int64_t forward = 0;  // of one in its F, at the worst moment
 };
-[[nodiscard]] std::vector<StageHeld> stages_held(const Plan& plan, const ModelPart& part,
+[[nodiscard]] std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
                                                  std::span<const StagePart> stages,
                                                  const Cluster& cluster);
 

@@ -83,37 +83,51 @@ class ListScheduler {
            first_microbatch(stage);
   }
 
-  void offer(Rank rank, std::int64_t ready, int kind_order, std::int32_t depth_order,
-             const Action& action, std::optional<Choice>& best) const {
-    if (ready == kUnknown) return;
-    Choice choice{{std::max(ready, free_[rank]), kind_order, depth_order, rank}, action, rank};
-    if (!best || choice.order < best->order) best = choice;
+  // What may start on a rank; of what starts at one time, the smaller kind, then the deeper stage.
+  struct Offer {
+    std::int64_t start = kUnknown;
+    int kind_order = 0;
+    std::int32_t depth_order = 0;
+    Action action{};
+    [[nodiscard]] auto order() const { return std::tie(start, kind_order, depth_order); }
+  };
+  static void offer(const Offer& one, Offer& best) {
+    if (one.order() < best.order()) best = one;
   }
 
-  // The rank's next action, as things are.
+  // The rank's next action, as things are. Stages have their micro-batches in order, so what has
+  // ended is a matter of counting; a limit counts from the start of F: a full rank may not begin
+  // another.
   void consider(Rank rank) {
-    std::optional<Choice>& best = best_of_[rank];
-    best.reset();
+    Offer best;
+    const bool room = rule_.most_in_flight == 0 || held_[rank] < rule_.most_in_flight;
+    const std::int64_t free = free_[rank];
     for (const Stage stage : stages_of_[rank]) {
       const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
-      const std::int32_t first = first_microbatch(stage), count = microbatches_of(stage);
-      if (const std::int32_t n = next_b_[stage]; n < count) {
-        const Microbatch m{first + n};
-        const std::int64_t gradient = shape_.is_last(stage) ? 0 : end_i_(stage + 1, m);
-        offer(rank, std::max(end_f_(stage, m), gradient), 0, depth,
-              {stage, rule_.split ? ActionKind::I : ActionKind::B, m}, best);
+      const Microbatch first{first_microbatch(stage)};
+      const std::int32_t b = next_b_[stage], f = next_f_[stage];
+      const bool last = shape_.is_last(stage), head = shape_.is_first(stage);
+      if (b < f && (last || b < next_b_[stage + 1])) {
+        const Microbatch m{first.value + b};
+        const std::int64_t gradient = last ? 0 : end_i_(stage + 1, m);
+        offer({std::max({end_f_(stage, m), gradient, free}),
+               0,
+               depth,
+               {stage, rule_.split ? ActionKind::I : ActionKind::B, m}},
+              best);
       }
-      // The limit counts from the start of F: a full rank may not begin another.
-      const bool room = rule_.most_in_flight == 0 || held_[rank] < rule_.most_in_flight;
-      if (const std::int32_t n = next_f_[stage]; n < count && room) {
-        const Microbatch m{first + n};
-        const std::int64_t input = shape_.is_first(stage) ? 0 : end_f_(stage - 1, m);
-        offer(rank, input, 1, depth, {stage, ActionKind::F, m}, best);
+      if (room && f < microbatches_of(stage) && (head || f < next_f_[stage - 1])) {
+        const Microbatch m{first.value + f};
+        const std::int64_t input = head ? 0 : end_f_(stage - 1, m);
+        offer({std::max(input, free), 1, depth, {stage, ActionKind::F, m}}, best);
       }
     }
     // A W is always ready, so it starts when the rank is free; kind 2 lets it go after all others
     // that start then.
-    if (!waiting_w_[rank].empty()) offer(rank, 0, 2, 0, waiting_w_[rank].front(), best);
+    if (!waiting_w_[rank].empty()) offer({free, 2, 0, waiting_w_[rank].front()}, best);
+    best_of_[rank].reset();
+    if (best.start != kUnknown)
+      best_of_[rank] = {{best.start, best.kind_order, best.depth_order, rank}, best.action, rank};
   }
 
   void take(const Choice& choice) {
