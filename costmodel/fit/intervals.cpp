@@ -11,7 +11,13 @@ namespace {
 
 double rank_of(int plans, double nominal) { return std::ceil((plans + 1) * nominal - 1e-9); }
 
-double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b); }
+// std::lgamma leaves the sign in a variable that all threads share.
+double log_gamma(double x) {
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+}
+
+double log_beta(double a, double b) { return log_gamma(a) + log_gamma(b) - log_gamma(a + b); }
 
 }  // namespace
 
@@ -46,7 +52,7 @@ CoverageBand coverage_band(const IntervalModel& interval, int plans) {
   double below = 0;
   for (int hits = 0; hits <= plans; ++hits) {
     const double h = hits;
-    const double choose = std::lgamma(n + 1) - std::lgamma(h + 1) - std::lgamma(n - h + 1);
+    const double choose = log_gamma(n + 1) - log_gamma(h + 1) - log_gamma(n - h + 1);
     // The beta-binomial's mass at so many hits, added up; both ends leave 2.5 %.
     below += std::exp(choose + log_beta(h + k, n - h + rest) - log_beta(k, rest));
     if (band.low < 0 && below > 0.025) band.low = hits;

@@ -109,7 +109,7 @@ std::vector<std::string> refine_costs(const LinkRequest& request,
   auto told = measured_link(tests, {.before = costs.link});
   if (!told) told = measured_link(tests, {.between_nodes = true, .before = costs.link});
   if (!told) refuse_untold(request);
-  const std::vector<std::string> origin{"link: " + told->origin};
+  std::vector<std::string> origin{"link: " + told->origin};
   costs.link = told->link;
   costs.origin += (costs.origin.empty() ? "" : "; ") + origin.front();
   if (request.output) save_costs(costs, session.output(*request.output));

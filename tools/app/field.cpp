@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sstream>
+#include <system_error>
 #include <type_traits>
 
 #include "plan/words/error.hpp"
@@ -64,7 +64,8 @@ void require_writable_folder(const Path& folder) {
     return InputError(folder.string(), "", "cannot be written: " + why);
   };
   if (!std::filesystem::is_directory(there, none)) throw cannot(there.string() + " is no folder");
-  if (::access(there.c_str(), W_OK | X_OK) != 0) throw cannot(std::strerror(errno));
+  if (::access(there.c_str(), W_OK | X_OK) != 0)
+    throw cannot(std::generic_category().message(errno));
   std::error_code error;
   std::filesystem::create_directories(absolute, error);
   for (Path made = absolute; made != there; made = made.parent_path())

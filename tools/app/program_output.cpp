@@ -13,7 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <system_error>
+#include <tuple>
 
 #include "plan/words/error.hpp"
 
@@ -75,14 +76,16 @@ class Child {
 
  private:
   [[noreturn]] static void fail(const std::string& command) {
-    throw InputError(command, "", fmt::format("could not be started: {}", std::strerror(errno)));
+    throw InputError(
+        command, "",
+        fmt::format("could not be started: {}", std::generic_category().message(errno)));
   }
 
   // From here on only what may be called between fork and exec.
   [[noreturn]] void run_guard(const std::string& command) {
     ::setpgid(0, 0);
-    ::signal(SIGPIPE, SIG_DFL);
-    for (const int asked : {SIGINT, SIGTERM, SIGHUP}) ::signal(asked, SIG_DFL);
+    std::ignore = ::signal(SIGPIPE, SIG_DFL);
+    for (const int asked : {SIGINT, SIGTERM, SIGHUP}) std::ignore = ::signal(asked, SIG_DFL);
     ::close(lifeline_.ends[1]);
     const pid_t shell = ::fork();
     if (shell == 0) {
@@ -91,7 +94,8 @@ class Child {
       ::_exit(127);
     }
     ::close(output_.ends[1]);
-    for (int status = 0; shell > 0;) {
+    while (shell > 0) {
+      int status = 0;
       if (::waitpid(shell, &status, WNOHANG) == shell)
         ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
       pollfd ours{lifeline_.ends[0], POLLIN, 0};

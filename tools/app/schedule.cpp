@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -61,8 +64,10 @@ double points(const std::string& text) {
                        : text.ends_with("cm") ? 72 / 2.54
                        : text.ends_with("pt") ? 1
                                               : 0;
-  const double number = std::atof(text.c_str());
-  if (scale == 0 || number <= 0)
+  double number = 0;
+  const char* unit = text.data() + std::max<std::size_t>(text.size(), 2) - 2;
+  const auto [end, error] = std::from_chars(text.data(), unit, number);
+  if (scale == 0 || error != std::errc() || end != unit || !(number > 0) || !std::isfinite(number))
     throw UsageError(fmt::format("--width {}: expected a length, as 3.3in, 8cm or 240pt", text));
   return number * scale;
 }

@@ -61,9 +61,9 @@ std::string text_of(const Trace& trace, const std::string& key) {
 
 }  // namespace
 
-Unfinished::Unfinished(std::filesystem::path output, nlohmann::ordered_json asked, bool resume,
-                       const Session& session)
-    : folder_(std::move(output) / kUnfinishedFolder), session_(session) {
+Unfinished::Unfinished(const std::filesystem::path& output, nlohmann::ordered_json asked,
+                       bool resume, const Session& session)
+    : folder_(output / kUnfinishedFolder), session_(session) {
   asked["schema"] = kAskedSchema;
   const std::filesystem::path file = folder_ / kAsked;
   if (resume && std::filesystem::exists(file)) {

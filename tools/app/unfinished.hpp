@@ -23,7 +23,7 @@ class Unfinished {
   // In OUTPUT/unfinished. `asked`: an object with all that the measurements depend on. With
   // `resume` what is there is gone on from, which throws InputError where something else was asked;
   // else it is removed. Throws InputError where it cannot be written, as all below.
-  Unfinished(std::filesystem::path output, nlohmann::ordered_json asked, bool resume,
+  Unfinished(const std::filesystem::path& output, nlohmann::ordered_json asked, bool resume,
              const Session& session);
 
   // The profile that is kept, or the one that `measure` makes, kept from now on.

@@ -10,11 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
+#include <tuple>
 
 #include "plan/text/cells.hpp"
 #include "plan/text/ending.hpp"
@@ -155,7 +156,7 @@ bool is_seed(const app::Field& field) { return field.names == "--seed"; }
 void flush_output() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return;
-  throw RunFailed(fmt::format("standard output: {}", std::strerror(errno)));
+  throw RunFailed(fmt::format("standard output: {}", std::generic_category().message(errno)));
 }
 
 // The options that go with every sub-command, as completion has them.
@@ -247,7 +248,8 @@ int run_parsed(CLI::App& app, int argc, char** argv) {
 
 void note(const std::string& line) {
   const std::string text = "weir: " + shortened(printable(line)) + "\n";
-  std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
+  std::ignore =
+      std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
 }
 
 app::Session CommandLine::session_for(const CLI::App& command, const app::Fields& fields) const {
@@ -263,7 +265,7 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
   session.note = note;
   if (!global_.quiet)
     session.log = [](const std::string& line) {
-      std::fputs((printable(line) + "\n").c_str(), stderr);
+      std::ignore = std::fputs((printable(line) + "\n").c_str(), stderr);
     };
   // The bar of the work in hand; another title is other work, and the old bar is gone.
   struct Shown {
@@ -319,7 +321,7 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
                       std::function<void(const app::Session&)> run) {
   CLI::App* command = app_->add_subcommand(name, summary);
   command->footer(examples_of(name));
-  CompletedCommand& known = completed_.emplace_back(name, summary);
+  CompletedCommand& known = completed_.emplace_back(CompletedCommand{name, summary, {}});
   for (const app::Field& field : fields) {
     if (is_seed(field)) continue;
     Options(*command).add(field);
@@ -358,7 +360,7 @@ int CommandLine::run(int argc, char** argv) {
     if (json) {
       const nlohmann::ordered_json told{
           {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", code}};
-      std::fputs(
+      std::ignore = std::fputs(
           (told.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n")
               .c_str(),
           stderr);

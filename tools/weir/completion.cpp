@@ -90,10 +90,10 @@ std::string zsh_argument(const CompletedArgument& argument) {
   std::string line;
   const std::string others = fmt::format("({})", fmt::join(argument.names, " "));
   for (const std::string& name : argument.names) {
-    const std::string help = "[" + zsh_text(argument.help) + "]";
     const std::string taken = argument.takes_value ? value : "";
     if (!line.empty()) line += " \\\n";
-    line += "        " + shell_quoted(others + name + help + taken);
+    line += "        " +
+            shell_quoted(fmt::format("{}{}[{}]{}", others, name, zsh_text(argument.help), taken));
   }
   return line;
 }

@@ -29,6 +29,8 @@ void Printout::show(const Table& table) {
 }
 
 std::optional<std::size_t> line_width() {
+  // Nothing here sets the environment.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (const char* asked = std::getenv("COLUMNS")) {
     const auto columns = whole_number<int>(asked);
     if (columns && *columns > 0) return static_cast<std::size_t>(*columns);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "exec/processes/started_by.hpp"
@@ -50,6 +51,8 @@ void take_signals() {
   std::set_terminate(&end_without_memory);
   // A launcher ends the others by SIGTERM where one of them has failed, and that one has said why.
   const bool of_several =
+      // Nothing here sets the environment.
+      // NOLINTNEXTLINE(concurrency-mt-unsafe)
       started_by([](const char* name) { return std::getenv(name); }).has_value();
   for (const auto& [signal, line] : kAsked) {
     if (of_several && signal == SIGTERM) continue;
@@ -64,8 +67,8 @@ void take_signals() {
   // OpenMP's are), and aborts where that finds no memory: it is found now.
   void* frame = nullptr;
   ::backtrace(&frame, 1);
-  ::signal(SIGPIPE, SIG_IGN);  // a write says EPIPE
-  ::signal(SIGXFSZ, SIG_IGN);  // a write says EFBIG
+  std::ignore = ::signal(SIGPIPE, SIG_IGN);  // a write says EPIPE
+  std::ignore = ::signal(SIGXFSZ, SIG_IGN);  // a write says EFBIG
 }
 
 }  // namespace weir

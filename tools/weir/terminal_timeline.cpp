@@ -85,6 +85,8 @@ std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
 }
 
 void draw_in_terminal(Printout& out, const Trace& trace, std::optional<std::size_t> width) {
+  // Nothing here sets the environment.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   const std::vector<DrawnRow> rows = drawn_rows(trace, kCellsAcross);
   const std::size_t cells = rows.empty() ? 0 : rows.front().cells.size();
