@@ -6,6 +6,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "exec/cpu/library_memory.hpp"
 #include "plan/model/tensor_list.hpp"
 
 namespace weir::cpu {
@@ -185,6 +186,7 @@ Convolutions::~Convolutions() = default;
 Convolutions::Kernels& Convolutions::kernels(const ConvolutionSize& size) {
   auto& made = kernels_[size];
   if (!made) {
+    require_library_memory();
     made = std::make_unique<Kernels>(library_->engine, size);
     scratch_bytes_ = std::max(scratch_bytes_, made->scratch_bytes);
   }

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
+#include <utility>
+
+#include "exec/cpu/library_memory.hpp"
 
 extern "C" void omp_set_num_threads(
     int);  // Debian's oneDNN runs on OpenMP, whose setting is per thread
@@ -68,6 +71,7 @@ struct Matmul::Kernel {
   dnnl::matmul primitive;
   memory a, b, c, scratch, bias;
   std::unordered_map<int, memory> arguments;
+  bool ran = false;
 };
 
 Matmul::Matmul() : library_(std::make_unique<Library>()) {}
@@ -76,6 +80,7 @@ Matmul::~Matmul() = default;
 Matmul::Kernel& Matmul::kernel(const Gemm& gemm) {
   auto& made = kernels_[gemm];
   if (!made) {
+    require_library_memory();
     made = std::make_unique<Kernel>(library_->engine, gemm);
     scratch_bytes_ = std::max(
         scratch_bytes_, static_cast<std::int64_t>(made->description.scratchpad_desc().get_size()));
@@ -93,6 +98,7 @@ void Matmul::run(const Gemm& gemm, const float* a, const float* b, const float* 
   k.c.set_data_handle(c);
   if (gemm.bias) k.bias.set_data_handle(const_cast<float*>(bias));
   k.scratch.set_data_handle(scratch_);
+  if (!std::exchange(k.ran, true)) require_library_memory();
   k.primitive.execute(library_->stream, k.arguments);
 }
 

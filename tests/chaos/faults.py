@@ -92,8 +92,7 @@ def short_files(case):
 
 
 def short_memory(case):
-    """Below 200 MiB of addresses oneDNN writes to memory that it did not get (SECURITY.md)."""
-    mebibytes = case.random.randrange(200, 900)
+    mebibytes = case.random.randrange(100, 900)
     case.ended = begin(case, limit(resource.RLIMIT_AS, mebibytes << 20)).end()
 
 

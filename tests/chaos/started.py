@@ -22,6 +22,21 @@ def children(parent):
     return sorted(found)
 
 
+def working_in(folder):
+    """Processes of Weir whose folder is this one, whoever started them."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            here = os.readlink(process / "cwd") == str(folder)
+            ours = here and os.readlink(process / "exe").endswith("/weir")
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # another user's, or ended
+        if ours and state != "Z":
+            found.append(int(process.name))
+    return found
+
+
 class Ended:
     """An exit code, or minus the signal that ended it; what was printed; seconds; whether it had
     to be killed because it hung."""

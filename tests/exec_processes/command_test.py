@@ -185,6 +185,22 @@ with tempfile.TemporaryDirectory() as name:
     )
     expect("and soon", ended.seconds < 20)
 
+    # The first one hears, once it goes on, that the next in line has spoken in its place.
+    ended = by_mpi.start(
+        folder,
+        2,
+        long_run,
+        "(sleep 0.8; kill -STOP $$; sleep 2.5; kill -CONT $$) > /dev/null 2>&1 &",
+        on=0,
+    )
+    expect(
+        f"that the first one stands still is said once: {ended}",
+        all_exit(ended, 6)
+        and len(ended.lines) == 1
+        and "process 0 on" in ended.err
+        and "no sign of life" in ended.err,
+    )
+
     ended = by_mpi.start(folder, 3, "-q run k2.json --patience 1", "kill -STOP $$")
     expect(
         f"one that stands still before MPI_Init does not hang the others: {ended}",

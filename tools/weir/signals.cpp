@@ -3,10 +3,13 @@
 #include "tools/weir/signals.hpp"
 
 #include <execinfo.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
@@ -38,6 +41,20 @@ extern "C" void end_with_a_line(int signal) {
   ::_exit(exit_code(EndKind::failed));
 }
 
+// oneDNN writes the code of its kernels to address 0 where it gets no memory for it; who asks
+// before (exec/cpu/library_memory.hpp) can be overtaken by another thread. So a write there is want
+// of memory where even now there is none, and any other a fault, which comes again when we return.
+extern "C" void end_by_address(int signal, siginfo_t* fault, void* /*context*/) {
+  constexpr std::uintptr_t kNearZero = 1 << 16;
+  constexpr std::size_t kCode = std::size_t{32} << 20;
+  const bool near_zero = reinterpret_cast<std::uintptr_t>(fault->si_addr) < kNearZero;
+  void* const room =
+      near_zero ? ::mmap(nullptr, kCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                : nullptr;
+  if (room == MAP_FAILED) end_without_memory();
+  ::signal(signal, SIG_DFL);
+}
+
 }  // namespace
 
 void end_without_memory() noexcept {
@@ -62,6 +79,13 @@ void take_signals() {
     action = {};
     action.sa_handler = &end_with_a_line;
     ::sigaction(signal, &action, nullptr);
+  }
+  struct sigaction address {};
+  // A sanitizer's own tells more.
+  if (::sigaction(SIGSEGV, nullptr, &address) == 0 && address.sa_handler == SIG_DFL) {
+    address.sa_flags = SA_SIGINFO;
+    address.sa_sigaction = &end_by_address;
+    ::sigaction(SIGSEGV, &address, nullptr);
   }
   // The C library looks for what unwinds C frames when an exception first passes one (oneDNN's and
   // OpenMP's are), and aborts where that finds no memory: it is found now.

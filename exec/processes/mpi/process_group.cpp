@@ -238,9 +238,11 @@ bool ProcessGroup::any_gone() const {
   return failure_ && failure_->gone && *failure_->gone != index_;
 }
 
-// The leader, or the next in line where the leader is the one that is gone.
+// The leader, or the next in line where the leader is the one that is gone: it may hear so itself,
+// where it stood still and goes on.
 bool ProcessGroup::leads() const {
-  return index_ == 0 || (index_ == 1 && failure_ && failure_->gone == 0);
+  const bool leader_gone = failure_ && failure_->gone == 0;
+  return index_ == (leader_gone ? 1 : 0);
 }
 
 Ending ProcessGroup::agree(const std::optional<Ending>& own) {
