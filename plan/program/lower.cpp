@@ -98,17 +98,19 @@ class Lowering {
   void collect_messages() {
     Indexed<Rank, std::vector<Message>> to(shape().ranks);
     for (const Rank from : to.ids()) {
-      for (auto& messages : to) messages.clear();
+      std::vector<Rank> peers;  // of many ranks each has few
       for (const Action& action : compute_[from]) {
         const auto message = message_after(action);
         if (!message) continue;
         const Rank peer = shape().rank_of(message->receive.stage);
-        if (peer != from) to[peer].push_back(*message);
+        if (peer == from) continue;
+        if (to[peer].empty()) peers.push_back(peer);
+        to[peer].push_back(*message);
       }
-      for (const Rank peer : to.ids()) {
-        if (to[peer].empty()) continue;
+      std::ranges::sort(peers);
+      for (const Rank peer : peers) {
         program_.edges.push_back({from, peer, {}, {}});
-        messages_.push_back(to[peer]);
+        messages_.push_back(std::exchange(to[peer], {}));
       }
     }
   }
@@ -138,14 +140,16 @@ class Lowering {
       out[program_.edges[edge].from].push_back(edge);
       in[program_.edges[edge].to].push_back(edge);
     }
+    Indexed<Rank, std::vector<Stage>> stages(shape().ranks);
+    for (const Stage stage : copies_.ids()) stages[shape().rank_of(stage)].push_back(stage);
     for (const Rank rank : compute_.ids()) {
-      lay_out_compute(rank);
+      lay_out_compute(rank, stages[rank]);
       for (const EdgeId edge : out[rank]) lay_out_send(edge);
       for (const EdgeId edge : in[rank]) lay_out_receive(edge);
     }
   }
 
-  void lay_out_compute(Rank rank) {
+  void lay_out_compute(Rank rank, const std::vector<Stage>& stages) {
     open_lane(rank, LaneKind::compute, kNoEdge);
     for (const Action& action : compute_[rank]) {
       const OperationId id = add(action);
@@ -155,10 +159,6 @@ class Lowering {
         last_gradient_[action.stage] = id;
     }
     if (!options_.optimizer) return;
-    std::vector<Stage> stages;
-    for (const Stage stage : copies_.ids()) {
-      if (shape().rank_of(stage) == rank) stages.push_back(stage);
-    }
     for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
     if (std::ranges::none_of(stages, [&](Stage stage) { return reduces(stage); })) return;
     open_lane(rank, LaneKind::reduce, kNoEdge);

@@ -57,6 +57,7 @@ class Judge {
     if (!fault_) {
       seen_ = Cells<std::uint8_t>(shape_);
       replica_of_unit_.assign(shape_.units(), -1);
+      last_gradient_.assign(shape_.total_stages(), -1);
     }
     for (const Rank rank : schedule_.order.ids()) {
       if (!fault_) check_rank(rank);
@@ -90,13 +91,12 @@ class Judge {
 
   void check_rank(Rank rank) {
     const auto& order = schedule_.order[rank];
-    Indexed<Stage, std::int64_t> last_gradient(shape_.total_stages(), -1);
     for (std::size_t position = 0; position < order.size() && !fault_; ++position) {
       const Action& action = order[position];
       std::string reason = misplaced(rank, action);
       if (reason.empty()) reason = out_of_turn(action);
       if (reason.empty() && (action.kind == ActionKind::B || action.kind == ActionKind::W)) {
-        auto& last = last_gradient[action.stage];
+        auto& last = last_gradient_[action.stage];
         const std::int64_t turn = gradient_turn(action.microbatch);
         if (turn < last && !options_.allow_reordered) {
           reason = fmt::format(
@@ -235,6 +235,7 @@ class Judge {
   const ValidationOptions& options_;
   Cells<std::uint8_t> seen_;                           // flags of Seen
   Indexed<Microbatch, std::int32_t> replica_of_unit_;  // which replica a micro-batch goes through
+  Indexed<Stage, std::int64_t> last_gradient_;         // the latest turn so far
   std::optional<ScheduleFault> fault_;
 };
 
