@@ -27,6 +27,16 @@ std::string shell_quoted(std::string_view text) {
   return quoted + "'";
 }
 
+std::string csv_quoted(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
 std::string printable(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());

@@ -12,6 +12,9 @@ namespace weir {
 // single quotes, within which a shell reads nothing.
 [[nodiscard]] std::string shell_quoted(std::string_view text);
 
+// One cell of a CSV (RFC 4180): bare where it is plain, else between double quotes.
+[[nodiscard]] std::string csv_quoted(std::string_view text);
+
 // As a terminal shows it: a control character as \x1b or \u009b, a byte that is no UTF-8 as \xff.
 // Lines stay lines.
 [[nodiscard]] std::string printable(std::string_view text);

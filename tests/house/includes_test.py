@@ -37,7 +37,7 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "tbb/": ("sim/", "tools/"),
     "boost/": ("plan/program/",),
     "openssl/": ("plan/text/",),
-    "zlib.h": ("traces/kineto/gzip_file",),
+    "zlib.h": ("traces/kineto/gzip_file", "tools/report/pdf"),
     "CLI/": ("tools/weir/",),
     "toml++/": ("plan/import/",),
     "pybind11/": ("tools/python/",),

@@ -86,7 +86,7 @@ def named(name):
         if made.returncode != 0:
             continue
         run("plan", model, "-K", "2", "-M", "2", f"--note={note}")
-        run("simulate", "out/plan.json", "-o", "out")
+        run("simulate", "out/plan.json", "-o", "out", "--svg", "out/plan.svg", "--memory")
         run("compare", "out/plan.json", "out/plan.json")
         run("sweep", model, "-K", "1,2", "-M", "2", "--report", "out/report.html", "--svg",
             "out/sweep.svg", "--baseline", "out/plan.json")

@@ -79,20 +79,19 @@ struct Comparable {
 };
 
 void save(const CompareRequest& r, const Comparable& c, const Session& session) {
-  const std::array rows{TimelineRow{&c.predicted, 0, "predicted"},
-                        TimelineRow{&c.measured, c.step, "measured"}};
-  const auto picture = [&](const std::filesystem::path& file) {
-    save_picture(draw_timeline(rows, {}), timeline_csv(rows), file, session);
-  };
+  const std::vector<TimelinePanel> panels{
+      {"", {{&c.predicted, 0, "predicted"}, {&c.measured, c.step, "measured"}}}};
   const auto perfetto = [&](const std::filesystem::path& file) {
     const std::array<const Trace*, 2> both{&c.predicted, &c.measured};
     write_file_atomically(session.output(file), to_perfetto(both));
   };
-  if (r.picture) picture(*r.picture);
+  save_timeline(r.picture, panels, session);
   if (r.perfetto) perfetto(*r.perfetto);
   if (!r.output) return;
   write_file_atomically(session.output(*r.output / "comparison.json"), c.text);
-  picture(*r.output / "both.svg");
+  PictureOptions both = r.picture;
+  both.file = *r.output / "both.svg";
+  save_timeline(both, panels, session);
   perfetto(*r.output / "both.pftrace");
 }
 
@@ -242,30 +241,30 @@ Json plan_comparison_json(const CompareResult& result) {
 }  // namespace
 
 Fields fields(CompareRequest& r) {
-  return {{"first",
-           &r.first,
-           "Predicted trace, a plan, or a folder of timelines (config.json, pp_rank_N.json)",
-           {.required = true}},
-          {"second",
-           &r.second,
-           "Measured trace, a plan, or the log or the folder of timelines of the first plan's job",
-           {.required = true}},
-          {"--priced-by",
-           &r.priced_by,
-           "The first folder's iteration whose medians forecast (default: the last but one)",
-           {.range = Range{0, 1e9}}},
-          {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
-          {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
-          stack_field(r.stack),
-          {"--svg,--pdf",
-           &r.picture,
-           "Both timelines as a picture (.svg or .pdf), its data beside it as NAME.data.csv",
-           {.writes = Writes::file}},
-          {"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},
+  Fields all{
+      {"first",
+       &r.first,
+       "Predicted trace, a plan, or a folder of timelines (config.json, pp_rank_N.json)",
+       {.required = true}},
+      {"second",
+       &r.second,
+       "Measured trace, a plan, or the log or the folder of timelines of the first plan's job",
+       {.required = true}},
+      {"--priced-by",
+       &r.priced_by,
+       "The first folder's iteration whose medians forecast (default: the last but one)",
+       {.range = Range{0, 1e9}}},
+      {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
+      {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
+      stack_field(r.stack)};
+  append(all, fields(r.picture, "both timelines"));
+  append(all,
+         {{"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},
           {"-o,--output",
            &r.output,
            "Folder for comparison.json, both timelines and both traces",
-           {.writes = Writes::folder}}};
+           {.writes = Writes::folder}}});
+  return all;
 }
 
 CompareResult compare(const CompareRequest& r, const Session& session) {

@@ -11,6 +11,7 @@
 #include "tools/app/compare_timeline.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
+#include "tools/app/picture.hpp"
 #include "traces/compare.hpp"
 #include "traces/job_log.hpp"
 
@@ -24,7 +25,8 @@ struct CompareRequest {
   CostsSource costs;                             // to forecast plans by
   std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
   StackChoice stack;
-  std::optional<std::filesystem::path> picture, perfetto, output;
+  PictureOptions picture;
+  std::optional<std::filesystem::path> perfetto, output;
 };
 [[nodiscard]] Fields fields(CompareRequest& request);
 

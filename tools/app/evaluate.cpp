@@ -22,6 +22,8 @@
 #include "tools/app/profiling.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
+#include "tools/report/picture_file.hpp"
+#include "tools/report/svg.hpp"
 #include "traces/stats.hpp"
 
 namespace weir::app {

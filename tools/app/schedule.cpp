@@ -4,11 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/table/given_times.hpp"
@@ -18,9 +13,9 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
-#include "tools/app/picture.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/schedule_source.hpp"
+#include "traces/in_flight.hpp"
 
 namespace weir::app {
 
@@ -58,27 +53,6 @@ UniformTimes parse_uniform(const std::string& text) {
   return uniform;
 }
 
-double points(const std::string& text) {
-  if (text.empty()) return 720;
-  const double scale = text.ends_with("in")   ? 72
-                       : text.ends_with("cm") ? 72 / 2.54
-                       : text.ends_with("pt") ? 1
-                                              : 0;
-  double number = 0;
-  const char* unit = text.data() + std::max<std::size_t>(text.size(), 2) - 2;
-  const auto [end, error] = std::from_chars(text.data(), unit, number);
-  if (scale == 0 || error != std::errc() || end != unit || !(number > 0) || !std::isfinite(number))
-    throw UsageError(fmt::format("--width {}: expected a length, as 3.3in, 8cm or 240pt", text));
-  return number * scale;
-}
-
-Palette palette_of(const std::string& text) {
-  if (text == "standard") return Palette::standard;
-  if (text == "colour-blind" || text == "colorblind") return Palette::colour_blind;
-  if (text == "grey" || text == "gray") return Palette::grey;
-  throw UsageError(fmt::format("--palette {}: expected standard, colour-blind or grey", text));
-}
-
 std::string csv_of(const ScheduleRequest& o, const Schedule& schedule, const Program& program) {
   if (o.csv_format == "compute_only") return to_csv(schedule);
   if (o.csv_format == "compute_comms") return to_comms_csv(program);
@@ -99,14 +73,31 @@ Json generators_json() {
   return json;
 }
 
-void draw(const ScheduleRequest& r, const ScheduleResult& result, const Session& session) {
-  const std::array rows{TimelineRow{&result.timed.trace, 0, ""}};
-  TimelineOptions drawing{points(r.width), "", true, palette_of(r.palette)};
-  const Schedule& schedule = *result.schedule;
-  if (!r.no_title)
-    drawing.title = fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
-                                schedule.shape.microbatches);
-  save_picture(draw_timeline(rows, drawing), timeline_csv(rows), *r.picture, session);
+std::string title_of(const Schedule& schedule) {
+  return fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
+                     schedule.shape.microbatches);
+}
+
+CostTable times_of(const ScheduleRequest& r, const ScheduleShape& shape) {
+  if (r.times) return parse_times(read_text_file(*r.times), r.times->string(), shape);
+  return uniform_table(shape, r.uniform.empty() ? UniformTimes{} : parse_uniform(r.uniform));
+}
+
+// The schedule and, where one is to stand under it, another, on one scale.
+void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& session) {
+  const auto panel = [&](const Schedule& schedule, TimedSchedule& timed) {
+    if (r.picture.held) timed.trace.counters = in_flight_counters(timed.trace);
+    return TimelinePanel{r.no_title ? "" : title_of(schedule), {{&timed.trace, 0, ""}}};
+  };
+  std::vector<TimelinePanel> panels{panel(*result.schedule, result.timed)};
+  TimedSchedule other;
+  if (is_given(r.beside)) {
+    const Schedule under =
+        obtain_schedule(r.beside, {"", r.pp, std::nullopt, r.microbatches, r.allow_reordered});
+    other = time_schedule(under, times_of(r, under.shape), parse_transfers(r.transfers));
+    panels.push_back(panel(under, other));
+  }
+  save_timeline(r.picture, panels, session);
 }
 
 // A file brings its own K, M and v: those that were asked for are the same, or it is not that
@@ -124,45 +115,48 @@ void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Ses
 }
 
 void refuse_contradictions(const ScheduleRequest& r) {
-  const auto* name = std::get_if<std::string>(&r.name);
-  if (name != nullptr && name->empty())
+  if (!is_given(r.name))
     throw UsageError("schedule: expected a name, a CSV file or exec:COMMAND, or --list");
   if (r.prove != !r.grid.empty())
     throw UsageError("--grid and --prove belong together: --grid K=..,M=.. --prove");
+  if (is_given(r.beside) && !r.picture.file)
+    throw UsageError("--beside goes with a picture: --svg NAME.svg or --pdf NAME.pdf");
   if (r.times && !r.uniform.empty()) throw UsageError("--times and --uniform exclude each other");
 }
 
 }  // namespace
 
 Fields fields(ScheduleRequest& r) {
-  return {{"name", &r.name,
-           "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
-           "M v"},
-          {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
-          {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
-          {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
-          {"--slots",
-           &r.slots,
-           "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
-           {.range = kSlots}},
-          {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
-          {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
-          {"--times", &r.times,
-           "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
-          {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = Writes::file}},
-          {"--csv-format", &r.csv_format, "compute_only or compute_comms"},
-          {"--svg,--pdf",
-           &r.picture,
-           "Write the picture (.svg or .pdf), its data beside it as NAME.data.csv",
-           {.writes = Writes::file}},
-          {"--width", &r.width, "Width of the picture, as 3.3in"},
-          {"--palette", &r.palette, "standard, colour-blind or grey"},
+  Fields all{
+      {"name", &r.name,
+       "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
+       "M v"},
+      {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
+      {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
+      {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
+      {"--slots",
+       &r.slots,
+       "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
+       {.range = kSlots}},
+      {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
+      {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
+      {"--times", &r.times,
+       "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
+      {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = Writes::file}},
+      {"--csv-format", &r.csv_format, "compute_only or compute_comms"}};
+  append(all, fields(r.picture, "the timeline"));
+  append(all,
+         {held_field(r.picture),
+          {"--beside", &r.beside,
+           "Another schedule under it in the picture, with the same K, M and times: a name, a CSV "
+           "file or exec:COMMAND"},
           {"--no-title", &r.no_title, "No title in the picture"},
           {"--allow-reordered", &r.allow_reordered, "Accept gradients out of micro-batch order"},
           {"--grid", &r.grid, "With --prove: K=2..16,M=1..64"},
           {"--prove", &r.prove,
            "For each (K, M) of --grid and each transport: free of deadlock, or why not"},
-          {"--list", &r.list, "All schedules with their formulas"}};
+          {"--list", &r.list, "All schedules with their formulas"}});
+  return all;
 }
 
 ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
@@ -176,12 +170,8 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   }
   const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
   require_asked(r, schedule, session);
-  const CostTable table =
-      r.times ? parse_times(read_text_file(*r.times), r.times->string(), schedule.shape)
-              : uniform_table(schedule.shape,
-                              r.uniform.empty() ? UniformTimes{} : parse_uniform(r.uniform));
-  result.timed = time_schedule(schedule, table, parse_transfers(r.transfers));
-  if (r.picture) draw(r, result, session);
+  result.timed = time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
+  if (r.picture.file) draw(r, result, session);
   if (r.csv) {
     result.csv = csv_of(r, schedule, result.timed.program);
     if (*r.csv != "-") write_file_atomically(session.output(*r.csv), std::exchange(result.csv, ""));

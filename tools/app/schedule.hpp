@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tools/app/field.hpp"
+#include "tools/app/picture.hpp"
 #include "tools/app/schedule_proof.hpp"
 #include "tools/app/timed_schedule.hpp"
 
@@ -20,9 +21,10 @@ struct ScheduleRequest {
   std::optional<int> vpp;  // v; the schedule's own default
   int microbatches = 8;    // M
   std::optional<int> slots;
-  std::string transfers = "buffered", uniform, csv_format = "compute_only", width,
-              palette = "standard", grid;
-  std::optional<std::filesystem::path> times, csv, picture;
+  std::string transfers = "buffered", uniform, csv_format = "compute_only", grid;
+  std::optional<std::filesystem::path> times, csv;
+  PictureOptions picture;
+  ScheduleChoice beside = "";  // drawn under it
   bool no_title = false, allow_reordered = false, prove = false, list = false;
 };
 [[nodiscard]] Fields fields(ScheduleRequest& request);

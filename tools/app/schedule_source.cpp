@@ -75,6 +75,11 @@ Schedule obtain_schedule(const app::ScheduleChoice& choice, ScheduleSource shape
       shape, function->csv(shape.ranks, shape.microbatches, shape.chunks.value_or(1)), shape.name);
 }
 
+bool is_given(const app::ScheduleChoice& choice) {
+  const auto* name = std::get_if<std::string>(&choice);
+  return name == nullptr || !name->empty();
+}
+
 std::vector<std::string> generator_names() {
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);

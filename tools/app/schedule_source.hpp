@@ -35,6 +35,9 @@ struct ScheduleSource {
 [[nodiscard]] Schedule obtain_schedule(const app::ScheduleChoice& choice, ScheduleSource shape);
 [[nodiscard]] std::string name_of(const app::ScheduleChoice& choice);
 
+// Whether a request has one: no name is none.
+[[nodiscard]] bool is_given(const app::ScheduleChoice& choice);
+
 // The published ones.
 [[nodiscard]] std::vector<std::string> generator_names();
 

@@ -118,6 +118,8 @@ Fields fields(SimulateRequest& r) {
                 "Folder for forecast.json and the predicted trace",
                 {.writes = Writes::folder}},
                seed_field(r.seed)});
+  append(all, fields(r.picture, "the timeline"));
+  append(all, {held_field(r.picture)});
   return all;
 }
 
@@ -148,6 +150,9 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   result.forecast = std::move(forecast);
   result.trace = std::move(trace);
   if (r.output) save(result, *r.output, session);
+  const std::string title = fmt::format("{}: {}", summary(result.plan.loaded.plan),
+                                        format_duration(result.forecast.step_time));
+  save_timeline(r.picture, {TimelinePanel{title, {{&result.trace, 0, ""}}}}, session);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
 #include "tools/app/parallel_fields.hpp"
+#include "tools/app/picture.hpp"
 
 namespace weir::app {
 
@@ -29,6 +30,7 @@ struct SimulateRequest {
   std::string mtbf, checkpoint_cost, restart_cost, downtime = "0s";  // durations, as 3h
   std::vector<std::string> stragglers;                               // "RANK=FACTOR"
   std::uint64_t seed = 1;
+  PictureOptions picture;
   std::optional<std::filesystem::path> output;  // folder for forecast.json and the trace
 };
 [[nodiscard]] Fields fields(SimulateRequest& request);

@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/text/quote.hpp"
+#include "tools/report/ticks.hpp"
+
 namespace weir {
 namespace {
 
-constexpr Colour kGrid{225, 225, 225};
+constexpr Paint kMark{{190, 60, 60}, {240, 110, 110}};  // of what is pointed at
+constexpr int kMostTicks = 7;                           // of an axis
 constexpr double kLeft = 46, kRight = 12, kTop = 24, kBottom = 34;
 
 // What an axis shows, from end to end.
@@ -22,11 +26,6 @@ struct Axis {
     high = std::max(high, value);
   }
   [[nodiscard]] double share(double value) const { return (value - low) / (high - low); }
-  [[nodiscard]] std::vector<double> ticks() const {
-    std::vector<double> ticks;
-    for (int i = 0; i <= 4; ++i) ticks.push_back(low + (high - low) * i / 4);
-    return ticks;
-  }
 };
 
 class Axes {
@@ -54,13 +53,13 @@ class Axes {
   [[nodiscard]] double y(double value) const {
     return chart_.height - kBottom - y_.share(value) * (chart_.height - kTop - kBottom);
   }
-  [[nodiscard]] std::vector<double> x_ticks() const {
-    if (!chart_.log2_x) return x_.ticks();
-    std::vector<double> ticks;
-    for (double e = std::ceil(x_.low); e <= x_.high + 1e-9; ++e) ticks.push_back(std::exp2(e));
+  [[nodiscard]] Ticks x_ticks() const {
+    if (!chart_.log2_x) return round_ticks(x_.low, x_.high, kMostTicks);
+    Ticks ticks;
+    for (double e = std::ceil(x_.low); e <= x_.high + 1e-9; ++e) ticks.at.push_back(std::exp2(e));
     return ticks;
   }
-  [[nodiscard]] std::vector<double> y_ticks() const { return y_.ticks(); }
+  [[nodiscard]] Ticks y_ticks() const { return round_ticks(y_.low, y_.high, kMostTicks); }
   [[nodiscard]] const Axis& shown_x() const { return x_; }
 
  private:
@@ -75,28 +74,29 @@ Drawing draw_chart(const Chart& chart) {
   const Axes axes(chart);
   Drawing d{chart.width, chart.height, {}};
   d.shapes.push_back(Text{chart.width / 2, 12, chart.title, 9, Anchor::middle, kInk});
-  for (const double tick : axes.y_ticks()) {
+  const Ticks y_ticks = axes.y_ticks(), x_ticks = axes.x_ticks();
+  for (const double tick : y_ticks.at) {
     d.shapes.push_back(
         Line{{{kLeft, axes.y(tick)}, {chart.width - kRight, axes.y(tick)}}, kGrid, 0.5, false});
     d.shapes.push_back(
-        Text{kLeft - 4, axes.y(tick) + 2.5, fmt::format("{:.3g}", tick), 7, Anchor::end, kInk});
+        Text{kLeft - 4, axes.y(tick) + 2.5, y_ticks.text(tick), 7, Anchor::end, kInk});
   }
-  for (const double tick : axes.x_ticks()) {
-    d.shapes.push_back(Text{axes.x(tick), chart.height - kBottom + 11, fmt::format("{:.3g}", tick),
-                            7, Anchor::middle, kInk});
+  for (const double tick : x_ticks.at) {
+    d.shapes.push_back(Text{axes.x(tick), chart.height - kBottom + 11, x_ticks.text(tick), 7,
+                            Anchor::middle, kInk});
   }
   d.shapes.push_back(
       Text{chart.width / 2, chart.height - 6, chart.x_label, 8, Anchor::middle, kInk});
   d.shapes.push_back(Text{4, kTop - 6, chart.y_label, 7, Anchor::start, kInk});
   if (chart.vertical) {
     const double x = axes.x(*chart.vertical);
-    d.shapes.push_back(Line{{{x, kTop}, {x, chart.height - kBottom}}, {190, 60, 60}, 0.8, true});
-    d.shapes.push_back(Text{x - 3, kTop + 7, chart.vertical_name, 7, Anchor::end, {190, 60, 60}});
+    d.shapes.push_back(Line{{{x, kTop}, {x, chart.height - kBottom}}, kMark, 0.8, true});
+    d.shapes.push_back(Text{x - 3, kTop + 7, chart.vertical_name, 7, Anchor::end, kMark});
   }
   if (chart.diagonal) {
     const auto [low, high] = axes.shown_x();
-    d.shapes.push_back(Line{
-        {{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, {150, 150, 150}, 0.6, true});
+    d.shapes.push_back(
+        Line{{{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, kMuted, 0.6, true});
   }
   double legend = kTop + 6;
   for (const Series& series : chart.series) {
@@ -125,16 +125,17 @@ Drawing draw_chart(const Chart& chart) {
 std::string chart_csv(const Chart& chart) {
   std::string text = "series,x,y\n";
   for (const Series& series : chart.series) {
-    for (const auto& [x, y] : series.points) text += fmt::format("{},{},{}\n", series.name, x, y);
+    const std::string name = csv_quoted(series.name);
+    for (const auto& [x, y] : series.points) text += fmt::format("{},{},{}\n", name, x, y);
   }
   return text;
 }
 
 std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points, int ranks) {
-  Series formula{"(K-1)/(M+K-1)", {}, {150, 150, 150}, Series::Mark::dashed};
-  Series predicted{"predicted", {}, {86, 141, 208}, Series::Mark::line};
-  Series measured{"measured", {}, {200, 90, 60}, Series::Mark::dots};
-  Series memory{"predicted", {}, {86, 141, 208}, Series::Mark::line};
+  Series formula{"(K-1)/(M+K-1)", {}, kMuted, Series::Mark::dashed};
+  Series predicted{"predicted", {}, kBlue, Series::Mark::line};
+  Series measured{"measured", {}, kRed, Series::Mark::dots};
+  Series memory{"predicted", {}, kBlue, Series::Mark::line};
   for (const BubblePoint& p : points) {
     formula.points.emplace_back(p.microbatches, (ranks - 1.0) / (p.microbatches + ranks - 1.0));
     predicted.points.emplace_back(p.microbatches, p.predicted);
@@ -163,6 +164,8 @@ Drawing beside(const Drawing& left, const Drawing& right) {
         [&](auto& s) {
           if constexpr (requires { s.points; }) {
             for (auto& point : s.points) point.first += left.width;
+          } else if constexpr (requires { s.boxes; }) {
+            for (auto& box : s.boxes) box.first += left.width;
           } else {
             s.x += left.width;
           }

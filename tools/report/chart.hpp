@@ -15,7 +15,7 @@ namespace weir {
 struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;
-  Colour colour;
+  Paint colour;
   // line: with dots at its points; stroke: without
   enum class Mark : std::uint8_t { line, dots, dashed, stroke } mark = Mark::line;
 };

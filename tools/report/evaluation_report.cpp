@@ -10,7 +10,7 @@
 
 #include "plan/job/summary.hpp"
 #include "tools/report/page.hpp"
-#include "tools/report/vector.hpp"
+#include "tools/report/svg.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -65,7 +65,7 @@ std::string all_plans(std::vector<Outcome> outcomes) {
 
 Chart scatter_chart(const std::vector<Outcome>& outcomes) {
   Chart chart{"Forecast against measured step time", "measured, ms", "forecast, ms", {}};
-  Series dots{"held-out plans", {}, {86, 141, 208}, Series::Mark::dots};
+  Series dots{"held-out plans", {}, kBlue, Series::Mark::dots};
   for (const Outcome& o : outcomes) {
     const double x = o.measured().count() * 1e3;
     dots.points.emplace_back(x, o.predicted.count() * 1e3);
@@ -73,7 +73,7 @@ Chart scatter_chart(const std::vector<Outcome>& outcomes) {
     chart.series.push_back(
         {"",
          {{x, o.interval->low.count() * 1e3}, {x, o.interval->high.count() * 1e3}},
-         {190, 205, 225},
+         {{190, 205, 225}, {62, 82, 108}},
          Series::Mark::stroke});
   }
   chart.series.push_back(std::move(dots));

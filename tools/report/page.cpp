@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tools/report/vector.hpp"
+#include "tools/report/svg.hpp"
 
 namespace weir {
 namespace {

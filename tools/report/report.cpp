@@ -9,6 +9,7 @@
 
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
+#include "tools/report/svg.hpp"
 #include "tools/report/timeline.hpp"
 
 namespace weir {
@@ -91,8 +92,8 @@ std::string memory_table(const ReportRow& row) {
 }
 
 std::string accuracy(const Report& report) {
-  Series before{"predicted first", {}, {86, 141, 208}, Series::Mark::dots};
-  Series after{"recalibrated", {}, {200, 90, 60}, Series::Mark::dots};
+  Series before{"predicted first", {}, kBlue, Series::Mark::dots};
+  Series after{"recalibrated", {}, kRed, Series::Mark::dots};
   for (const ReportRow& row : report.rows) {
     before.points.emplace_back(row.measured.count() * 1e3, row.forecast.step_time.count() * 1e3);
     if (row.recalibrated)
@@ -115,8 +116,9 @@ std::string ReportRow::error_after(std::string_view unit) const {
 
 std::string report_html(const Report& report) {
   const ReportRow& best = report.rows.front();
-  const std::array rows{TimelineRow{&best.predicted, 0, "predicted"},
-                        TimelineRow{&best.run, best.comparison.typical_step, "measured"}};
+  const std::array panels{TimelinePanel{
+      "",
+      {{&best.predicted, 0, "predicted"}, {&best.run, best.comparison.typical_step, "measured"}}}};
   std::string html = fmt::format(
       "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error "
       "{:.1f} % as first predicted{}.</p>\n",
@@ -126,7 +128,7 @@ std::string report_html(const Report& report) {
           ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
                         *report.error_after * 100)
           : "; it was the only plan that was run");
-  html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
+  html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(panels, {.width = 800}));
   html +=
       "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of "
       "median length.</p>\n";

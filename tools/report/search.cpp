@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tools/report/page.hpp"
+#include "tools/report/svg.hpp"
 #include "tools/report/timeline.hpp"
 
 namespace weir {
@@ -88,7 +89,7 @@ std::string rank_table(const Forecast& f) {
   return text + "</table>\n";
 }
 
-Series series_of(std::string name, const std::vector<Ranked>& plans, Colour colour,
+Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint& colour,
                  Series::Mark mark) {
   Series series{.name = std::move(name), .points = {}, .colour = colour, .mark = mark};
   for (const Ranked& ranked : plans) {
@@ -104,8 +105,8 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
   return {.title = "Step time against memory",
           .x_label = "peak memory of the fullest device, GiB",
           .y_label = "step, s",
-          .series = {series_of("plans", plans, {160, 160, 160}, Series::Mark::dots),
-                     series_of("Pareto front", front, {40, 90, 180}, Series::Mark::line)}};
+          .series = {series_of("plans", plans, kMuted, Series::Mark::dots),
+                     series_of("Pareto front", front, kBlue, Series::Mark::line)}};
 }
 
 std::string search_html(const SearchReport& report) {
@@ -115,8 +116,8 @@ std::string search_html(const SearchReport& report) {
       "{}. {}.</p>\n",
       first_sentence(report), ranking(report), result.candidates, result.feasible,
       escape(report.costs_origin), escape(report.machine), escape(report.trust));
-  const std::array rows{TimelineRow{&report.best, 0, "predicted"}};
-  html += "<h2>Timeline of the best plan</h2>\n" + to_svg(draw_timeline(rows, {940, "", true}));
+  const std::array panels{TimelinePanel{"", {{&report.best, 0, "predicted"}}}};
+  html += "<h2>Timeline of the best plan</h2>\n" + to_svg(draw_timeline(panels, {.width = 800}));
   html += "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty.</p>\n";
   html += "<h2>Step time against memory</h2>\n" +
           to_svg(draw_chart(front_chart(result.plans, *report.front)));

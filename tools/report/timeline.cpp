@@ -5,122 +5,239 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "plan/words/per_kind.hpp"
+#include "plan/text/quote.hpp"
+#include "tools/report/font.hpp"
+#include "tools/report/held.hpp"
+#include "tools/report/ticks.hpp"
 
 namespace weir {
 namespace {
 
-constexpr double kRow = 14, kGap = 2, kNames = 92, kTitle = 18, kScale = 24;
+constexpr double kRow = 14, kGap = 2, kBlockGap = 4, kTitle = 18, kScale = 20, kLegend = 13;
+constexpr double kRight = 14, kBand = 60, kPanelGap = 8;
+constexpr double kNameSize = 7.5, kTickSize = 7, kActionSize = 6.5;
+// Boxes with tips take some 90 bytes each as SVG: more of them are no picture to point at.
+constexpr std::size_t kMostTips = 16'384;
+constexpr Paint kIdle{{244, 244, 244}, {40, 43, 48}};
 
-constexpr PerKind<Colour> kStandard{.f = {86, 141, 208},
-                                    .i = {70, 160, 160},
-                                    .w = {160, 205, 130},
-                                    .b = {88, 165, 100},
-                                    .r = {235, 160, 70},
-                                    .optimizer = {150, 150, 150}};
-constexpr PerKind<Colour> kColourBlind{.f = {0, 114, 178},
-                                       .i = {86, 180, 233},
-                                       .w = {240, 228, 66},
-                                       .b = {0, 158, 115},
-                                       .r = {213, 94, 0},
-                                       .optimizer = {150, 150, 150}};
-constexpr PerKind<Colour> kGrey{.f = {70, 70, 70},
-                                .i = {120, 120, 120},
-                                .w = {205, 205, 205},
-                                .b = {150, 150, 150},
-                                .r = {180, 180, 180},
-                                .optimizer = {225, 225, 225}};
-
-const PerKind<Colour>& colours(Palette palette) {
-  switch (palette) {
-    case Palette::colour_blind:
-      return kColourBlind;
-    case Palette::grey:
-      return kGrey;
-    default:
-      return kStandard;
-  }
-}
-
-// Names are written in white on dark boxes and in ink on light ones.
-Colour label_on(const Colour& fill) {
-  const double brightness = 0.299 * fill.red + 0.587 * fill.green + 0.114 * fill.blue;
-  return brightness < 165 ? Colour{255, 255, 255} : kInk;
+const StepWindow& window_of(const TimelineRow& row) {
+  return row.trace->steps[static_cast<std::size_t>(row.step)];
 }
 
 template <class Visit>
 void for_compute(const TimelineRow& row, Visit visit) {
-  const StepWindow& window = row.trace->steps[static_cast<std::size_t>(row.step)];
+  const StepWindow& window = window_of(row);
   for (const Span& span : row.trace->spans) {
     if (span.step == row.step && span.lane == LaneKind::compute) visit(span, window);
   }
 }
 
-}  // namespace
-
-Drawing draw_timeline(std::span<const TimelineRow> rows, const TimelineOptions& options) {
-  Drawing drawing;
-  drawing.width = options.width;
-  double longest = 0;
-  std::int32_t ranks = 0;
-  for (const TimelineRow& row : rows) {
-    const StepWindow& window = row.trace->steps[static_cast<std::size_t>(row.step)];
-    longest = std::max(longest, to_seconds(window.end - window.start).count());
-    ranks = std::max(ranks, row.trace->ranks);
-  }
-  const double top = options.title.empty() ? 4 : kTitle;
-  const double scale = (options.width - kNames - 24) / std::max(longest, 1e-12);
-  const auto row_count = static_cast<double>(rows.size());
-  const double block = row_count * (kRow + kGap) + 4;
-  drawing.height = top + ranks * block + kScale;
-  if (!options.title.empty())
-    drawing.shapes.push_back(Text{4, 12, options.title, 10, Anchor::start, kInk});
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const auto y_of = [&](std::int32_t rank) {
-      return top + rank * block + static_cast<double>(r) * (kRow + kGap);
-    };
-    for (std::int32_t rank = 0; rank < rows[r].trace->ranks; ++rank) {
-      drawing.shapes.push_back(Text{4, y_of(rank) + 10,
-                                    fmt::format("rank {} {}", rank, rows[r].label), 7.5,
-                                    Anchor::start, kInk});
-      drawing.shapes.push_back(Box{kNames, y_of(rank), longest * scale, kRow, {244, 244, 244}, ""});
-    }
-    for_compute(rows[r], [&](const Span& span, const StepWindow& window) {
-      const double x = kNames + to_seconds(span.start - window.start).count() * scale;
-      const double width = std::max(to_seconds(span.duration()).count() * scale, 0.05);
-      const std::string name = to_string(span.action);
-      const Colour fill = colours(options.palette)[span.action.kind];
-      const double gap = width > 2 ? 0.4 : 0;  // neighbours stay apart to the eye
-      drawing.shapes.push_back(
-          Box{x, y_of(span.rank.value), width - gap, kRow, fill,
-              fmt::format("{} {}", name, format_duration(to_seconds(span.duration())))});
-      if (options.labels && width > 4.2 * static_cast<double>(name.size())) {
-        drawing.shapes.push_back(Text{x + width / 2, y_of(span.rank.value) + 9.5, name, 6.5,
-                                      Anchor::middle, label_on(fill)});
-      }
-    });
-  }
-  const double axis = drawing.height - kScale + 2;
-  drawing.shapes.push_back(
-      Line{{{kNames, axis}, {kNames + longest * scale, axis}}, kInk, 0.6, false});
-  for (int tick = 0; tick <= 5; ++tick) {
-    const double x = kNames + longest * scale * tick / 5;
-    drawing.shapes.push_back(Line{{{x, axis}, {x, axis + 3}}, kInk, 0.6, false});
-    drawing.shapes.push_back(
-        Text{x, axis + 12, format_duration(Seconds(longest * tick / 5)), 7, Anchor::middle, kInk});
-  }
-  return drawing;
+std::string row_name(const TimelineRow& row, std::int32_t rank) {
+  const std::string name = fmt::format("rank {}", rank);
+  return row.label.empty() ? name : name + " " + row.label;
 }
 
-std::string timeline_csv(std::span<const TimelineRow> rows) {
-  std::string text = "rank,label,action,start_s,end_s\n";
-  for (const TimelineRow& row : rows) {
+// The action's name; where that does not fit, the number of its micro-batch; else nothing. Viewers
+// without the font write a little wider.
+std::string label_of(const Action& action, double room) {
+  const auto fits = [&](const std::string& text) {
+    return 1.1 * text_width(text, kActionSize) + 1 < room;
+  };
+  if (const std::string name = to_string(action); fits(name)) return name;
+  const std::string number = std::to_string(action.microbatch.value);
+  return has_microbatch(action.kind) && fits(number) ? number : "";
+}
+
+// A drawing that grows downward, panel by panel.
+class TimelineDrawing {
+ public:
+  TimelineDrawing(std::span<const TimelinePanel> panels, const TimelineOptions& options)
+      : options_(options) {
+    drawing_.width = options.width;
+    y_ = 4;
+    for (const TimelinePanel& panel : panels) {
+      for (const TimelineRow& row : panel.rows) {
+        const StepWindow& window = window_of(row);
+        longest_ = std::max(longest_, to_seconds(window.end - window.start).count());
+        names_ =
+            std::max(names_, 8 + 1.1 * text_width(row_name(row, row.trace->ranks - 1), kNameSize));
+        for_compute(row, [this](const Span& span, const StepWindow&) {
+          ++actions_;
+          seen_[span.action.kind] = true;
+        });
+      }
+    }
+    longest_ = std::max(longest_, 1e-12);
+    scale_ = (options.width - names_ - kRight) / longest_;
+  }
+
+  void add(const TimelinePanel& panel) {
+    if (!panel.title.empty()) {
+      text(
+          {4, y_ + 8, panel.title, std::min(10.0, fitting_size(panel.title)), Anchor::start, kInk});
+      y_ += kTitle - 4;
+    }
+    std::int32_t ranks = 0;
+    for (const TimelineRow& row : panel.rows) ranks = std::max(ranks, row.trace->ranks);
+    const double block = static_cast<double>(panel.rows.size()) * (kRow + kGap) + kBlockGap;
+    for (std::size_t r = 0; r < panel.rows.size(); ++r)
+      add_row(panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
+    y_ += ranks * block;
+    const auto held =
+        options_.held ? held_in(*panel.rows.front().trace, panel.rows.front().step) : std::nullopt;
+    if (held) {
+      const HeldBand band{.left = names_,
+                          .top = y_,
+                          .width = longest_ * scale_,
+                          .height = kBand,
+                          .points_a_second = scale_,
+                          .axis_left = 4};
+      y_ += draw_held(*held, band, drawing_) + kPanelGap;
+    }
+  }
+
+  void skip() { y_ += kPanelGap; }
+
+  // The scale of time, and what the colours mean.
+  [[nodiscard]] Drawing finished() {
+    add_scale();
+    add_legend();
+    drawing_.height = y_;
+    return std::move(drawing_);
+  }
+
+ private:
+  void text(Text shape) { drawing_.shapes.emplace_back(std::move(shape)); }
+  [[nodiscard]] double fitting_size(const std::string& title) const {
+    return (options_.width - 8) / (1.1 * std::max(text_width(title, 1), 1.0));
+  }
+
+  // All of one colour after each other, then what is written on them.
+  void add_row(const TimelineRow& row, double top, double block) {
+    const auto y_of = [&](Rank rank) { return top + rank.value * block; };
+    for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
+      text({4, y_of(Rank{rank}) + 10, row_name(row, rank), kNameSize, Anchor::start, kInk});
+    for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
+      drawing_.shapes.push_back(Box{names_, y_of(Rank{rank}), longest_ * scale_, kRow, kIdle, ""});
+    PerKind<std::vector<Box>> boxes;
+    std::vector<Text> labels;
+    PerKind<std::vector<Bars>> bars;
+    for (const ActionKind kind : kComputeKinds) {
+      for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
+        bars[kind].push_back({y_of(Rank{rank}), kRow, {}, colours(options_.palette)[kind]});
+    }
     for_compute(row, [&](const Span& span, const StepWindow& window) {
-      text += fmt::format("{},{},{},{:.9f},{:.9f}\n", span.rank.value, row.label,
-                          to_string(span.action), to_seconds(span.start - window.start).count(),
-                          to_seconds(span.end - window.start).count());
+      const ActionKind kind = span.action.kind;
+      const double x = names_ + to_seconds(span.start - window.start).count() * scale_;
+      const double width = std::max(to_seconds(span.duration()).count() * scale_, 0.05);
+      const double shown = width > 2 ? width - 0.4 : width;  // neighbours stay apart to the eye
+      const Paint& fill = colours(options_.palette)[kind];
+      const double y = y_of(span.rank);
+      if (actions_ > kMostTips) {
+        bars[kind][static_cast<std::size_t>(span.rank.value)].boxes.emplace_back(x, shown);
+      } else {
+        boxes[kind].push_back({x, y, shown, kRow, fill,
+                               fmt::format("{} {}", to_string(span.action),
+                                           format_duration(to_seconds(span.duration())))});
+      }
+      if (std::string label = label_of(span.action, width); !label.empty())
+        labels.push_back({x + width / 2, y + 9.5, std::move(label), kActionSize, Anchor::middle,
+                          label_on(fill)});
     });
+    for (const ActionKind kind : kComputeKinds) {
+      for (Box& box : boxes[kind]) drawing_.shapes.emplace_back(std::move(box));
+      for (Bars& rank : bars[kind]) {
+        if (!rank.boxes.empty()) drawing_.shapes.emplace_back(std::move(rank));
+      }
+    }
+    for (Text& label : labels) text(std::move(label));
+  }
+
+  void add_scale() {
+    struct Unit {
+      const char* name;
+      double size;
+    };
+    constexpr Unit kUnits[] = {{" s", 1}, {" ms", 1e-3}, {" us", 1e-6}, {" ns", 1e-9}};
+    const auto* unit =
+        std::ranges::find_if(kUnits, [this](const Unit& u) { return longest_ >= u.size; });
+    if (unit == std::end(kUnits)) --unit;
+    const double width = longest_ * scale_;
+    drawing_.shapes.push_back(Line{{{names_, y_ + 2}, {names_ + width, y_ + 2}}, kInk, 0.6, false});
+    const Ticks ticks = ticks_with_room(longest_ / unit->size, width, kTickSize, unit->name);
+    for (const double tick : ticks.at) {
+      const double x = names_ + tick * unit->size * scale_;
+      drawing_.shapes.push_back(Line{{{x, y_ + 2}, {x, y_ + 5}}, kInk, 0.6, false});
+      text({x, y_ + 13, tick == 0 ? "0" : ticks.text(tick) + unit->name, kTickSize, Anchor::middle,
+            kInk});
+    }
+    y_ += kScale;
+  }
+
+  // Of the kinds that are there, in as many lines as they take.
+  void add_legend() {
+    double x = 4;
+    for (const ActionKind kind : kComputeKinds) {
+      if (!seen_[kind]) continue;
+      const std::string name(legend_of(kind));
+      const double width = 10 + 1.1 * text_width(name, kTickSize) + 8;
+      if (x > 4 && x + width > options_.width) {
+        x = 4;
+        y_ += kLegend;
+      }
+      drawing_.shapes.push_back(Box{x, y_ + 1, 7, 7, colours(options_.palette)[kind], ""});
+      text({x + 10, y_ + 7, name, kTickSize, Anchor::start, kInk});
+      x += width;
+    }
+    y_ += kLegend;
+  }
+
+  const TimelineOptions& options_;
+  Drawing drawing_;
+  double names_ = 0;    // the width of what stands left of the time
+  double longest_ = 0;  // of the steps, in seconds
+  double scale_ = 0;    // points a second
+  double y_ = 0;        // where the next thing goes
+  std::size_t actions_ = 0;
+  PerKind<bool> seen_;
+};
+
+}  // namespace
+
+Drawing draw_timeline(std::span<const TimelinePanel> panels, const TimelineOptions& options) {
+  TimelineDrawing drawing(panels, options);
+  for (const TimelinePanel& panel : panels) {
+    if (&panel != &panels.front()) drawing.skip();
+    drawing.add(panel);
+  }
+  return drawing.finished();
+}
+
+std::string timeline_csv(std::span<const TimelinePanel> panels, bool held) {
+  std::string text =
+      held ? "rank,label,action,start_s,end_s,value\n" : "rank,label,action,start_s,end_s\n";
+  const char* const end = held ? ",\n" : "\n";
+  for (const TimelinePanel& panel : panels) {
+    for (const TimelineRow& row : panel.rows) {
+      const bool titled = row.label.empty() && panels.size() > 1;
+      const std::string label = csv_quoted(titled ? panel.title : row.label);
+      for_compute(row, [&](const Span& span, const StepWindow& window) {
+        text += fmt::format("{},{},{},{:.9f},{:.9f}{}", span.rank.value, label,
+                            to_string(span.action), to_seconds(span.start - window.start).count(),
+                            to_seconds(span.end - window.start).count(), end);
+      });
+      const auto lines = held ? held_in(*row.trace, row.step) : std::nullopt;
+      if (!lines) continue;
+      const char* const what = lines->unit == CounterUnit::bytes ? "memory_bytes" : "in_flight";
+      for (const HeldBy& rank : lines->ranks) {
+        for (std::size_t i = 0; i + 1 < rank.samples.size(); ++i)
+          text +=
+              fmt::format("{},{},{},{:.9f},{:.9f},{:.0f}\n", rank.rank.value, label, what,
+                          rank.samples[i].first, rank.samples[i + 1].first, rank.samples[i].second);
+      }
+    }
   }
   return text;
 }

@@ -1,11 +1,14 @@
-// Timelines as drawings: one row a rank and trace, predicted above measured.
+// Timelines as drawings: one row a rank and trace, predicted above measured. Start at draw_timeline
+// in timeline.cpp; what ranks hold over time is drawn by held.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "tools/report/palette.hpp"
 #include "tools/report/vector.hpp"
 #include "traces/trace.hpp"
 
@@ -16,22 +19,27 @@ struct TimelineRow {
   std::int32_t step = 0;
   std::string label;  // "predicted"
 };
-// standard; safe for colour-blind readers (Okabe & Ito, Color Universal Design, 2008); greys for
-// print.
-enum class Palette : std::uint8_t { standard, colour_blind, grey };
+
+// What stands together: rank 0 of each row, one above the other, then rank 1 of each, and so on.
+struct TimelinePanel {
+  std::string title;  // empty: none
+  std::vector<TimelineRow> rows;
+};
 
 struct TimelineOptions {
   double width = 720;  // points
-  std::string title;   // empty: none
-  bool labels = true;  // action names where they fit
   Palette palette = Palette::standard;
+  bool held = false;  // under each panel what the ranks of its first row hold, where that is known
 };
 
-// Standard colours: F blue, B green, I teal, W light green, R orange, optimizer grey; idle is
-// white. All rows share one scale.
-[[nodiscard]] Drawing draw_timeline(std::span<const TimelineRow> rows,
+// Panels stand under each other on one scale of time; idle is grey. An action's name is written
+// where it fits, else the number of its micro-batch where that fits. Each action has a tip, unless
+// there are more than 16,384.
+[[nodiscard]] Drawing draw_timeline(std::span<const TimelinePanel> panels,
                                     const TimelineOptions& options);
-// rank, label, action, start_s, end_s.
-[[nodiscard]] std::string timeline_csv(std::span<const TimelineRow> rows);
+
+// rank, label, action, start_s, end_s; and with `held` value, of which each sample is a line (its
+// action: memory_bytes or in_flight). The label is the row's, or else its panel's title.
+[[nodiscard]] std::string timeline_csv(std::span<const TimelinePanel> panels, bool held = false);
 
 }  // namespace weir

@@ -130,16 +130,7 @@ std::string markdown_cell(const std::string& text) {
   return escaped;
 }
 
-std::string csv_cell(const std::string& text) {
-  if (says_nothing(text)) return "";
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
+std::string csv_cell(const std::string& text) { return says_nothing(text) ? "" : csv_quoted(text); }
 
 }  // namespace
 
