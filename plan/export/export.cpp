@@ -64,7 +64,6 @@ std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remar
   if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
     throw InputError(loaded.plan.model_path, "layers", fmt::format("{} cannot be exported", what));
   }
-  if (loaded.plan.ep > 1) throw InputError("plan", "ep", "expert parallelism cannot be exported");
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
@@ -137,6 +136,7 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
          fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
   };
   if (plan.sequence_parallel) users("sequence_parallel", "true");
+  if (plan.ep > 1) users("ep", std::to_string(plan.ep));
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
   if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");

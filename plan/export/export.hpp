@@ -33,8 +33,11 @@ struct ExportOptions {
 // All throw InputError where nothing sensible can be written (a model without arguments, several
 // stages a rank where there can only be one).
 [[nodiscard]] ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options);
-[[nodiscard]] ExportedJob export_torchtitan(const ResolvedPlan& loaded,
-                                            const ExportOptions& options);
+// torchtitan's Python registry as of August 2026, and the TOML of its versions 0.2.
+[[nodiscard]] ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded,
+                                                     const ExportOptions& options);
+[[nodiscard]] ExportedJob export_torchtitan_toml(const ResolvedPlan& loaded,
+                                                 const ExportOptions& options);
 [[nodiscard]] ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options);
 [[nodiscard]] ExportedJob export_deepspeed(const ResolvedPlan& loaded,
                                            const ExportOptions& options);

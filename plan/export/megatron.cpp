@@ -135,6 +135,7 @@ void add_stages(ArgumentLines& s, const Plan& plan, const std::vector<int>& bloc
 
 // What the devices of a stage and its replicas share.
 void add_sharing(ArgumentLines& s, const Plan& plan) {
+  if (plan.ep > 1) s.add("expert-model-parallel-size", plan.ep);
   if (plan.sequence_parallel) s.add("sequence-parallel");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {

@@ -1,12 +1,12 @@
-// A torchtitan job file; it reads back by `weir plan --from torchtitan`.
+// What a torchtitan job says, in the words that its TOML and its registry share.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/import/torchtitan.hpp"
+#include "plan/export/torchtitan.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "plan/export/export.hpp"
+#include "plan/import/torchtitan_words.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 
 namespace weir {
@@ -54,7 +54,7 @@ Order order_of(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   }
 }
 
-std::string modules_of(const std::vector<int>& blocks) {
+std::string modules_of(const std::vector<int>& blocks, std::string_view head) {
   std::string text = "[\n";
   int layer = 0;
   for (std::size_t s = 0; s < blocks.size(); ++s) {
@@ -68,15 +68,16 @@ std::string modules_of(const std::vector<int>& blocks) {
     for (int i = 0; i < blocks[s]; ++i) add(fmt::format("layers.{}", layer++));
     if (s + 1 == blocks.size()) {
       add("norm");
-      add("output");
+      add(std::string(head));
     }
     text += s + 1 < blocks.size() ? "],\n" : "]\n";
   }
   return text + "]";
 }
 
-std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
+void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   const std::string_view flavor = torchtitan_flavor(loaded.model);
+  job.flavor = flavor.empty() ? "weir" : flavor;
   if (flavor.empty()) {
     const Decoder d = *as_decoder(loaded.model);
     remarks.push_back(
@@ -95,63 +96,22 @@ std::string model_table(const ResolvedPlan& loaded, std::vector<Remark>& remarks
                                 python_number(d.block.angles.factor))});
     }
     if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm ||
-        d.block.qk_norm || d.embedding.tied) {
+        d.block.qk_norm || d.embedding.tied || d.block.experts > 1) {
       remarks.push_back(
           {"model",
-           "blocks there are Llama's: rotary positions, RMS norms, a gated MLP, an untied head"});
+           "blocks there are Llama's: rotary positions, RMS norms, one gated MLP, an untied head"});
     }
   }
-  return fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n\n",
-                     flavor.empty() ? "weir" : flavor);
-}
-
-std::string optimizer_table(const Plan& plan, std::vector<Remark>& remarks) {
-  const Optimizer& o = plan.optimizer;
-  if (o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::rmsprop) {
-    remarks.push_back({"optimizer", fmt::format("{}: torchtitan has none, AdamW in the file",
-                                                to_string(o.kind))});
-  }
-  return fmt::format(
-      "[optimizer]\nname = \"{}\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = "
-      "{}\n\n",
-      o.kind == OptimizerKind::adam ? "Adam" : "AdamW", python_number(o.learning_rate),
-      python_number(o.beta1), python_number(o.beta2), python_number(o.epsilon),
-      python_number(o.weight_decay));
-}
-
-// torchtitan's decay begins behind the warm-up and ends with the training, whose steps are the
-// training table's.
-std::string rate_table(const Optimizer& o) {
-  const RateSchedule& rate = o.rate;
-  std::string text = fmt::format("[lr_scheduler]\nwarmup_steps = {}\n", rate.warmup_iters);
-  if (rate.style == DecayStyle::constant) {
-    text += "decay_ratio = 0.0\n";
-  } else {
-    text += fmt::format("decay_type = \"{}\"\nmin_lr_factor = {}\n", to_string(rate.style),
-                        python_number(rate.min_lr / o.learning_rate));
-  }
-  return text + "\n";
-}
-
-std::string training_table(const Plan& plan, std::vector<Remark>& remarks) {
-  const bool half = plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16;
-  if (plan.dtype == Dtype::fp16) remarks.push_back({"dtype", "fp16: bfloat16 in the file"});
-  if (plan.dtype == Dtype::tf32)
-    remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
-  // torchtitan always clips: a norm that none reaches where the plan does not.
-  const double clip = plan.optimizer.clip_norm;
-  const std::int64_t steps = plan.optimizer.rate.decay_iters;
-  const int local = plan.micro_batch_size * (plan.pp > 1 ? plan.microbatches : 1);
-  return fmt::format(
-      "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = "
-      "{}\nmixed_precision_param = \"{}\"\nseed = "
-      "{}\nmax_norm = {}\n{}\n",
-      local, plan.global_batch_size(), plan.seq_length, half ? "bfloat16" : "float32", plan.seed,
-      python_number(clip > 0 ? clip : 1e9), steps > 0 ? fmt::format("steps = {}\n", steps) : "");
+  if (!flavor.empty() &&
+      torchtitan_llama3(flavor)->block.angles != as_decoder(loaded.model)->block.angles)
+    remarks.push_back(
+        {"model", fmt::format("rotary positions of {} are scaled as Llama 3.1's, with a "
+                              "base of 500000: the model's are not",
+                              flavor)});
 }
 
 // Degrees, and what replicas share: FSDP's stages as plan/import/torchtitan reads them.
-std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
+void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& remarks) {
   const auto instead = [&remarks](std::string name, std::string what) {
     remarks.push_back({std::move(name), std::move(what)});
   };
@@ -170,14 +130,18 @@ std::string parallelism_table(const Plan& plan, std::vector<Remark>& remarks) {
                                 plan.pp > 1 ? "once a step" : "with each micro-batch", reached));
   }
   const bool sharded = plan.zero > 0;
-  std::string text = fmt::format(
-      "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
-      "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
-      sharded ? 1 : plan.dp, sharded ? plan.dp : 1, plan.tp, plan.cp, plan.pp);
+  const auto add = [&job](const char* name, int degree) {
+    job.parallelism.emplace_back(name, fmt::to_string(degree));
+  };
+  add("data_parallel_replicate_degree", sharded ? 1 : plan.dp);
+  add("data_parallel_shard_degree", sharded ? plan.dp : 1);
   if (sharded)
-    text +=
-        fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
-  return text;
+    job.parallelism.emplace_back("fsdp_reshard_after_forward",
+                                 plan.zero == 3 ? "\"always\"" : "\"never\"");
+  add("tensor_parallel_degree", plan.tp);
+  add("context_parallel_degree", plan.cp);
+  add("pipeline_parallel_degree", plan.pp);
+  if (plan.ep > 1) add("expert_parallel_degree", plan.ep);
 }
 
 // k where those rebuilt are every k-th block of each rank, counted over its stages in order (as
@@ -202,70 +166,102 @@ std::optional<int> every_kth(const ResolvedPlan& loaded, const std::vector<bool>
   return static_cast<int>(k);
 }
 
-std::string checkpoint_table(const ResolvedPlan& loaded, const std::vector<int>& blocks,
-                             std::vector<Remark>& remarks) {
+// torchtitan's decay begins behind the warm-up and ends with the training, whose steps are the
+// training table's.
+void set_rate(TorchtitanJob& job, const Optimizer& o) {
+  const RateSchedule& rate = o.rate;
+  job.rate.emplace_back("warmup_steps", fmt::to_string(rate.warmup_iters));
+  if (rate.style == DecayStyle::constant) {
+    job.rate.emplace_back("decay_ratio", "0.0");
+  } else {
+    job.rate.emplace_back("decay_type", fmt::format("\"{}\"", to_string(rate.style)));
+    job.rate.emplace_back("min_lr_factor", python_number(rate.min_lr / o.learning_rate));
+  }
+}
+
+void set_training(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& remarks) {
+  const bool half = plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16;
+  if (plan.dtype == Dtype::fp16) remarks.push_back({"dtype", "fp16: bfloat16 in the file"});
+  if (plan.dtype == Dtype::tf32)
+    remarks.push_back({"dtype", "tf32: PyTorch's own switch, float32 in the file"});
+  if (plan.attention != AttentionKind::fused)
+    remarks.push_back({"attention", "unfused: torchtitan's is fused"});
+  // torchtitan always clips: a norm that none reaches where the plan does not.
+  const double clip = plan.optimizer.clip_norm;
+  const std::int64_t steps = plan.optimizer.rate.decay_iters;
+  job.training = {{"mixed_precision_param", half ? "\"bfloat16\"" : "\"float32\""},
+                  {"max_norm", python_number(clip > 0 ? clip : 1e9)}};
+  if (steps > 0) job.training.emplace_back("steps", fmt::to_string(steps));
+  if (plan.optimizer.kind == OptimizerKind::sgd || plan.optimizer.kind == OptimizerKind::rmsprop) {
+    remarks.push_back({"optimizer", fmt::format("{}: torchtitan has none, AdamW in the file",
+                                                to_string(plan.optimizer.kind))});
+  }
+}
+
+void set_pipeline(TorchtitanJob& job, const ResolvedPlan& loaded, const std::vector<int>& blocks,
+                  std::string_view head, std::vector<Remark>& remarks) {
+  const Plan& plan = loaded.plan;
+  if (plan.pp == 1) {
+    if (plan.vpp > 1) remarks.push_back({"vpp", "one rank has no pipeline there"});
+    return;
+  }
+  const Order order = order_of(loaded, remarks);
+  job.parallelism.emplace_back("pipeline_parallel_schedule", fmt::format("\"{}\"", order.schedule));
+  if (order.csv) {
+    job.parallelism.emplace_back("pipeline_parallel_schedule_csv", "\"schedule.csv\"");
+    job.schedule = to_csv(loaded.schedule);
+  }
+  job.parallelism.emplace_back("module_fqns_per_model_part", modules_of(blocks, head));
+}
+
+void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
+                       const std::vector<int>& blocks, std::vector<Remark>& remarks) {
   const Recompute& recompute = loaded.plan.recompute;
-  const auto table = [](std::string_view mode) {
-    return fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", mode);
-  };
-  switch (recompute.mode) {
-    case RecomputeMode::none:
-      return table("none");
-    case RecomputeMode::selective:
-      remarks.push_back(
-          {"recompute",
-           "selective: rebuilding the attention core alone has no word there, none in the file"});
-      return table("none");
-    case RecomputeMode::stage:
-      remarks.push_back(
-          {"recompute", "stage: torchtitan rebuilds a block at a time, full in the file"});
-      return table("full");
-    case RecomputeMode::full:
-      break;
+  job.checkpointing = "none";
+  if (recompute.mode == RecomputeMode::none) return;
+  if (recompute.mode == RecomputeMode::selective) {
+    job.checkpointing = "selective";
+    remarks.push_back({"recompute",
+                       "selective: by operation there, as torchtitan's stacks take it; others "
+                       "rebuild the attention core"});
+    return;
+  }
+  job.checkpointing = "full";
+  if (recompute.mode == RecomputeMode::stage) {
+    remarks.push_back(
+        {"recompute", "stage: torchtitan rebuilds a block at a time, full in the file"});
+    return;
   }
   const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "torchtitan", remarks);
-  if (std::ranges::find(rebuilt, true) == rebuilt.end()) return table("none");
-  if (std::ranges::find(rebuilt, false) == rebuilt.end()) return table("full");
-  if (const auto k = every_kth(loaded, rebuilt, blocks))
-    return table("selective") + fmt::format("selective_ac_option = \"{}\"\n", *k);
+  if (std::ranges::find(rebuilt, true) == rebuilt.end()) job.checkpointing = "none";
+  if (std::ranges::find(rebuilt, true) == rebuilt.end() ||
+      std::ranges::find(rebuilt, false) == rebuilt.end())
+    return;
+  job.rebuilt_every = every_kth(loaded, rebuilt, blocks);
+  if (job.rebuilt_every) return;
   remarks.push_back(
       {"recompute", fmt::format("{}: torchtitan rebuilds every block, or every so many of a rank: "
                                 "full in the file",
                                 recompute_word(recompute))});
-  return table("full");
 }
 
 }  // namespace
 
-ExportedJob export_torchtitan(const ResolvedPlan& loaded, const ExportOptions& options) {
-  const Plan& plan = loaded.plan;
-  ExportedJob job;
+TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, std::string_view head,
+                             std::vector<Remark>& remarks) {
+  TorchtitanJob job;
   require_stages(loaded, Stack{.name = "torchtitan"});
-  const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
-  std::string text = "# Written by weir export.\n\n" + model_table(loaded, job.not_carried) +
-                     optimizer_table(plan, job.not_carried) + rate_table(plan.optimizer) +
-                     training_table(plan, job.not_carried);
-  text += parallelism_table(plan, job.not_carried);
-  if (plan.pp > 1) {
-    const Order order = order_of(loaded, job.not_carried);
-    text +=
-        fmt::format("pipeline_parallel_microbatch_size = {}\npipeline_parallel_schedule = \"{}\"\n",
-                    plan.micro_batch_size, order.schedule);
-    if (order.csv) {
-      text += "pipeline_parallel_schedule_csv = \"schedule.csv\"\n";
-      job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
-    }
-    text += fmt::format("module_fqns_per_model_part = {}\n", modules_of(blocks));
-  } else if (plan.vpp > 1) {
-    job.not_carried.push_back({"vpp", "one rank has no pipeline there"});
-  }
-  text += checkpoint_table(loaded, blocks, job.not_carried);
-  remark_ours(plan, "torchtitan", job.not_carried);
-  job.not_carried.push_back(
-      {"data", "a plan has none: give --training.dataset and --training.steps"});
-  job.files.insert(job.files.begin(), {"job.toml", text});
-  job.launch =
-      torchrun(nodes_of(plan, options)) + " -m torchtitan.train --job.config_file job.toml";
+  const std::vector<int> blocks = blocks_for_export(loaded, remarks);
+  set_model(job, loaded, remarks);
+  set_rate(job, loaded.plan.optimizer);
+  set_training(job, loaded.plan, remarks);
+  set_degrees(job, loaded.plan, remarks);
+  set_pipeline(job, loaded, blocks, head, remarks);
+  set_checkpointing(job, loaded, blocks, remarks);
+  remark_ours(loaded.plan, "torchtitan", remarks);
+  remarks.push_back({"compile",
+                     "a plan does not say whether: it is off there unless one says compile, and "
+                     "the stack torchtitan-eager"});
   return job;
 }
 

@@ -52,6 +52,7 @@ struct Job {
   Plan plan;  // without model_path and model_sha256: where the model is kept is the caller's choice
   std::vector<Remark> remarks;
   std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
+  std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
 };
 
 // The devices that are known of do not divide among the job's ranks: another number may be said.
@@ -66,6 +67,7 @@ struct JobOptions {
   std::optional<int> dp;                   // data-parallel replicas
   std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
   const Model* model = nullptr;            // the model, where the file only names it
+  std::string config;                      // of a file of several configurations, its name
   ShellEnvironment environment;            // what the job's script finds in its environment
 };
 

@@ -45,7 +45,12 @@ void collect(const toml::table& table, const std::string& prefix,
     }
     std::ostringstream text;
     node.visit([&text](const auto& value) { text << value; });
-    leaves.push_back({path, text.str().substr(0, 60)});
+    std::string line;  // a list's lines as one
+    for (const char c : text.str()) {
+      const bool blank = c == ' ' || c == '\n';
+      if (!blank || (!line.empty() && line.back() != ' ')) line += blank ? ' ' : c;
+    }
+    leaves.push_back({path, line.substr(0, 60)});
   }
 }
 
@@ -96,6 +101,14 @@ double TomlTable::number_or(std::string_view path, double otherwise, double low,
   return *value;
 }
 
+bool TomlTable::flag_or(std::string_view path, bool otherwise) {
+  known_.insert(std::string(path));
+  const auto node = parsed_->table.at_path(path);
+  if (!node) return otherwise;
+  if (!node.is_boolean()) fail(path, "expected true or false");
+  return node.as_boolean()->get();
+}
+
 std::string TomlTable::text_or(std::string_view path, std::string otherwise) {
   known_.insert(std::string(path));
   const auto node = parsed_->table.at_path(path);
@@ -140,10 +153,9 @@ std::vector<std::string> TomlTable::list(std::string_view path) {
   return texts;
 }
 
-std::vector<TomlTable::Leaf> TomlTable::unread() const {
+std::vector<TomlTable::Leaf> TomlTable::leaves() const {
   std::vector<Leaf> leaves;
   collect(parsed_->table, "", leaves);
-  std::erase_if(leaves, [this](const Leaf& leaf) { return known_.contains(leaf.path); });
   return leaves;
 }
 

@@ -27,6 +27,7 @@ class TomlTable {
                                                     std::int64_t high);
   [[nodiscard]] std::int64_t integer_or(std::string_view path, std::int64_t otherwise,
                                         std::int64_t low, std::int64_t high);
+  [[nodiscard]] bool flag_or(std::string_view path, bool otherwise);
   [[nodiscard]] double number_or(std::string_view path, double otherwise, double low, double high);
   [[nodiscard]] std::string text_or(std::string_view path, std::string otherwise);
   // A list of lists of texts, and a list of texts (or one text with commas).
@@ -37,7 +38,8 @@ class TomlTable {
     std::string path;
     std::string value;  // for people
   };
-  [[nodiscard]] std::vector<Leaf> unread() const;  // sorted by path
+  [[nodiscard]] std::vector<Leaf> leaves() const;  // all, sorted by path
+  [[nodiscard]] bool was_read(std::string_view path) const { return known_.contains(path); }
   [[noreturn]] void fail(std::string_view path, const std::string& message) const;
 
  private:

@@ -6,169 +6,33 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <string>
 
 #include "plan/import/toml_table.hpp"
+#include "plan/import/torchtitan_registry.hpp"
+#include "plan/import/torchtitan_stages.hpp"
+#include "plan/import/torchtitan_words.hpp"
 #include "plan/model/limits.hpp"
-#include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSchedules{
-    {{"1F1B", "1f1b"},
-     {"GPipe", "gpipe"},
-     {"Interleaved1F1B", "interleaved-1f1b"},
-     {"InterleavedZeroBubble", "interleaved-zb"},
-     {"LoopedBFS", "looped-bfs"},
-     {"ZBVZeroBubble", "zb-v"},
-     {"DualPipeV", "dualpipev"}}};
-
-struct Flavor {
-  std::string_view name;
-  std::int64_t hidden, blocks, heads, ffn;
-};
-constexpr std::int64_t kLlama3Tokens = 128256;
-constexpr std::array<Flavor, 3> kLlama3{
-    {{"8B", 4096, 32, 32, 14336}, {"70B", 8192, 80, 64, 28672}, {"405B", 16384, 126, 128, 53248}}};
-
-std::string lower(std::string_view text) {
-  std::string small(text);
-  for (char& c : small) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return small;
-}
 
 // Tables that change neither time nor memory of a step, and keys of the same kind in the others.
 bool harmless(std::string_view path) {
   constexpr std::array<std::string_view, 8> kTables{"job.",          "profiling.", "metrics.",
                                                     "checkpoint.",   "comm.",      "validation.",
                                                     "experimental.", "debug."};
-  constexpr std::array<std::string_view, 9> kKeys{"training.dataset",
-                                                  "training.dataset_path",
-                                                  "training.gc_freq",
-                                                  "training.gc_debug",
-                                                  "model.tokenizer_path",
-                                                  "model.hf_assets_path",
-                                                  "model.print_after_conversion",
-                                                  "float8.filter_fqns",
-                                                  "compile.components"};
+  constexpr std::array<std::string_view, 22> kKeys{
+      "training.dataset", "training.dataset_path", "training.gc_freq", "training.gc_debug",
+      "model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion",
+      "model.attn_backend", "float8.filter_fqns", "compile.components", "compile.backend",
+      // As a registry has them.
+      "hf_assets_path", "dump_folder", "profiling", "profiler", "metrics", "tokenizer",
+      "dataloader", "checkpoint", "comm", "validator", "override"};
   return std::ranges::find(kKeys, path) != kKeys.end() ||
          std::ranges::any_of(kTables,
                              [&](std::string_view table) { return path.starts_with(table); });
-}
-
-// Blocks of each stage as generate_llm_fqn_per_model_part deals them: the embedding and the head
-// weigh as much as some blocks, and the first stages take one more where the sum does not divide.
-std::vector<int> dealt_blocks(TomlTable& t, std::int64_t blocks, std::int64_t stages) {
-  const std::int64_t input =
-      t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000);
-  const std::int64_t output =
-      t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
-  if (stages == 1) return {static_cast<int>(blocks)};
-  const std::int64_t weights = blocks + input + output;
-  std::vector<int> all;
-  for (std::int64_t s = 0; s < stages; ++s) {
-    // Equal weights; the embedding and the head then take theirs out of the two ends.
-    std::int64_t mine = weights / stages + (s < weights % stages ? 1 : 0);
-    if (s == 0) mine -= input;
-    if (s == stages - 1) mine -= output;
-    if (mine < 0)
-      t.fail("parallelism.pipeline_parallel_degree",
-             fmt::format("{} stages for {} blocks", stages, blocks));
-    all.push_back(static_cast<int>(mine));
-  }
-  return all;
-}
-
-// The index of the layer that a module's name means, -1 for an unknown one.
-int layer_index(const std::string& name, std::int64_t blocks) {
-  if (name == "tok_embeddings") return 0;
-  if (name == "norm") return static_cast<int>(blocks) + 1;
-  if (name == "output" || name == "lm_head") return static_cast<int>(blocks) + 2;
-  const std::string digits = name.starts_with("layers.") ? name.substr(7) : "";
-  if (digits.empty() || digits.size() > 6 ||
-      digits.find_first_not_of("0123456789") != std::string::npos)
-    return -1;
-  const int block = std::stoi(digits);
-  return block < blocks ? block + 1 : -1;
-}
-
-std::vector<int> boundaries_of_modules(TomlTable& t,
-                                       const std::vector<std::vector<std::string>>& parts,
-                                       std::int64_t blocks) {
-  const std::string_view key = "parallelism.module_fqns_per_model_part";
-  std::vector<int> boundaries;
-  int expected = 0;
-  for (std::size_t s = 0; s < parts.size(); ++s) {
-    if (parts[s].empty()) t.fail(key, fmt::format("stage {} is empty", s));
-    if (s > 0) boundaries.push_back(expected);
-    for (const std::string& name : parts[s]) {
-      if (layer_index(name, blocks) != expected++) {
-        t.fail(key, fmt::format("stage {}: \"{}\" is out of order or no module of this model", s,
-                                name.substr(0, 40)));
-      }
-    }
-  }
-  if (expected != blocks + 3)
-    t.fail(key, fmt::format("holds {} modules of {}", expected, blocks + 3));
-  return boundaries;
-}
-
-void set_stages(TomlTable& t, Plan& plan, std::int64_t blocks, bool single,
-                std::string_view schedule) {
-  const auto modules = t.lists("parallelism.module_fqns_per_model_part");
-  const auto points = t.list("parallelism.pipeline_parallel_split_points");
-  const auto per_stage = t.integer("parallelism.pipeline_parallel_layers_per_stage", 1, blocks);
-  const std::int64_t less =
-      t.integer_or("parallelism.pipeline_parallel_first_stage_less_layers", 1, 0, 1000) +
-      t.integer_or("parallelism.pipeline_parallel_last_stage_less_layers", 1, 0, 1000);
-  // Of the ways to give stages the first that is there counts, as in torchtitan: modules, split
-  // points, layers a stage. Without any, schedules of several stages a rank have two.
-  std::int64_t stages = plan.pp * (single || plan.pp == 1 ? 1 : 2);
-  if (!modules.empty()) {
-    stages = static_cast<std::int64_t>(modules.size());
-    plan.boundaries = boundaries_of_modules(t, modules, blocks);
-  } else if (!points.empty()) {
-    stages = static_cast<std::int64_t>(points.size()) + 1;
-    for (const std::string& point : points) plan.boundaries.push_back(layer_index(point, blocks));
-  } else {
-    if (per_stage && plan.pp > 1) stages = (blocks + less + *per_stage - 1) / *per_stage;
-    plan.boundaries = boundaries_of_blocks(dealt_blocks(t, blocks, stages));
-    // Its stages are cut out of the model by names, and none may be left without one.
-    if (std::ranges::adjacent_find(plan.boundaries) != plan.boundaries.end())
-      t.fail("parallelism.pipeline_parallel_degree",
-             fmt::format("{} stages leave some empty", stages));
-  }
-  if (stages % plan.pp != 0) {
-    t.fail("parallelism.pipeline_parallel_degree",
-           fmt::format("{} does not divide {} stages", plan.pp, stages));
-  }
-  plan.vpp = static_cast<int>(stages / plan.pp);
-  if (single && plan.vpp != 1) {
-    t.fail("parallelism.pipeline_parallel_schedule",
-           fmt::format("{} has one stage a rank, not {}", schedule, plan.vpp));
-  }
-}
-
-void set_pipeline(TomlTable& t, Plan& plan, std::int64_t blocks) {
-  const std::string name = t.text_or("parallelism.pipeline_parallel_schedule", "1F1B");
-  const std::string csv = t.text_or("parallelism.pipeline_parallel_schedule_csv", "");
-  const std::string_view known = schedule_from_torch(name);
-  bool single = known == "1f1b" || known == "gpipe" || lower(name) == "pipelineschedulesingle";
-  if (!csv.empty()) {
-    plan.schedule = csv;
-  } else if (!known.empty()) {
-    plan.schedule = known;
-  } else {
-    t.fail("parallelism.pipeline_parallel_schedule",
-           fmt::format("{}: unknown schedule", name.substr(0, 40)));
-  }
-  if (plan.pp == 1) single = true;
-  set_stages(t, plan, blocks, single, name);
-  if (plan.pp == 1 && plan.vpp == 1 && csv.empty()) plan.schedule = "1f1b";
 }
 
 void set_batch(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
@@ -245,6 +109,32 @@ void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std
   set_sharing(t, plan, copies, shards, remarks);
 }
 
+// Experts are shared among the devices that share weights, and among tensor-parallel ones where
+// these do not divide each expert (distributed/parallel_dims.py: efsdp = dp_shard cp tp / (ep
+// etp)).
+void set_experts(TomlTable& t, Plan& plan, const Model& model, std::vector<Remark>& remarks) {
+  const std::string_view key = "parallelism.expert_parallel_degree",
+                         tensor_key = "parallelism.expert_tensor_parallel_degree";
+  const auto degree = static_cast<int>(t.integer_or(key, 1, 1, kMostRanks));
+  const std::int64_t tensor = t.integer_or(tensor_key, 1, 1, kMostRanks);
+  const bool experts = std::ranges::any_of(model.layers, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && block->experts > 1;
+  });
+  if (degree == 1 || !experts) return;  // without experts it has no effect there either
+  if (plan.replicas() % degree != 0) {
+    t.fail(key, fmt::format("{} does not divide {} data- and context-parallel devices: experts "
+                            "shared among tensor-parallel ones are not modelled",
+                            degree, plan.replicas()));
+  }
+  plan.ep = degree;
+  if (plan.tp > 1 && tensor != plan.tp) {
+    remarks.push_back({std::string(tensor_key),
+                       fmt::format("{}: the plan's {} tensor-parallel devices divide experts too",
+                                   tensor, plan.tp)});
+  }
+}
+
 // Every k-th block of a rank, counted over its stages in order (torchtitan 0.1,
 // models/llama3/infra/parallelize.py, _apply_ac_to_transformer_block: one counter a process).
 std::vector<bool> every_kth(const Plan& plan, const std::vector<int>& of_stages, std::int64_t k) {
@@ -261,14 +151,14 @@ std::vector<bool> every_kth(const Plan& plan, const std::vector<int>& of_stages,
 
 void set_recompute(TomlTable& t, Plan& plan, const Model& model, std::vector<Remark>& remarks) {
   const std::string mode = t.text_or("activation_checkpoint.mode", "selective");
-  const std::string option = t.text_or("activation_checkpoint.selective_ac_option", "op");
+  const std::string option = t.text_or("activation_checkpoint.selective_ac_option", "2");
   if (mode == "full") {
     plan.recompute.mode = RecomputeMode::full;
   } else if (mode == "selective" && option == "op") {
-    remarks.push_back(
-        {"activation_checkpoint.mode",
-         "selective (by operation): rebuilds other things than the attention core, which a plan's "
-         "selective means; the plan keeps everything"});
+    plan.recompute.mode = RecomputeMode::selective;
+    remarks.push_back({"activation_checkpoint.mode",
+                       "selective (by operation): so it is for torchtitan's stacks; for any other "
+                       "the plan's selective is the attention core"});
   } else if (mode == "selective") {
     const bool digits = option.size() < 7 && !option.empty() &&
                         option.find_first_not_of("0123456789") == std::string::npos;
@@ -335,7 +225,8 @@ void set_rate(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
   } else if (rate.warmup_iters < steps) {
     rate.style = *known;
     rate.decay_iters = steps;
-    rate.min_lr = least * plan.optimizer.learning_rate;
+    // To 15 figures: 0.1 of 3e-4 is 3e-5, which the product of doubles misses by its last bit.
+    rate.min_lr = std::stod(fmt::format("{:.15g}", least * plan.optimizer.learning_rate));
   }
 }
 
@@ -372,95 +263,71 @@ Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length)
   return model;
 }
 
-}  // namespace
-
-std::string_view schedule_from_torch(std::string_view name) {
-  for (const auto& [torch, ours] : kSchedules) {
-    if (lower(torch) == lower(name)) return ours;
-  }
-  return "";
+// What is compiled is another stack than what is not.
+std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
+  const bool model = t.list("compile.components").empty() ||
+                     std::ranges::count(t.list("compile.components"), "model") > 0;
+  const bool enabled = t.flag_or("compile.enable", t.flag_or("training.compile", false));
+  if (enabled && !model)
+    remarks.push_back(
+        {"compile.components", "the loss alone is compiled: the stack is the eager one"});
+  return enabled && model ? "torchtitan" : "torchtitan-eager";
 }
 
-std::string_view schedule_to_torch(std::string_view name) {
-  for (const auto& [torch, ours] : kSchedules) {
-    if (ours == name) return torch;
-  }
-  return "";
-}
-
-constexpr double kLlama3Theta = 500000;  // of every flavour (models/llama3/__init__.py)
-
-std::optional<Decoder> torchtitan_llama3(std::string_view flavor) {
-  for (const Flavor& f : kLlama3) {
-    if (f.name != flavor) continue;
-    Decoder d;
-    d.embedding = {.vocabulary = kLlama3Tokens, .hidden = f.hidden};
-    d.block = {.hidden = f.hidden,
-               .heads = f.heads,
-               .kv_heads = 8,
-               .head_dim = f.hidden / f.heads,
-               .ffn = f.ffn};
-    d.block.activation = Activation::silu;
-    d.block.norm = NormKind::rms_norm;
-    d.block.gated = d.block.rotary = true;
-    d.block.angles.theta = kLlama3Theta;
-    d.block.qkv_bias = d.block.output_bias = d.block.mlp_bias = false;
-    d.blocks = f.blocks;
-    d.norm = {f.hidden, NormKind::rms_norm, d.block.norm_epsilon};
-    d.head = {.vocabulary = kLlama3Tokens, .hidden = f.hidden};
-    return d;
-  }
-  return std::nullopt;
-}
-
-std::string_view torchtitan_flavor(const Model& model) {
-  const auto decoder = as_decoder(model);
-  if (!decoder) return "";
-  for (const Flavor& f : kLlama3) {
-    if (to_layer_list(decoder_model(*torchtitan_llama3(f.name), 1)) ==
-        to_layer_list(decoder_model(*decoder, 1))) {
-      return f.name;
+// Every key with what became of it; what nobody read and may matter is named.
+void account_for(const TomlTable& t, Job& job) {
+  for (const TomlTable::Leaf& leaf : t.leaves()) {
+    JobArgument argument{leaf.path, leaf.value, Fate::carried};
+    if (t.was_read(leaf.path)) {
+      const bool remarked = std::ranges::any_of(
+          job.remarks, [&](const Remark& remark) { return remark.name == leaf.path; });
+      if (remarked) argument.fate = Fate::changed;
+    } else if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]") {
+      argument.fate = Fate::no_effect;  // switched off, or beside the step
+    } else if (leaf.path == "training.enable_cpu_offload") {
+      t.fail(leaf.path, "offload to host memory is not modelled");
+    } else {
+      argument.fate = Fate::not_carried;
+      job.remarks.push_back(
+          {leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
     }
+    job.arguments.push_back(std::move(argument));
   }
-  return "";
 }
+
+}  // namespace
 
 Job read_torchtitan_job(const std::string& text, const std::string& file,
                         const JobOptions& options) {
-  TomlTable t(text, file);
+  Job job;
+  TomlTable t(
+      is_python(text) ? torchtitan_registry_as_toml(text, file, options.config, job.remarks) : text,
+      file);
   if (!t.has("training") && !t.has("parallelism"))
     t.fail("parallelism", "is missing: expected a torchtitan job");
-  Job job;
   Plan& plan = job.plan;
   plan.seq_length = t.integer_or("training.seq_len", 2048, 1, kLargestSize);
   job.model = model_of(t, options, plan.seq_length);
   plan.dtype = dtype_of(t, job.remarks);
+  plan.attention = AttentionKind::fused;  // every backend that it has is
+  job.stack = stack_of(t, job.remarks);
   plan.pp =
       static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
   plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
   plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
-  if (t.integer_or("parallelism.expert_parallel_degree", 1, 1, kMostRanks) != 1) {
-    t.fail("parallelism.expert_parallel_degree", "torchtitan's expert parallelism is not modelled");
-  }
   if (!as_decoder(job.model))
     t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
+  set_experts(t, plan, job.model, job.remarks);
   set_batch(t, plan, job.remarks);
-  set_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
+  set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_optimizer(t, plan, job.remarks);
   set_rate(t, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,
                    std::int64_t{1} << 53));
-  for (const TomlTable::Leaf& leaf : t.unread()) {
-    if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]")
-      continue;  // switched off: nothing to say
-    if (leaf.path == "training.enable_cpu_offload")
-      t.fail(leaf.path, "offload to host memory is not modelled");
-    job.remarks.push_back(
-        {leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
-  }
+  account_for(t, job);
   return job;
 }
 

@@ -8,10 +8,9 @@
 #include "plan/export/patch.hpp"
 #include "plan/export/script.hpp"
 #include "plan/import/megatron.hpp"
-#include "plan/import/torchtitan.hpp"
 #include "plan/model/readers/layer_list.hpp"
-#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
+#include "tests/plan/exported_plan.hpp"
 
 namespace weir {
 namespace {
@@ -20,60 +19,8 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A plan as its exporters take it: with its model, and the schedule that its name makes.
-ResolvedPlan loaded(Plan plan, Model model) {
-  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
-  return derive(std::move(plan), std::move(model), std::get<Schedule>(std::move(made)));
-}
-
-Model llama_like(int blocks) {
-  Decoder d;
-  d.embedding = {.vocabulary = 1024, .hidden = 64};
-  d.block = {.hidden = 64, .heads = 8, .kv_heads = 2, .head_dim = 16, .ffn = 192};
-  d.block.activation = Activation::silu;
-  d.block.norm = NormKind::rms_norm;
-  d.block.gated = d.block.rotary = true;
-  d.block.output_bias = d.block.mlp_bias = false;
-  d.block.norm_epsilon = 1e-6;
-  d.blocks = blocks;
-  d.norm = {64, NormKind::rms_norm, 1e-6};
-  d.head = {.vocabulary = 1024, .hidden = 64};
-  Model model = decoder_model(d, 128);
-  model.initializer_range = 0.006;
-  return model;
-}
-
-// K = 2, v = 2 on 8 blocks, unevenly: stages of 1, 3, 3 and 1 blocks begin at layers 2, 5 and 8.
-Plan example() {
-  Plan plan;
-  plan.seq_length = 128;
-  plan.dtype = Dtype::bf16;
-  plan.pp = 2;
-  plan.vpp = 2;
-  plan.microbatches = 4;
-  plan.micro_batch_size = 3;
-  plan.tp = 2;
-  plan.dp = 4;
-  plan.boundaries = {2, 5, 8};
-  plan.schedule = "interleaved-1f1b";
-  plan.recompute.mode = RecomputeMode::full;
-  plan.optimizer = {
-      .learning_rate = 3e-4, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.05};
-  plan.seed = 77;
-  return plan;
-}
-
-std::vector<std::string> names(const std::vector<Remark>& remarks) {
-  std::vector<std::string> all;
-  for (const Remark& remark : remarks) all.push_back(remark.name);
-  return all;
-}
-
-Job back(const ResolvedPlan& plan, const ExportedJob& job) {
-  const std::string& text = job.files.front().text;
-  return job.files.front().name == "job.toml"
-             ? read_torchtitan_job(text, "job.toml", {.model = &plan.model})
-             : read_megatron_job(text, "megatron.sh", {});
+Job back(const ResolvedPlan&, const ExportedJob& job) {
+  return read_megatron_job(job.files.front().text, "megatron.sh", {});
 }
 
 TEST(MegatronExport, ReadsBackAsTheSamePlan) {
@@ -117,7 +64,7 @@ TEST(MegatronExport, EmptyStagesReadBack) {
   const ExportedJob job = export_megatron(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("'Et||t*6|tL'"));
   EXPECT_EQ(back(plan, job).plan, p);
-  EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
+  EXPECT_THROW(static_cast<void>(export_torchtitan_registry(plan, {})), InputError);
   for (const std::vector<int>& ends : std::vector<std::vector<int>>{{0, 2, 8}, {2, 8, 11}}) {
     p.boundaries = ends;
     EXPECT_THROW(static_cast<void>(export_megatron(loaded(p, llama_like(8)), {})), InputError);
@@ -144,20 +91,6 @@ TEST(MegatronExport, RebuiltLayersReadBack) {
   job = exported("stage");
   EXPECT_THAT(job.files.front().text, HasSubstr("--recompute-num-layers 3 "));
   EXPECT_THAT(names(job.not_carried), ElementsAre("recompute_placement", "data"));
-}
-
-TEST(TorchtitanExport, RebuiltLayersReadBack) {
-  Plan p = example();
-  p.sequence_parallel = p.overlap_grad_reduce = true;
-  p.recompute = parse_recompute_word("3,5,7-8").value();
-  const ResolvedPlan plan = loaded(p, llama_like(8));
-  const ExportedJob job = export_torchtitan(plan, {});
-  EXPECT_THAT(job.files.front().text, HasSubstr("selective_ac_option = \"2\""));
-  EXPECT_THAT(names(job.not_carried), ElementsAre("model", "data"));
-  EXPECT_EQ(back(plan, job).plan, p);
-  p.recompute = parse_recompute_word("stage").value();
-  EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
-              ElementsAre("model", "recompute", "recompute_placement", "data"));
 }
 
 // PyTorch's script is told the layers one by one.
@@ -235,7 +168,7 @@ TEST(MegatronExport, RotaryAnglesReadBack) {
     const ExportedJob job = export_megatron(plan, {});
     EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
     EXPECT_EQ(to_layer_list(back(plan, job).model), to_layer_list(plan.model));
-    EXPECT_THAT(export_torchtitan(plan, {}).not_carried.front().text,
+    EXPECT_THAT(export_torchtitan_registry(plan, {}).not_carried.front().text,
                 HasSubstr(angles.theta > 10000 ? "rope_theta=500000.0" : "rope_theta=10000.0"));
   }
   Model other = llama_like(8);
@@ -314,73 +247,6 @@ TEST(MegatronExport, SaysWhatRunsInstead) {
   EXPECT_THAT(job.files.front().text, HasSubstr("'Et*8|L'"));
 }
 
-TEST(TorchtitanExport, ReadsBackAsTheSamePlan) {
-  for (const char* schedule : {"interleaved-1f1b", "looped-bfs"}) {
-    Plan p = example();
-    p.schedule = schedule;
-    p.vpp = 2;
-    p.sequence_parallel = p.overlap_grad_reduce = true;  // always, there
-    p.zero = schedule[0] == 'i' ? 1 : 3;
-    const ResolvedPlan plan = loaded(p, llama_like(8));
-    const ExportedJob job = export_torchtitan(plan, {});
-    Job read = back(plan, job);
-    if (read.plan.schedule == "schedule.csv") {  // an order of the plan's own, as a file
-      ASSERT_EQ(job.files.size(), 2U);
-      EXPECT_THAT(job.files[1].text, HasSubstr("0F0,0F1,"));
-      read.plan.schedule = schedule;
-    }
-    EXPECT_EQ(read.plan, p) << schedule;
-    EXPECT_EQ(names(read.remarks).size(), p.zero == 3 ? 1U : 0U);  // gradients, once a step
-    EXPECT_THAT(names(job.not_carried), ElementsAre("model", "data"));
-  }
-}
-
-TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
-  Plan p = example();
-  p.zero = 2;
-  p.recompute = {.mode = RecomputeMode::selective};
-  EXPECT_THAT(names(export_torchtitan(loaded(p, llama_like(8)), {}).not_carried),
-              ElementsAre("model", "sequence_parallel", "overlap_grad_reduce", "zero", "recompute",
-                          "data"));
-  EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried),
-              testing::IsSupersetOf({"zero", "recompute"}));
-}
-
-TEST(TorchtitanExport, KnowsItsFlavours) {
-  Plan p = example();
-  p.vpp = 1;
-  p.schedule = "1f1b";
-  p.boundaries = {17};
-  p.sequence_parallel = p.overlap_grad_reduce = true;
-  const ResolvedPlan plan = loaded(p, decoder_model(*torchtitan_llama3("8B"), 8192));
-  const ExportedJob job = export_torchtitan(plan, {});
-  EXPECT_THAT(job.files.front().text, HasSubstr("flavor = \"8B\""));
-  EXPECT_EQ(job.files.size(), 1U);  // PyTorch has a 1F1B of its own
-  EXPECT_EQ(read_torchtitan_job(job.files.front().text, "job.toml", {}).plan, p);
-}
-
-// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
-// each of 4 replicas.
-TEST(TorchtitanExport, OneRankAccumulates) {
-  Plan p = example();
-  p.pp = p.vpp = 1;
-  p.boundaries.clear();
-  p.schedule = "1f1b";
-  p.sequence_parallel = p.overlap_grad_reduce = true;
-  p.zero = 2;
-  const ResolvedPlan plan = loaded(p, llama_like(2));
-  EXPECT_EQ(back(plan, export_torchtitan(plan, {})).plan, p);
-}
-
-TEST(TorchtitanExport, AVIsPlacedByNameOnly) {
-  Plan p = example();
-  p.boundaries = {3, 5, 7};
-  p.schedule = "v-half";
-  const ExportedJob job = export_torchtitan(loaded(p, llama_like(8)), {});
-  EXPECT_THAT(job.files.front().text, HasSubstr("pipeline_parallel_schedule = \"ZBVZeroBubble\""));
-  EXPECT_THAT(names(job.not_carried), testing::Contains("schedule"));
-}
-
 TEST(TorchExport, CarriesOrderPlacementAndPartition) {
   Plan p = example();
   p.schedule = "zb-v";
@@ -427,7 +293,7 @@ TEST(Export, ATimedModelHasNoArguments) {
   p.schedule = "1f1b";
   const ResolvedPlan plan = loaded(p, timed);
   EXPECT_THROW(static_cast<void>(export_megatron(plan, {})), InputError);
-  EXPECT_THROW(static_cast<void>(export_torchtitan(plan, {})), InputError);
+  EXPECT_THROW(static_cast<void>(export_torchtitan_registry(plan, {})), InputError);
   EXPECT_THAT(export_torch(plan, {}).files[0].text,
               HasSubstr("  0-3       conv, 0 parameters each"));
 }

@@ -74,8 +74,8 @@ TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
       "enable_async_tensor_parallel = false\n[metrics]\nlog_freq = 1\n",
       {});
   EXPECT_EQ(names(job),
-            "data parallelism training.global_batch_size activation_checkpoint.mode compile.enable "
-            "model.converters ");
+            "data parallelism training.global_batch_size model.converters ");
+  EXPECT_EQ(job.stack, "torchtitan");
 }
 
 // FSDP as ZeRO's stages, among dp and cp; a pipeline reduces once a step. Tensor parallelism is
@@ -134,7 +134,12 @@ TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {
   EXPECT_EQ(names(read("selective_ac_option = '2'\n")), "");
   EXPECT_THAT(complaint([&] { static_cast<void>(read("selective_ac_option = 'all'\n")); }),
               HasSubstr("selective_ac_option: expected op, or which layers"));
-  EXPECT_EQ(names(read("")), "activation_checkpoint.mode ");
+  const Job by_operation = read("selective_ac_option = 'op'\n");
+  EXPECT_EQ(by_operation.plan.recompute.mode, RecomputeMode::selective);
+  EXPECT_EQ(names(by_operation), "activation_checkpoint.mode ");
+  // Where nothing is said it is every second one (config/job_config.py).
+  EXPECT_EQ(read("").plan.recompute, second);
+  EXPECT_EQ(read("").stack, "torchtitan-eager");
 }
 
 TEST(TorchtitanJob, FormatsOfGradientsAndStateAreListed) {

@@ -12,7 +12,7 @@
 
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "plan/import/torchtitan.hpp"
+#include "plan/import/torchtitan_words.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 

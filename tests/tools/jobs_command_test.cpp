@@ -80,11 +80,31 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
             "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
   EXPECT_EQ(weir("model ds.json").out, "weir: ds.json: is a job of DeepSpeed, expected a model\n");
   EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
-            "weir: config_registry.py: is a job of torchtitan (its Python registry of April 2026; "
-            "its TOML is read), which is not read\n");
+            "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
   const CommandResult made = weir("plan --from deepspeed ds.json --gpus 2 -o plan.json");
   EXPECT_EQ(made.code, 3);
   EXPECT_THAT(made.out, HasSubstr("has no model"));
+}
+
+// torchtitan's registry, one of several configurations; compiled or not, the stack is another.
+TEST_F(JobsCommand, ARegistrysConfigurationIsNamed) {
+  const std::string body =
+      "(compiled=False):\n    return Trainer.Config(model_spec=model_registry('debugmodel'),\n"
+      "        activation_checkpoint=None, compile=CompileConfig(enable=compiled),\n"
+      "        training=TrainingConfig(local_batch_size=4, seq_len=64))\n";
+  write("config_registry.py", "def one" + body + "def two():\n    return one(compiled=True)\n");
+  EXPECT_THAT(weir("plan --from torchtitan config_registry.py --dp 1 -o titan.json").out,
+              HasSubstr("config: has 2, say which: one, two"));
+  for (const auto& [config, stack] :
+       {std::pair("one", "torchtitan-eager"), {"two", "torchtitan"}}) {
+    const CommandResult made = weir(
+        "-q --json plan --from torchtitan config_registry.py --dp 1 "
+        "-o titan.json --config " +
+        std::string(config));
+    ASSERT_EQ(made.code, 0) << made.out;
+    EXPECT_EQ(nlohmann::json::parse(made.out.substr(made.out.find("{\n")))["stack"], stack);
+  }
+  EXPECT_EQ(weir("plan job.args --config one").code, 2);
 }
 
 TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
@@ -205,21 +225,25 @@ TEST_F(JobsCommand, AScriptIsPatched) {
 
 TEST_F(JobsCommand, ExportedScriptsArePython) {
   ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
-  for (const char* to : {"torch", "deepspeed"}) {
+  for (const auto& [to, script] : {std::pair("torch", "pipeline.py"),
+                                   {"deepspeed", "pipeline.py"},
+                                   {"torchtitan", "config_registry.py"}}) {
     const std::string folder = std::string("out-") + to;
     ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
-    const std::string file = (folder_ / folder / "pipeline.py").string();
+    const std::string file = (folder_ / folder / script).string();
     EXPECT_EQ(
         std::system(
             ("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"").c_str()),
         0)
         << to;
   }
-  const CommandResult json = weir("--json export plan.json --to torchtitan -o titan");
+  const CommandResult json =
+      weir("--json export plan.json --to torchtitan --torchtitan-version 0.2 -o titan");
   EXPECT_THAT(json.out, HasSubstr("\"schema\": \"weir.export/1\""));
   EXPECT_THAT(read("titan/job.toml"),
               HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
   EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
+  EXPECT_EQ(weir("export plan.json --to torch --torchtitan-version 0.2").code, 2);
   EXPECT_EQ(weir("export none.json --to torch").code, 3);
 }
 

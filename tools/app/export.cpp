@@ -15,7 +15,7 @@ namespace weir::app {
 namespace {
 
 using Exporter = ExportedJob (*)(const ResolvedPlan&, const ExportOptions&);
-const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtitan},
+const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtitan_registry},
                                                  {"torch", export_torch},
                                                  {"megatron", export_megatron},
                                                  {"deepspeed", export_deepspeed}};
@@ -62,14 +62,23 @@ Fields fields(ExportRequest& r) {
           {"--gpus-per-node",
            &r.gpus_per_node,
            "At most so many devices a node in the launch line",
-           {.range = kGpusPerNode}}};
+           {.range = kGpusPerNode}},
+          {"--torchtitan-version",
+           &r.torchtitan_version,
+           "main, whose Python registry is written as of August 2026, or 0.2, whose TOML is",
+           {.choices = {"main", "0.2"}}}};
 }
 
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
   const PlacedPlan plan = load(r.plan, session);
   if (r.patch) return {.patch = patch_of(plan.loaded, *r.patch)};
-  const ExportedJob job = kExporters.at(r.to)(
+  if (r.to != "torchtitan" && session.given("torchtitan-version"))
+    throw UsageError("--torchtitan-version needs --to torchtitan");
+  const Exporter exporter = r.to == "torchtitan" && r.torchtitan_version == "0.2"
+                                ? export_torchtitan_toml
+                                : kExporters.at(r.to);
+  const ExportedJob job = exporter(
       plan.loaded, {.gpus_per_node = r.gpus_per_node,
                     .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)});
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};

@@ -20,6 +20,7 @@ struct ExportRequest {
   std::optional<std::filesystem::path> patch;  // the script that the plan came from
   std::filesystem::path output = "weir-export";
   int gpus_per_node = 8;
+  std::string torchtitan_version = "main";  // or "0.2"
 };
 [[nodiscard]] Fields fields(ExportRequest& request);
 

@@ -50,7 +50,7 @@ struct JobFormat {
   std::string_view name;
   Job (*read)(const std::string& text, const std::string& file, const JobOptions& options);
   bool says_model;         // all of it: a model named beside it must be the same
-  std::string_view stack;  // the software that runs such jobs
+  std::string_view stack;  // the software that runs such jobs, where the file does not tell
 };
 constexpr std::array<JobFormat, 5> kFormats{
     {{"megatron", &read_megatron_job, true, "megatron-core"},
@@ -95,6 +95,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
                            .dp = j.dp,
                            .vocabulary = r.vocabulary,
                            .model = named,
+                           .config = r.config,
                            .environment = environment()};
   const std::string text = read_job_text(j.file), file = shown_name(j.file);
   const JobFormat& format = job_format(r.from);
@@ -151,8 +152,6 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 bool is_job_format(std::string_view name) {
   return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
 }
-
-std::string stack_of_job(std::string_view format) { return std::string(job_format(format).stack); }
 
 ShellEnvironment environment() {
   ShellEnvironment all;
@@ -211,7 +210,8 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   note_arguments(job.arguments, file, session);
   for (const Remark& remark : job.remarks)
     session.note(fmt::format("{}: {}: {}", file, remark.name, remark.text));
-  return {output, model, job.remarks, job.arguments};
+  return {output, model, job.remarks, job.arguments,
+          job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
 }
 
 }  // namespace weir::app

@@ -19,6 +19,7 @@ struct ImportRequest {
   std::optional<std::filesystem::path> model;
   std::optional<int> gpus;
   std::optional<std::int64_t> vocabulary;
+  std::string config;  // of a file of several configurations, its name
 };
 // With it, from the plan's own fields.
 struct ImportedJob {
@@ -33,11 +34,11 @@ struct Imported {
   std::filesystem::path plan, model;
   std::vector<Remark> remarks;         // what was not carried
   std::vector<JobArgument> arguments;  // all of the file's, with what became of each
+  std::string stack;                   // the software that runs the job
 };
 
-// Whether --from takes this word, and the software that runs jobs of it.
+// Whether --from takes this word.
 [[nodiscard]] bool is_job_format(std::string_view name);
-[[nodiscard]] std::string stack_of_job(std::string_view format);
 
 // The user's own variables, as the shell that started this program passed them on.
 [[nodiscard]] ShellEnvironment environment();

@@ -134,7 +134,7 @@ void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& se
 
 // With --from the file says everything; a field that would contradict it is refused.
 PlanResult from_job(const PlanRequest& r, const Session& session) {
-  constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",
+  constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",  "config",
                                  "slots", "vocab-size", "note",      "output", "seed"};
   for (const std::string& name : session.all_given()) {
     if (std::ranges::find(kTogether, name) == kTogether.end())
@@ -143,7 +143,8 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
   Imported imported = import_job(
       r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
   PlacedPlan plan = load(imported.plan, session);
-  return {std::move(plan), true, stack_of_job(r.import.from), {}, std::move(imported)};
+  std::string stack = imported.stack;
+  return {std::move(plan), true, std::move(stack), {}, std::move(imported)};
 }
 
 // One of a sweep's file; its place and where it goes are all that can be said.
@@ -235,7 +236,8 @@ Fields fields(PlanRequest& r) {
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from", &r.import.from,
         "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
-        "torchtitan (TOML), neox or nemo (YAML) or deepspeed (JSON, with --model); or a "
+        "torchtitan (TOML, Python registry), neox or nemo (YAML) or deepspeed (JSON, with "
+        "--model); or a "
         "sweep's JSON file, without MODEL"},
        {"--place",
         &r.place,
@@ -245,6 +247,8 @@ Fields fields(PlanRequest& r) {
         "With --from: the model, where the job only names it"},
        {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
         positive},
+       {"--config", &r.import.config,
+        "With --from: of a Python file of several configurations, the function's name"},
        {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
         positive},
        seed_field(r.seed)});
@@ -255,8 +259,10 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
   if (!r.import.from.empty()) return from_elsewhere(r, session);
   if (r.place) throw UsageError("--place needs --from SWEEP.json");
   if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
-  for (const auto& [field, option] :
-       {std::pair("job-model", "--model"), {"gpus", "--gpus"}, {"vocab-size", "--vocab-size"}}) {
+  for (const auto& [field, option] : {std::pair("job-model", "--model"),
+                                      {"gpus", "--gpus"},
+                                      {"config", "--config"},
+                                      {"vocab-size", "--vocab-size"}}) {
     if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));
   }
   PlanResult result = by_hand(r, session);
@@ -272,6 +278,7 @@ nlohmann::ordered_json to_json(const PlanResult& result) {
   return {{"schema", "weir.import/1"},
           {"plan", result.imported->plan.string()},
           {"model", result.imported->model.string()},
+          {"stack", result.imported->stack},
           {"remarks", to_json(result.imported->remarks)},
           {"arguments", arguments_json(result.imported->arguments)}};
 }

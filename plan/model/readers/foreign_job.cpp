@@ -14,8 +14,7 @@ struct Mark {
 };
 // The more particular before those that they hold.
 constexpr std::array<Mark, 18> kMarks{
-    {{{"torchtitan (its Python registry of April 2026; its TOML is read)", ""},
-      {"torchtitan", "import "}},
+    {{{"torchtitan", "torchtitan"}, {"torchtitan", "import "}},
      {{"NeMo 2 or Megatron-Bridge (Python; the YAML of NeMo 1 is read)", ""},
       {"import ", "nemo.collections"}},
      {{"NeMo 2 or Megatron-Bridge (Python; the YAML of NeMo 1 is read)", ""},

@@ -1,0 +1,65 @@
+// What a Python file of settings comes to without being run: numbers, texts, lists, and objects
+// that stand for every call of a function that the file does not define.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace weir {
+
+struct PythonValue;
+
+struct PythonList {
+  std::vector<PythonValue> values;
+};
+struct PythonDict {
+  std::map<std::string, PythonValue> values;
+};
+// Trainer.Config(training=...): the callee, what it was given by place, and by name or later by
+// assignment.
+struct PythonObject {
+  std::string callee;
+  std::vector<PythonValue> places;
+  std::map<std::string, PythonValue> fields;
+};
+// A name of another file, or what cannot be known without running it: as the file says it.
+struct PythonUnknown {
+  std::string source;
+};
+
+struct PythonValue {
+  // An object is shared as in Python, where two names may mean the same one.
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, PythonList, PythonDict,
+               std::shared_ptr<PythonObject>, PythonUnknown>
+      is;
+
+  [[nodiscard]] bool none() const { return std::holds_alternative<std::monostate>(is); }
+  [[nodiscard]] const PythonUnknown* unknown() const { return std::get_if<PythonUnknown>(&is); }
+  [[nodiscard]] const std::string* text() const { return std::get_if<std::string>(&is); }
+  [[nodiscard]] const PythonList* list() const { return std::get_if<PythonList>(&is); }
+  [[nodiscard]] const PythonDict* dict() const { return std::get_if<PythonDict>(&is); }
+  [[nodiscard]] const PythonObject* object() const {
+    const auto* shared = std::get_if<std::shared_ptr<PythonObject>>(&is);
+    return shared == nullptr ? nullptr : shared->get();
+  }
+  [[nodiscard]] std::optional<std::int64_t> integer() const;
+  [[nodiscard]] std::optional<double> number() const;
+  // What `if` makes of it; nullopt where that is not known.
+  [[nodiscard]] std::optional<bool> truth() const;
+  // An object's field or a dictionary's value; nullptr where there is none.
+  [[nodiscard]] const PythonValue* field(std::string_view name) const;
+  // The field of a field: "training.seq_len".
+  [[nodiscard]] const PythonValue* at(std::string_view path) const;
+};
+
+// As Python writes it, on one line.
+[[nodiscard]] std::string to_string(const PythonValue& value);
+
+}  // namespace weir
