@@ -20,7 +20,8 @@ namespace weir {
 [[nodiscard]] Job read_deepspeed_job(const std::string& text, const std::string& file,
                                      const JobOptions& options);
 
-// By way of the Megatron arguments that mean the same.
+// By way of the Megatron arguments that mean the same. A Python file is a Megatron-Bridge recipe;
+// one of NeMo 2 is refused.
 [[nodiscard]] Job read_nemo_job(const std::string& text, const std::string& file,
                                 const JobOptions& options);
 

@@ -8,6 +8,8 @@
 #include "plan/import/config_jobs.hpp"
 #include "plan/import/config_table.hpp"
 #include "plan/import/megatron.hpp"
+#include "plan/import/megatron_bridge.hpp"
+#include "plan/import/python/evaluate.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -140,11 +142,18 @@ UnreadArgument unread_nemo_key(std::string_view path) {
 }  // namespace
 
 Job read_nemo_job(const std::string& text, const std::string& file, const JobOptions& options) {
+  if (is_python(text)) {
+    if (text.find("nemo.collections") != text.npos || text.find("nemo_run") != text.npos) {
+      throw InputError(file, "",
+                       "is a NeMo 2 recipe, which is not read: give the Megatron-Bridge recipe of "
+                       "the same model, or the Megatron arguments");
+    }
+    return read_bridge_job(text, file, options);
+  }
   ConfigTable t(text, file);
   if (!t.has("model.num_layers")) {
     throw InputError(file, "model.num_layers",
-                     "is missing: expected a NeMo 1 configuration; NeMo 2 and Megatron-Bridge "
-                     "recipes are Python, which is not read");
+                     "is missing: expected a NeMo 1 configuration or a Megatron-Bridge recipe");
   }
   const auto all = t.texts();
   for (const auto& [path, value] : all) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 
+#include "plan/import/python/evaluate.hpp"
 #include "plan/import/toml_table.hpp"
 #include "plan/import/torchtitan_registry.hpp"
 #include "plan/import/torchtitan_stages.hpp"

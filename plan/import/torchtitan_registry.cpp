@@ -240,13 +240,6 @@ std::string configuration(const PythonFile& python, const std::string& name) {
 
 }  // namespace
 
-bool is_python(std::string_view text) {
-  return std::ranges::any_of(
-      std::array<std::string_view, 3>{"def ", "from ", "import "}, [text](std::string_view word) {
-        return text.starts_with(word) || text.find(fmt::format("\n{}", word)) != text.npos;
-      });
-}
-
 std::string torchtitan_registry_as_toml(const std::string& text, const std::string& file,
                                         const std::string& name, std::vector<Remark>& remarks) {
   const PythonFile python = read_python(text, file);

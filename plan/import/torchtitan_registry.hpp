@@ -4,16 +4,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "plan/import/job.hpp"
 
 namespace weir {
-
-// Whether a job's file is Python: TOML, YAML and JSON have no line
-// that begins as an import or a function does.
-[[nodiscard]] bool is_python(std::string_view text);
 
 // The configuration of that name, or, where that is empty, the file's only one, as TOML: the same
 // keys where both forms have them. What is not known without running the file stands in it as the

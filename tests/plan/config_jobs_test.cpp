@@ -182,7 +182,7 @@ TEST(NemoJob, IsMegatronsInOtherWords) {
   EXPECT_TRUE(block.gated && block.rotary && !block.mlp_bias);
   EXPECT_THAT(names(job), HasSubstr("model.warp_drive "));
   EXPECT_THAT(complaint([] { static_cast<void>(read_nemo_job("a: 1\n", "nemo.yaml", {})); }),
-              HasSubstr("NeMo 2 and Megatron-Bridge recipes are Python, which is not read"));
+              HasSubstr("expected a NeMo 1 configuration or a Megatron-Bridge recipe"));
 }
 
 TEST(ForeignTool, IsKnownByItsWords) {
@@ -190,10 +190,33 @@ TEST(ForeignTool, IsKnownByItsWords) {
   EXPECT_EQ(foreign_tool("{\"zero_optimization\": {\"stage\": 3}}").reader, "deepspeed");
   EXPECT_EQ(foreign_tool("trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 1\n").name,
             "NeMo");
-  EXPECT_THAT(std::string(foreign_tool("from torchtitan.trainer import Trainer\n").name),
-              HasSubstr("its Python registry of April 2026"));
+  EXPECT_EQ(foreign_tool("from torchtitan.trainer import Trainer\n").reader, "torchtitan");
+  EXPECT_EQ(foreign_tool("from megatron.bridge import AutoBridge\n").reader, "nemo");
   EXPECT_EQ(foreign_tool("compute_environment: X\ndistributed_type: FSDP\n").reader, "");
   EXPECT_EQ(foreign_tool("{\"model_type\": \"gpt2\"}").name, "");
+}
+
+// As their own documentation begins such files; none of them is read.
+TEST(ForeignTool, OthersAreKnownToo) {
+  for (const auto& [name, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"axolotl", "base_model: a/b\ndatasets:\n  - path: c\nmicro_batch_size: 2\n"},
+           {"Composer or llm-foundry",
+            "max_seq_len: 2048\nmodel:\n  name: mpt_causal_lm\nglobal_train_batch_size: 8\n"},
+           {"MaxText", "base_emb_dim: 4096\nper_device_batch_size: 4\nici_fsdp_parallelism: -1\n"},
+           {"MaxText",
+            "base_config: base.yml\nper_device_batch_size: 4\ndcn_data_parallelism: 2\n"},
+           {"Colossal-AI", "from colossalai.amp import AMP_TYPE\nBATCH_SIZE = 8\n"},
+           {"Colossal-AI", "parallel = dict(pipeline=2, tensor=dict(size=2, mode='1d'))\n"},
+           {"Hugging Face Accelerate",
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"},
+           {"PyTorch Lightning", "trainer:\n  accelerator: gpu\n  devices: 8\n"},
+           {"PyTorch Lightning", "import lightning.pytorch as pl\ntrainer = pl.Trainer()\n"},
+           {"torchtune", "model:\n  _component_: torchtune.models.llama3.llama3_8b\n"},
+           {"LLaMA-Factory", "model_name_or_path: a/b\nstage: pt\nfinetuning_type: full\n"},
+           {"the Hugging Face Trainer", "{\"per_device_train_batch_size\": 4}"}}) {
+    EXPECT_EQ(foreign_tool(text).name, name) << text;
+    EXPECT_EQ(foreign_tool(text).reader, "") << text;
+  }
 }
 
 }  // namespace

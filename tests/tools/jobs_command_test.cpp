@@ -81,6 +81,14 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   EXPECT_EQ(weir("model ds.json").out, "weir: ds.json: is a job of DeepSpeed, expected a model\n");
   EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
             "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
+  // Whatever it is given as.
+  write("axolotl.yml", "base_model: a/b\ndatasets:\n  - path: c\n");
+  for (const char* from : {"nemo", "neox", "megatron", "torchtitan", "deepspeed"}) {
+    EXPECT_EQ(weir("plan --from " + std::string(from) + " axolotl.yml -o plan.json").out,
+              "weir: axolotl.yml: is a job of axolotl, which is not read\n");
+  }
+  EXPECT_EQ(weir("model axolotl.yml").out,
+            "weir: axolotl.yml: is a job of axolotl, expected a model\n");
   const CommandResult made = weir("plan --from deepspeed ds.json --gpus 2 -o plan.json");
   EXPECT_EQ(made.code, 3);
   EXPECT_THAT(made.out, HasSubstr("has no model"));

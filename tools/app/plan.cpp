@@ -236,9 +236,8 @@ Fields fields(PlanRequest& r) {
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from", &r.import.from,
         "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
-        "torchtitan (TOML, Python registry), neox or nemo (YAML) or deepspeed (JSON, with "
-        "--model); or a "
-        "sweep's JSON file, without MODEL"},
+        "torchtitan (TOML, Python registry), neox (YAML), nemo (YAML, Megatron-Bridge recipe) or "
+        "deepspeed (JSON, with --model); or a sweep's JSON file, without MODEL"},
        {"--place",
         &r.place,
         "With --from SWEEP.json: the plan's place in its list (default: 1)",

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "plan/import/python/operators.hpp"
@@ -320,6 +322,13 @@ class PythonEvaluator {
 };
 
 }  // namespace
+
+bool is_python(std::string_view text) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 3>{"def ", "from ", "import "}, [text](std::string_view word) {
+        return text.starts_with(word) || text.find(fmt::format("\n{}", word)) != text.npos;
+      });
+}
 
 PythonFile read_python(const std::string& source, const std::string& file) {
   return {file, parse_python(source, file)};

@@ -5,12 +5,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/import/python/syntax.hpp"
 #include "plan/import/python/value.hpp"
 
 namespace weir {
+
+// Whether a job's file is Python: TOML, YAML and JSON have no line
+// that begins as an import or a function does.
+[[nodiscard]] bool is_python(std::string_view text);
 
 struct PythonFile {
   std::string name;
