@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 
 import weir
 
@@ -31,9 +32,11 @@ def require(*modules):
                 f"{name}: not in this Python ({sys.executable})") from None
 
 
-def join(rank, ranks, meeting, target, arguments):
+def join(rank, ranks, meeting, target, arguments, limit_s):
     """A new process's life: it joins the group, runs `target`, and leaves."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    import datetime
+
     import torch
     import torch.distributed as dist
 
@@ -44,22 +47,33 @@ def join(rank, ranks, meeting, target, arguments):
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
     dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}",
-                            rank=rank, world_size=ranks)
+                            rank=rank, world_size=ranks,
+                            timeout=datetime.timedelta(seconds=limit_s))
     target(device, *arguments)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def run_ranks(ranks, target, *arguments):
-    """Runs target(device, *arguments) in so many processes; RunFailed where one of them fails."""
+def run_ranks(ranks, target, *arguments, limit_s):
+    """Runs target(device, *arguments) in so many processes. RunFailed where one of them fails, or
+    they are not all done after so many seconds, at which they are ended."""
     import torch.multiprocessing
 
+    until = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as folder:
         meeting = pathlib.Path(folder, "ranks")
+        running = torch.multiprocessing.start_processes(
+            join, (ranks, str(meeting), target, arguments, limit_s), ranks, join=False,
+            start_method="spawn")
         try:
-            torch.multiprocessing.start_processes(
-                join, (ranks, str(meeting), target, arguments), ranks, start_method="spawn")
-        except torch.multiprocessing.ProcessException as error:
+            while not running.join(timeout=max(0.0, until - time.monotonic())):
+                if time.monotonic() < until:
+                    continue  # one of several is done
+                for process in running.processes:
+                    process.kill()
+                raise weir.RunFailed(f"{ranks} ranks: not done after {limit_s:g} s")
+        except (torch.multiprocessing.ProcessRaisedException,
+                torch.multiprocessing.ProcessExitedException) as error:
             lines = str(error).strip().splitlines()
             raise weir.RunFailed(f"rank {error.error_index}: {lines[-1]}") from None
 
