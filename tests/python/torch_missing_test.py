@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+COMMAND = os.environ["WEIR_COMMAND"]
+
 
 class Missing(unittest.TestCase):
     def setUp(self):
@@ -19,6 +21,7 @@ class Missing(unittest.TestCase):
         (self.folder / "tiny.json").write_text(json.dumps(
             {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
              "n_positions": 8}))
+        (self.folder / "job.json").write_text("{}")
         # One that is found before any other, and cannot be imported.
         (self.folder / "torch.py").write_text("raise ImportError('none')\n")
         self.environment = dict(os.environ, PYTHONPATH=os.pathsep.join(
@@ -31,9 +34,20 @@ class Missing(unittest.TestCase):
         return done.returncode, done.stderr
 
     def test_one_line_and_exit_code_5(self):
-        code, line = self.ended(sys.executable, "-m", "weir.profile_torch", "tiny.json")
+        for module, file in (("profile_torch", "tiny.json"), ("run_torch", "job.json")):
+            code, line = self.ended(sys.executable, "-m", f"weir.{module}", file)
+            self.assertEqual(code, 5)
+            self.assertEqual(line, f"weir: torch: not in this Python ({sys.executable})\n")
+
+    def test_the_command_says_it_too(self):
+        code, lines = self.ended(COMMAND, "-q", "evaluate", "tiny.json", "--executor", "torch",
+                                 "--python", sys.executable, "-o", "out")
         self.assertEqual(code, 5)
-        self.assertEqual(line, f"weir: torch: not in this Python ({sys.executable})\n")
+        self.assertEqual(lines.splitlines()[-1], f"weir: {sys.executable} -m weir.profile_torch: "
+                         "ended with status 5")
+        code, lines = self.ended(COMMAND, "-q", "evaluate", "tiny.json", "--executor", "torch",
+                                 "--python", "no-such-python", "-o", "out")
+        self.assertEqual(code, 5)
 
     def test_options_come_first(self):
         code, lines = self.ended(sys.executable, "-m", "weir.profile_torch", "tiny.json", "--tp",

@@ -9,7 +9,7 @@ namespace {
 
 Outcome outcome(double predicted, std::vector<double> times, std::int64_t predicted_peak = 100) {
   Outcome o;
-  o.predicted = Seconds(predicted);
+  o.predicted = o.by_profile = Seconds(predicted);
   o.times_s = std::move(times);
   o.predicted_peak = Bytes(predicted_peak);
   o.measured_peak = Bytes(100);
@@ -20,15 +20,25 @@ Outcome outcome(double predicted, std::vector<double> times, std::int64_t predic
 // sorted are 0, 5, 10, 30: median 7.5, nearest rank of 95 % the 4th. Of the six pairs only (30, 40)
 // is forecast the wrong way round: tau = (5 - 1) / 6. The plan forecast fastest is the fastest.
 TEST(Accuracy, OfFourPlans) {
-  const std::vector<Outcome> outcomes{outcome(11, {10, 9, 11}), outcome(19, {20, 20, 20}),
-                                      outcome(30, {31, 30, 29}, 97), outcome(28, {40, 40, 41})};
+  std::vector<Outcome> outcomes{outcome(11, {10, 9, 11}), outcome(19, {20, 20, 20}),
+                                outcome(30, {31, 30, 29}, 97), outcome(28, {40, 40, 41})};
+  outcomes[0].by_profile = Seconds(15);  // errors 50, -5, 0 and -30 %
   const Accuracy a = accuracy(outcomes);
   EXPECT_NEAR(a.median_error, 0.075, 1e-12);
   EXPECT_NEAR(a.p95_error, 0.3, 1e-12);
+  EXPECT_NEAR(a.by_profile_median_error, 0.175, 1e-12);
+  EXPECT_NEAR(a.by_profile_p95_error, 0.5, 1e-12);
   EXPECT_NEAR(a.tau, 4.0 / 6, 1e-12);
   EXPECT_NEAR(a.regret, 0, 1e-12);
-  EXPECT_NEAR(a.memory_error, 0.03, 1e-12);
+  EXPECT_NEAR(a.memory_error.value(), 0.03, 1e-12);
   EXPECT_EQ(a.with_interval, 0);
+}
+
+// PyTorch on CPUs does not say its peak.
+TEST(Accuracy, MemoryThatWasNotMeasuredHasNoError) {
+  Outcome unknown = outcome(10, {10});
+  unknown.measured_peak = Bytes(0);
+  EXPECT_EQ(accuracy({unknown}).memory_error, std::nullopt);
 }
 
 // Medians 10 and 11 s, each with an interquartile range of 1: the pair is within its noise and

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Layers measured as PyTorch runs them make forecasts `measured`.
-profile_torch_test.py SOURCES WEIR, with the package weir in PYTHONPATH"""
+"""Layers measured as PyTorch runs them make forecasts `measured`, and plans that PyTorch runs can
+be held against them. profile_torch_test.py SOURCES WEIR, with the package weir in PYTHONPATH"""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -82,10 +82,23 @@ def refuses():
         assert "block.0: transformers' module has 12704 parameters" in str(error), error
 
 
+def evaluates():
+    """Plans forecast from that profile, then run there."""
+    run(WEIR, "evaluate", "gpt2.json", "--executor", "torch", "--python", sys.executable,
+        "--costs", "costs.json", "--global-batch-size", 2, "--fit", 3, "--interval", 0,
+        "--held-out", 3, "--rounds", 1, "-o", "judged")
+    judged = json.loads(pathlib.Path("judged/evaluation.json").read_text())
+    assert judged["plans"] == 3 and judged["coverage"] is None, judged
+    assert judged["memory_max_abs_error"] is None or torch.cuda.is_available()
+    assert all(trial["measured_step_time_s"] > 0 for trial in judged["trials"])
+    fitted = json.loads(pathlib.Path("judged/costs.json").read_text())
+    assert fitted["basis"] == "calibrated" and fitted["correction"]["f"] != 1, fitted["correction"]
+
+
 with tempfile.TemporaryDirectory() as name:
     os.chdir(name)
     pathlib.Path("gpt2.json").write_text(json.dumps(GPT2))
-    for part in (measures, divides, refuses):
+    for part in (measures, divides, refuses, evaluates):
         part()
     os.chdir("/")
-print("profile_torch: measured layers, forecasts from them")
+print("profile_torch: measured layers, forecasts from them, plans run")

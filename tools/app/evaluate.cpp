@@ -14,12 +14,14 @@
 #include "costmodel/fit/intervals.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
+#include "tools/app/torch_runs.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
 #include "tools/report/picture_file.hpp"
@@ -28,6 +30,10 @@
 
 namespace weir::app {
 namespace {
+
+constexpr Range kPlansOrNone{0, 1 << 16};  // that fit, or set the interval
+// Measured steps of a run whose start takes longer than a step.
+constexpr int kStepsBesideWeights = 4;
 
 // The K to draw from: those asked for, or up to a core each. The shares of a GPU are smaller the
 // more there are, so a profile of them holds for one K.
@@ -54,15 +60,17 @@ std::vector<int> stages_of(const EvaluateRequest& r, BackendKind backend, const 
 }
 
 nlohmann::ordered_json outcome_json(const Outcome& o) {
-  nlohmann::ordered_json interval = nullptr;
+  nlohmann::ordered_json interval = nullptr, peak = nullptr;
+  if (o.measured_peak.count() > 0) peak = o.measured_peak.count();
   if (o.interval) interval = {o.interval->low.count(), o.interval->high.count()};
   return {{"plan", summary(o.plan)},
           {"predicted_step_time_s", o.predicted.count()},
+          {"by_profile_step_time_s", o.by_profile.count()},
           {"step_time_interval_s", interval},
           {"measured_step_time_s", o.measured().count()},
           {"times_s", o.times_s},
           {"predicted_peak_memory_bytes", o.predicted_peak.count()},
-          {"measured_peak_memory_bytes", o.measured_peak.count()}};
+          {"measured_peak_memory_bytes", peak}};
 }
 
 // The plans of one evaluation and the costs they are forecast by, from the profile to the held-out
@@ -79,19 +87,15 @@ class Evaluator {
         unfinished_(r.output, asked(), r.resume, session) {
     const int most = std::ranges::max(stages_);
     host_ = local_cluster(backend_, most);
-    costs_ = unfinished_.profile([&] {
-      return profile_machine(model_, base_,
-                             {.backend = backend_,
-                              .micro_batch_sizes = divisors(r.global_batch_size),
-                              .devices = backend_ == BackendKind::cuda ? most : 0,
-                              .progress = session.part("profile")});
-    });
+    profile_ = unfinished_.profile([&] { return profiled(most); });
+    costs_ = profile_;
     draw_plans();
   }
 
   EvaluationReport run() {
-    fit();
-    set_interval();
+    if (r_.fit > 0) fit();
+    if (r_.interval > 0) set_interval();
+    save_costs(costs_, session_.output(r_.output / "costs.json"));
     return judge();
   }
 
@@ -113,19 +117,39 @@ class Evaluator {
   }
 
  private:
+  [[nodiscard]] bool by_torch() const { return r_.executor == "torch"; }
+  [[nodiscard]] TorchPython torch() const {
+    return {r_.python, session_.output(unfinished_.folder() / "torch")};
+  }
+
   // All that the measurements depend on.
   [[nodiscard]] nlohmann::ordered_json asked() const {
-    return {{"command", "evaluate"},
-            {"version", WEIR_VERSION},
-            {"machine", machine_name(backend_)},
-            {"backend", r_.backend},
-            {"stages", stages_},
-            {"base", to_json(base_)},
-            {"global_batch_size", r_.global_batch_size},
-            {"fit", r_.fit},
-            {"interval", r_.interval},
-            {"held_out", r_.held_out},
-            {"rounds", r_.rounds}};
+    nlohmann::ordered_json asked{{"command", "evaluate"},
+                                 {"version", WEIR_VERSION},
+                                 {"machine", machine_name(backend_)},
+                                 {"backend", r_.backend},
+                                 {"executor", r_.executor}};
+    if (by_torch()) asked["python"] = r_.python;
+    if (r_.costs) asked["costs"] = sha256_hex(read_text_file(*r_.costs));
+    asked.update({{"stages", stages_},
+                  {"base", to_json(base_)},
+                  {"global_batch_size", r_.global_batch_size},
+                  {"fit", r_.fit},
+                  {"interval", r_.interval},
+                  {"held_out", r_.held_out},
+                  {"rounds", r_.rounds}});
+    return asked;
+  }
+
+  [[nodiscard]] Costs profiled(int most) const {
+    if (r_.costs) return load_costs(*r_.costs);
+    const std::vector<int> sizes = divisors(r_.global_batch_size);
+    if (by_torch()) return profile_by_torch(torch(), base_, sizes, most);
+    return profile_machine(model_, base_,
+                           {.backend = backend_,
+                            .micro_batch_sizes = sizes,
+                            .devices = backend_ == BackendKind::cuda ? most : 0,
+                            .progress = session_.part("profile")});
   }
 
   // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and
@@ -140,7 +164,9 @@ class Evaluator {
     };
     const std::vector<int> microbatches = divisors(r_.global_batch_size);
     const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
-    const char* const modes[] = {"none", "full", "stage", "except-last"};
+    // PyTorch's runtime has no R of its own.
+    const std::vector<const char*> modes =
+        by_torch() ? std::vector{"none"} : std::vector{"none", "full", "stage", "except-last"};
     std::set<std::string> seen;
     const int wanted = r_.fit + r_.interval + r_.held_out;
     for (int attempt = 0; std::ssize(plans_) < wanted && attempt < 10'000; ++attempt) {
@@ -180,15 +206,19 @@ class Evaluator {
     return made;
   }
   void run_all(std::vector<Trial>& trials, const char* title, int rounds) const {
-    run_trials(trials,
-               {.unfinished = unfinished_,
-                .title = title,
-                .backend = backend_,
-                .rounds = rounds,
-                .steps = backend_ == BackendKind::cuda ? 4 : 1,  // short beside making the weights
-                .seed = r_.seed + 1,
-                .progress = session_.part(title)},
-               available_backends());
+    const int steps = by_torch() || backend_ == BackendKind::cuda ? kStepsBesideWeights : 1;
+    const TrialOptions options{.unfinished = unfinished_,
+                               .title = title,
+                               .backend = backend_,
+                               .rounds = rounds,
+                               .steps = steps,
+                               .seed = r_.seed + 1,
+                               .progress = session_.part(title)};
+    if (by_torch()) {
+      run_trials_by_torch(torch(), trials, options);
+    } else {
+      run_trials(trials, options, available_backends());
+    }
   }
 
   void fit() {
@@ -237,7 +267,7 @@ class Evaluator {
   EvaluationReport judge() {
     std::vector<Trial> held_out = next_trials(r_.held_out);
     EvaluationReport report{.model = model_.name,
-                            .machine = machine_name(backend_),
+                            .machine = by_torch() ? costs_.machine : machine_name(backend_),
                             .seed = r_.seed,
                             .fitted = r_.fit,
                             .predictions_sha256 = commit(held_out),
@@ -246,8 +276,9 @@ class Evaluator {
     std::vector<Comparison> comparisons;
     for (const Trial& t : held_out) {
       const Forecast& f = t.first.forecast;
-      report.outcomes.push_back(
-          {t.plan.plan, f.step_time, f.interval, t.times, f.peak_memory(), t.measured_peak()});
+      report.outcomes.push_back({t.plan.plan, f.step_time,
+                                 forecast(t.plan, profile_, host_).forecast.step_time, f.interval,
+                                 t.times, f.peak_memory(), t.measured_peak()});
       comparisons.push_back(compare(t.plan.program, t.first.trace, t.run.trace));
     }
     report.idle = idle_shares(comparisons);
@@ -267,7 +298,7 @@ class Evaluator {
   std::vector<int> stages_;
   Unfinished unfinished_;
   Cluster host_;
-  Costs costs_;
+  Costs profile_, costs_;  // as measured; fitted, and with an interval
   std::vector<Plan> plans_;
   std::size_t used_ = 0;     // of the plans
   std::string predictions_;  // of the held-out plans, as they are written
@@ -278,25 +309,33 @@ class Evaluator {
 
 Fields fields(EvaluateRequest& r) {
   Fields all = weir::fields(r.plan);
-  append(all,
-         {{"--backend", &r.backend, "cpu or cuda"},
-          {"-K,--pp",
-           &r.stages,
-           "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)",
-           {.range = kDevicesHere}},
-          {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPlans}},
-          {"--fit", &r.fit, "Plans that fit the model", {.range = kPlans}},
-          {"--interval", &r.interval, "Plans that set the interval (9 or more)", {.range = kPlans}},
-          {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kPlans}},
-          {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kPlans}},
-          {"-o,--output",
-           &r.output,
-           "Folder; until all is measured for what is, in OUTPUT/unfinished",
-           {.writes = Writes::folder}},
-          {"--resume", &r.resume,
-           "Go on with what an evaluation of the same request that was cut short has left in "
-           "OUTPUT"},
-          seed_field(r.seed)});
+  append(all, {{"--backend", &r.backend, "cpu or cuda"},
+               {"--executor",
+                &r.executor,
+                "weir, or torch: torch.distributed.pipelining, on GPUs where PyTorch has them",
+                {.choices = {"weir", "torch"}}},
+               {"--python", &r.python, "With PyTorch and the package weir, for --executor torch"},
+               {"--costs", &r.costs, "Profile to forecast by (default: measured first)"},
+               {"-K,--pp",
+                &r.stages,
+                "Stages to draw from, 1,2,4 (default: up to a core each; cuda: one number, 2)",
+                {.range = kDevicesHere}},
+               {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPlans}},
+               {"--fit", &r.fit, "Plans that fit the model", {.range = kPlansOrNone}},
+               {"--interval",
+                &r.interval,
+                "Plans that set the interval (9 or more)",
+                {.range = kPlansOrNone}},
+               {"--held-out", &r.held_out, "Plans forecast before they are run", {.range = kPlans}},
+               {"--rounds", &r.rounds, "Runs of each held-out plan", {.range = kPlans}},
+               {"-o,--output",
+                &r.output,
+                "Folder; until all is measured for what is, in OUTPUT/unfinished",
+                {.writes = Writes::folder}},
+               {"--resume", &r.resume,
+                "Go on with what an evaluation of the same request that was cut short has left in "
+                "OUTPUT"},
+               seed_field(r.seed)});
   return all;
 }
 
@@ -310,7 +349,8 @@ EvaluateResult evaluate(const EvaluateRequest& r, const Session& session) {
 nlohmann::ordered_json to_json(const EvaluateResult& result) {
   const EvaluationReport& r = result.report;
   const Accuracy& a = r.accuracy;
-  nlohmann::ordered_json coverage = nullptr, sharing = nullptr;
+  nlohmann::ordered_json coverage = nullptr, sharing = nullptr, memory = nullptr;
+  if (a.memory_error) memory = *a.memory_error;
   if (r.interval) {
     coverage = {{"nominal", r.interval->nominal},
                 {"hits", a.hits},
@@ -326,10 +366,13 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                               {"plans", r.outcomes.size()},
                               {"median_abs_error", a.median_error},
                               {"p95_abs_error", a.p95_error},
+                              {"by_profile",
+                               {{"median_abs_error", a.by_profile_median_error},
+                                {"p95_abs_error", a.by_profile_p95_error}}},
                               {"kendall_tau", a.tau},
                               {"top1_regret", a.regret},
                               {"coverage", coverage},
-                              {"memory_max_abs_error", a.memory_error},
+                              {"memory_max_abs_error", memory},
                               {"sharing", sharing},
                               {"idle", nlohmann::ordered_json::object()},
                               {"trials", nlohmann::ordered_json::array()}};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ namespace weir::app {
 struct EvaluateRequest {
   PlanOptions plan;
   std::string backend = "cpu";
+  // What profiles and runs: "weir", or "torch", the user's PyTorch in this Python.
+  std::string executor = "weir", python = "python3";
+  std::optional<std::filesystem::path> costs;  // to forecast by; absent: profiled first
   // K to draw from; empty: up to a core each. One K of the cuda backend; empty: 2.
   std::vector<int> stages;
   int global_batch_size = 8, fit = 8, interval = 12, held_out = 20, rounds = 5;

@@ -23,17 +23,6 @@ RunResult run_once(const ResolvedPlan& plan, const TrialOptions& o, const Backen
   return run(plan, options, backends);
 }
 
-// The measured steps are those of the trace.
-void add(RunResult run, Trial& trial) {
-  for (const StepWindow& step : run.trace.steps)
-    trial.times.push_back(Seconds(step.end - step.start).count());
-  if (trial.run.trace.steps.empty()) {
-    trial.run = std::move(run);
-  } else {
-    append(trial.run.trace, run.trace);
-  }
-}
-
 }  // namespace
 
 Seconds Trial::measured() const { return Seconds(median(times)); }
@@ -53,25 +42,41 @@ Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster) {
   return trial;
 }
 
-void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends) {
-  std::vector<std::size_t> order(trials.size());
+std::vector<TrialRun> runs_in_order(std::size_t trials, const TrialOptions& options) {
+  std::vector<std::size_t> order(trials);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(options.seed);
-  const int of = options.rounds * static_cast<int>(trials.size());
-  int done = 0;
+  std::vector<TrialRun> runs;
   for (int round = 0; round < options.rounds; ++round) {
     if (options.seed != 0) std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t i : order) {
-      Trial& trial = trials[i];
-      const std::string name = fmt::format("{}-{}-round-{}", options.title, i + 1, round + 1);
-      std::optional<RunResult> result = options.unfinished.kept(name, trial.plan);
-      if (!result) {
-        result = run_once(trial.plan, options, backends);
-        options.unfinished.keep(name, trial.plan, *result);
-      }
-      add(std::move(*result), trial);
-      if (options.progress) options.progress(++done, of);
+    for (const std::size_t i : order)
+      runs.push_back({i, fmt::format("{}-{}-round-{}", options.title, i + 1, round + 1)});
+  }
+  return runs;
+}
+
+void add_run(RunResult run, Trial& trial) {
+  for (const StepWindow& step : run.trace.steps)
+    trial.times.push_back(Seconds(step.end - step.start).count());
+  if (trial.run.trace.steps.empty()) {
+    trial.run = std::move(run);
+  } else {
+    append(trial.run.trace, run.trace);
+  }
+}
+
+void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends) {
+  const std::vector<TrialRun> runs = runs_in_order(trials.size(), options);
+  int done = 0;
+  for (const auto& [index, name] : runs) {
+    Trial& trial = trials[index];
+    std::optional<RunResult> result = options.unfinished.kept(name, trial.plan);
+    if (!result) {
+      result = run_once(trial.plan, options, backends);
+      options.unfinished.keep(name, trial.plan, *result);
     }
+    add_run(std::move(*result), trial);
+    if (options.progress) options.progress(++done, static_cast<int>(runs.size()));
   }
 }
 

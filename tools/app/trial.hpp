@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -40,7 +41,19 @@ struct TrialOptions {
 // clock takes some steps to come up again.
 [[nodiscard]] int warm_up_steps(BackendKind backend);
 
+// One run of the trial at `index`, by the name under which it is kept: "held-out-3-round-1".
+struct TrialRun {
+  std::size_t index = 0;
+  std::string name;
+};
+
+// All runs of so many trials in the order in which they are made: rounds, each in a random order
+// of its own where there is a seed.
+[[nodiscard]] std::vector<TrialRun> runs_in_order(std::size_t trials, const TrialOptions& options);
+
 [[nodiscard]] Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster);
+// Adds a run's measured steps, which are those of its trace.
+void add_run(RunResult run, Trial& trial);
 // Those that are kept already are not run again.
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
 

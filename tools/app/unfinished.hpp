@@ -32,6 +32,8 @@ class Unfinished {
   [[nodiscard]] std::optional<RunResult> kept(const std::string& name,
                                               const ResolvedPlan& plan) const;
   void keep(const std::string& name, const ResolvedPlan& plan, const RunResult& run) const;
+  // Where a program of the user's may keep what it measures, gone on from and removed alike.
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   // A text beside them, as NAME.json.
   void put(const std::string& name, std::string_view text) const;
   // The result is written.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "traces/stats.hpp"
 
@@ -32,6 +33,12 @@ double regret(const std::vector<Outcome>& outcomes) {
   return chosen->measured() / best->measured() - 1;
 }
 
+// By nearest rank.
+double percentile_95(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(values.size()))) - 1];
+}
+
 }  // namespace
 
 Seconds Outcome::measured() const { return Seconds(median(times_s)); }
@@ -50,20 +57,21 @@ bool Outcome::inside() const {
 
 Accuracy accuracy(const std::vector<Outcome>& outcomes) {
   Accuracy a;
-  std::vector<double> errors;
+  std::vector<double> errors, unfitted;
   for (const Outcome& o : outcomes) {
     errors.push_back(std::abs(o.error()));
-    const auto measured_peak = static_cast<double>(o.measured_peak.count());
-    a.memory_error =
-        std::max(a.memory_error,
-                 std::abs(static_cast<double>(o.predicted_peak.count()) / measured_peak - 1));
+    unfitted.push_back(std::abs(o.by_profile / o.measured() - 1));
+    if (const auto peak = static_cast<double>(o.measured_peak.count()); peak > 0) {
+      const double error = std::abs(static_cast<double>(o.predicted_peak.count()) / peak - 1);
+      a.memory_error = std::max(a.memory_error.value_or(0), error);
+    }
     a.with_interval += o.interval ? 1 : 0;
     a.hits += o.inside() ? 1 : 0;
   }
   a.median_error = median(errors);
-  std::ranges::sort(errors);
-  a.p95_error =
-      errors[static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(errors.size()))) - 1];
+  a.p95_error = percentile_95(std::move(errors));
+  a.by_profile_median_error = median(unfitted);
+  a.by_profile_p95_error = percentile_95(std::move(unfitted));
   a.tau = kendall(outcomes);
   a.regret = regret(outcomes);
   return a;

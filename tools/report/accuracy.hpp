@@ -15,9 +15,10 @@ namespace weir {
 struct Outcome {
   Plan plan;
   Seconds predicted{0};
+  Seconds by_profile{0};  // forecast by the costs as they were before the fit
   std::optional<StepInterval> interval;
-  std::vector<double> times_s;  // of every measured step; at least one
-  Bytes predicted_peak{0}, measured_peak{0};
+  std::vector<double> times_s;                // of every measured step; at least one
+  Bytes predicted_peak{0}, measured_peak{0};  // measured 0: not known
 
   [[nodiscard]] Seconds measured() const;  // the median step
   [[nodiscard]] double error() const;      // (predicted - measured) / measured
@@ -27,9 +28,11 @@ struct Outcome {
 
 struct Accuracy {
   double median_error = 0, p95_error = 0;  // of |error|; the 95th percentile by nearest rank
-  double tau = 0;           // Kendall's tau-a over pairs that differ by more than the noise of both
-  double regret = 0;        // measured time of the plan forecast fastest over the fastest, minus 1
-  double memory_error = 0;  // worst |predicted peak / measured peak - 1|
+  double by_profile_median_error = 0, by_profile_p95_error = 0;  // the same without the fit
+  double tau = 0;     // Kendall's tau-a over pairs that differ by more than the noise of both
+  double regret = 0;  // measured time of the plan forecast fastest over the fastest, minus 1
+  // Worst |predicted peak / measured peak - 1|; none where no peak was measured.
+  std::optional<double> memory_error;
   int hits = 0, with_interval = 0;  // measured inside its interval, of so many that had one
 };
 

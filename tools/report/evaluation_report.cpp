@@ -56,7 +56,8 @@ std::string all_plans(std::vector<Outcome> outcomes) {
         "%</td><td>{}</td><td>{}</td></tr>\n",
         escape(summary(o.plan)), format_duration(o.predicted), interval_cell(o),
         format_duration(o.measured()), format_duration(o.noise()), o.error() * 100,
-        format_bytes(o.predicted_peak), format_bytes(o.measured_peak));
+        format_bytes(o.predicted_peak),
+        o.measured_peak.count() > 0 ? format_bytes(o.measured_peak) : "not known");
   }
   return text + "</table>\n";
 }
@@ -86,9 +87,15 @@ std::string accuracy_text(const EvaluationReport& report) {
   std::string text = fmt::format(
       "{} plans on {}, seed {}: median error {:.1f} %, 95th percentile {:.1f} %, Kendall's tau "
       "{:.2f}, top-1 regret "
-      "{:.1f} %, peak memory within {:.2f} %",
+      "{:.1f} %{}",
       report.outcomes.size(), report.machine, report.seed, a.median_error * 100, a.p95_error * 100,
-      a.tau, a.regret * 100, a.memory_error * 100);
+      a.tau, a.regret * 100,
+      a.memory_error ? fmt::format(", peak memory within {:.2f} %", *a.memory_error * 100) : "");
+  if (report.fitted > 0) {
+    text +=
+        fmt::format("\nby the profile, before {} plans fitted it: {:.1f} % and {:.1f} %",
+                    report.fitted, a.by_profile_median_error * 100, a.by_profile_p95_error * 100);
+  }
   if (!report.interval) return text + "\nno interval: fewer than 9 plans cannot promise 90 %";
   std::vector<double> widths;
   for (const Outcome& o : report.outcomes) {
