@@ -55,14 +55,8 @@ class CpuBackend : public Backend {
   void logits(const LayerCall& call, float* to) override {
     cpu::logits(std::get<HeadShape>(call.layer->shape), call, on_, to);
   }
-  void update(const UpdateCall& call) override {
-    if (call.running) {
-      cpu::move_statistics(*call.running, call.samples, floats(call.gradients), call.elements / 2,
-                           call.weight.floats());
-      return;
-    }
-    cpu::update({call.step, call.decays, call.factor, call.optimizer}, floats(call.gradients),
-                call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats());
+  void update(std::span<const UpdateCall> calls) override {
+    for (const UpdateCall& call : calls) update(call);
   }
   double sum_of_squares(std::span<const Tensor> gradients, std::int64_t elements) override {
     return cpu::sum_of_squares(floats(gradients), elements);
@@ -81,6 +75,15 @@ class CpuBackend : public Backend {
   }
 
  private:
+  static void update(const UpdateCall& call) {
+    if (call.running) {
+      cpu::move_statistics(*call.running, call.samples, floats(call.gradients), call.elements / 2,
+                           call.weight.floats());
+      return;
+    }
+    cpu::update({call.step, call.decays, call.factor, call.optimizer}, floats(call.gradients),
+                call.elements, call.weight.floats(), call.state1.floats(), call.state2.floats());
+  }
   static std::vector<const float*> floats(std::span<const Tensor> tensors) {
     std::vector<const float*> all;
     for (const Tensor& tensor : tensors) all.push_back(tensor.floats());

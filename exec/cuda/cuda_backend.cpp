@@ -111,7 +111,7 @@ class CudaBackend : public Backend {
   void backward_weight(const LayerCall& call) override {
     visit_kernels(*call.layer, [&](const auto& shape) { cuda::backward_weight(shape, call, on_); });
   }
-  void update(const UpdateCall& call) override { cuda::update(call, on_); }
+  void update(std::span<const UpdateCall> calls) override { cuda::update(calls, on_); }
   void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.handle())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);

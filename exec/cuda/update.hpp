@@ -1,12 +1,14 @@
-// The optimizer's update of one parameter on CUDA.
+// The optimizer's update of a stage's parameters on CUDA.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <span>
 
 #include "exec/cuda/layers.hpp"
 
 namespace weir::cuda {
 
-// Throws RunFailed for more copies of a gradient than a kernel sums.
-void update(const UpdateCall& call, const Workbench& on);
+// All of one optimizer and step. Throws RunFailed for more copies of a gradient than a kernel sums.
+void update(std::span<const UpdateCall> calls, const Workbench& on);
 
 }  // namespace weir::cuda

@@ -137,7 +137,8 @@ class Backend : public BlockSource {
   // The head's product again, from the input of its F, into the host's memory: [b, s, V] in fp32.
   // Throws MissingComponent where the backend cannot give them.
   virtual void logits(const LayerCall& call, float* to);
-  virtual void update(const UpdateCall& call) = 0;
+  // Of all parameters of a stage, which may be launched as one; each by its own call alone.
+  virtual void update(std::span<const UpdateCall> calls) = 0;
   // Of the sum of these gradients (copies of a weight), in this order. Throws MissingComponent
   // where the backend cannot give it.
   [[nodiscard]] virtual double sum_of_squares(std::span<const Tensor> gradients,

@@ -81,6 +81,11 @@ class StageWorker {
   [[nodiscard]] Tensor discard(Pass pass, Tensor output_gradient);
 
   void begin_step() { fresh_gradients_ = true; }
+  // As it was before the step; its tensors are the arena's to take back.
+  void forget_step() {
+    in_flight_.clear();
+    begin_step();
+  }
   struct Step {
     std::int64_t number = 1;  // 1-based
     double factor = 1;        // of all gradients: clipping's
@@ -144,14 +149,16 @@ class StageWorker {
 
 template <class Copies>
 void StageWorker::update(Step step, Copies copies) {
+  std::vector<UpdateCall> calls;
+  std::vector<std::vector<Tensor>> gradients;  // that the calls show
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& parameter = parameters_[i];
-    const std::vector<Tensor> gradients = copies(i);
-    if (gradients.empty())
+    gradients.push_back(copies(i));
+    if (gradients.back().empty())
       continue;  // a second use of a weight of this stage: updated with the first
-    backend_.update({.weight = parameter.weight,
+    calls.push_back({.weight = parameter.weight,
                      .master = parameter.master,
-                     .gradients = gradients,
+                     .gradients = gradients.back(),
                      .state1 = parameter.state1,
                      .state2 = parameter.state2,
                      .elements = parameter.description.elements(),
@@ -162,6 +169,7 @@ void StageWorker::update(Step step, Copies copies) {
                      .factor = step.factor,
                      .optimizer = plan_.optimizer});
   }
+  backend_.update(calls);
 }
 
 // By global stage; null where the stage is another process's.

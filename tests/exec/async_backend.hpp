@@ -43,14 +43,16 @@ class AsyncBackend : public Backend {
   void forward(const LayerCall& call) override { launch(call, &Backend::forward); }
   void backward_input(const LayerCall& call) override { launch(call, &Backend::backward_input); }
   void backward_weight(const LayerCall& call) override { launch(call, &Backend::backward_weight); }
-  void update(const UpdateCall& call) override {
-    stream_.launch_work(
-        [this, call, gradients = std::vector(call.gradients.begin(), call.gradients.end())] {
-          UpdateCall then = call;
-          then.gradients = gradients;
-          then.step = step_ + 1;
-          cpu_->update(then);
-        });
+  void update(std::span<const UpdateCall> calls) override {
+    for (const UpdateCall& call : calls) {
+      stream_.launch_work(
+          [this, call, gradients = std::vector(call.gradients.begin(), call.gradients.end())] {
+            UpdateCall then = call;
+            then.gradients = gradients;
+            then.step = step_ + 1;
+            cpu_->update({&then, 1});
+          });
+    }
   }
   void begin_step(std::uint32_t step) override {
     stream_.launch_work([this, step] { step_ = step; });

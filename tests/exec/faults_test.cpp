@@ -35,7 +35,7 @@ class Throwing : public Backend {
   }
   void backward_input(const LayerCall& call) override { real_->backward_input(call); }
   void backward_weight(const LayerCall& call) override { real_->backward_weight(call); }
-  void update(const UpdateCall& call) override { real_->update(call); }
+  void update(std::span<const UpdateCall> calls) override { real_->update(calls); }
   void finish() override { real_->finish(); }
   bool in_host_memory() const override { return true; }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {

@@ -34,7 +34,10 @@ class NotingBackend : public Backend {
   }
   void backward_input(const LayerCall&) override {}
   void backward_weight(const LayerCall&) override {}
-  void update(const UpdateCall& call) override {
+  void update(std::span<const UpdateCall> calls) override {
+    for (const UpdateCall& call : calls) note(call);
+  }
+  void note(const UpdateCall& call) {
     if (call.master) ++noted_.updates;
     if (noted_.steps.size() > 1 || !call.master) return;
     const auto* working = reinterpret_cast<const std::uint16_t*>(call.weight.data);

@@ -1,9 +1,11 @@
 // AdamW (Loshchilov & Hutter, algorithm 2) and SGD in double precision, two copies of a gradient;
-// the working copy is the master's rounding to the bit.
+// the working copy is the master's rounding to the bit; many parameters at once as each alone.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/optimizer.hpp"
 
 #include <gtest/gtest.h>
+
+#include <deque>
 
 #include "tests/exec_cuda/device.hpp"
 
@@ -31,7 +33,12 @@ TEST(CudaKernelOptimizer, AdamWAtTheDevicesStep) {
     const DeviceArray<Bf16> working(size(kCount));
     adamw({static_cast<float>(rate), static_cast<float>(1 - rate * decay),
            static_cast<float>(epsilon), b1, b2},
-          {{first.get(), second.get()}, 2}, kCount, {w.get(), working.get()}, m.get(), v.get(),
+          {{{{first.get(), second.get()}, 2},
+            kCount,
+            {w.get(), working.get()},
+            m.get(),
+            v.get(),
+            true}},
           numbers.get(), nullptr);
     const double unbias1 = 1 / (1 - std::pow(b1, step + 1)),
                  unbias2 = 1 / (1 - std::pow(b2, step + 1));
@@ -64,8 +71,9 @@ TEST(CudaKernelOptimizer, LongMomentsKeepTheirShare) {
     const StepOnDevice numbers(step);
     const std::vector<float> g = random_floats(kCount, 40 + step);
     const DeviceFloats gradient(g);
-    adamw({1e-3F, 1.0F, 1e-8F, b1, b2}, {{gradient.get()}, 1}, kCount, {w.get(), nullptr}, m.get(),
-          v.get(), numbers.get(), nullptr);
+    adamw({1e-3F, 1.0F, 1e-8F, b1, b2},
+          {{{{gradient.get()}, 1}, kCount, {w.get(), nullptr}, m.get(), v.get(), true}},
+          numbers.get(), nullptr);
     for (std::size_t i = 0; i < size(kCount); ++i)
       expected[i] = b2 * expected[i] + (1 - b2) * g[i] * g[i];
   }
@@ -80,7 +88,12 @@ TEST(CudaKernelOptimizer, SgdWithMomentumAndWithout) {
   for (const bool momentum : {false, true}) {
     const DeviceFloats first(in.g1), second(in.g2), w(in.w), m(in.m);
     sgd({static_cast<float>(rate), static_cast<float>(decay), 0.9F},
-        {{first.get(), second.get()}, 2}, kCount, {w.get(), nullptr}, momentum ? m.get() : nullptr,
+        {{{{first.get(), second.get()}, 2},
+          kCount,
+          {w.get(), nullptr},
+          momentum ? m.get() : nullptr,
+          nullptr,
+          true}},
         nullptr);
     std::vector<double> expected;
     for (std::size_t i = 0; i < size(kCount); ++i) {
@@ -89,6 +102,76 @@ TEST(CudaKernelOptimizer, SgdWithMomentumAndWithout) {
     }
     expect_close(w.host(), expected, kElement<float>);
   }
+}
+
+// Parameters of a stage as they come: vectors and matrices, some with several copies of their
+// gradient, with a working copy, or without decay; more than a launch takes in one way or the
+// other.
+struct Stage {
+  struct One {
+    One(std::int64_t elements, int several, unsigned seed)
+        : n(elements),
+          w(random_floats(size(n), seed)),
+          m(random_floats(size(n), seed + 1)),
+          v(std::vector<float>(size(n), 0.5F)),
+          working(size(n)) {
+      for (int copy = 0; copy < several; ++copy)
+        copies.emplace_back(random_floats(size(n), seed + 2 + static_cast<unsigned>(copy)));
+    }
+    std::int64_t n;
+    DeviceFloats w, m, v;
+    DeviceArray<Bf16> working;
+    std::deque<DeviceFloats> copies;
+  };
+  std::deque<One> all;
+  Stage() {
+    for (int i = 0; i < kMostUpdated + 20; ++i) {
+      const std::int64_t n = i == 3 ? 40'001 : i == 9 ? 16'384 : 1 + i % 13;
+      all.emplace_back(n, i % 3 == 0 ? 2 : 1, 100 + 10 * static_cast<unsigned>(i));
+    }
+  }
+  [[nodiscard]] std::vector<Updated> parameters() const {
+    std::vector<Updated> updated;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const One& one = all[i];
+      Gradients gradients{};
+      for (const DeviceFloats& copy : one.copies) gradients.of[gradients.count++] = copy.get();
+      updated.push_back({gradients,
+                         one.n,
+                         {one.w.get(), i % 2 == 0 ? one.working.get() : nullptr},
+                         one.m.get(),
+                         one.v.get(),
+                         i % 5 != 0});
+    }
+    return updated;
+  }
+  [[nodiscard]] std::vector<float> numbers() const {
+    std::vector<float> all_numbers;
+    const auto add = [&](const std::vector<float>& of) {
+      all_numbers.insert(all_numbers.end(), of.begin(), of.end());
+    };
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      add(all[i].w.host());
+      add(all[i].m.host());
+      add(all[i].v.host());
+      if (i % 2 == 0) add(host_floats(all[i].working));
+    }
+    return all_numbers;
+  }
+};
+
+TEST(CudaKernelOptimizer, AllParametersAtOnceAsEachAlone) {
+  WEIR_NEEDS_DEVICE();
+  const StepOnDevice numbers(4);
+  const Adam adam{1e-2F, 1 - 1e-3F, 1e-8F, 0.9, 0.95};
+  const Sgd descent{1e-2F, 0.1F, 0.9F};
+  const Stage together, apart;
+  adamw(adam, together.parameters(), numbers.get(), nullptr);
+  for (const Updated& one : apart.parameters()) adamw(adam, {one}, numbers.get(), nullptr);
+  EXPECT_EQ(together.numbers(), apart.numbers());
+  sgd(descent, together.parameters(), nullptr);
+  for (const Updated& one : apart.parameters()) sgd(descent, {one}, nullptr);
+  EXPECT_EQ(together.numbers(), apart.numbers());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-// A thread takes four elements at a time, and the block walks on by the grid; the last few are
-// taken one by one. The arrays begin on 64 bytes, as arenas give them.
+// A launch takes many tensors: its arguments hold a table of them, each cut into pieces, and a
+// block finds the tensor of its piece. A thread takes four elements at a time, and the block walks
+// through its piece; the last few are taken one by one. The arrays begin on 64 bytes, as arenas
+// give them.
 // SPDX-License-Identifier: Apache-2.0
 #include <cassert>
 
@@ -10,7 +12,58 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kFour = 4;
-constexpr unsigned kMostBlocks = 2048;  // several for every multiprocessor of the largest devices
+// Sixteen rounds of a block: what it computes once is little beside them, and GPT-2's embedding
+// still makes 2,356 pieces.
+constexpr std::int64_t kPiece = std::int64_t{16} * kThreads * kFour;
+
+// Arguments of a launch: by value, so that a captured graph keeps them.
+struct Table {
+  struct One {
+    const float* gradient;  // the first of its copies
+    float* master;
+    Bf16* working;
+    float *first, *second;
+    std::int64_t n;
+    std::uint32_t first_piece;  // among those of the launch
+    std::uint16_t others;       // where its other copies begin
+    std::uint8_t copies;        // beyond the first
+    bool decays;
+  };
+  One of[kMostUpdated];
+  const float* others[kMostSharedCopies];
+  int count;
+};
+// 32,764 bytes from capability 7.0 on (CUDA C++ Programming Guide, kernel function parameters).
+static_assert(sizeof(Table) + sizeof(Adam) + sizeof(void*) <= 32764, "arguments of a launch");
+
+// The last tensor whose first piece is not behind the block's: the same for all its threads.
+__device__ const Table::One& tensor_of(const Table& table, unsigned piece) {
+  int first = 0, last = table.count;
+  while (last - first > 1) {
+    const int middle = (first + last) / 2;
+    if (table.of[middle].first_piece <= piece) {
+      first = middle;
+    } else {
+      last = middle;
+    }
+  }
+  return table.of[first];
+}
+
+// update(i, elements): four from i on, or one.
+template <class Update>
+__device__ void walk_piece(const Table::One& one, unsigned piece, Update update) {
+  const std::int64_t begin = std::int64_t{piece - one.first_piece} * kPiece;
+  const std::int64_t end = min(begin + kPiece, one.n);
+  for (std::int64_t i = begin + std::int64_t{threadIdx.x} * kFour; i < end;
+       i += std::int64_t{kThreads} * kFour) {
+    if (i + kFour <= end) {
+      update(i, std::integral_constant<int, kFour>{});
+    } else {
+      for (std::int64_t j = i; j < end; ++j) update(j, std::integral_constant<int, 1>{});
+    }
+  }
+}
 
 struct Unbias {
   float first, second;
@@ -37,116 +90,132 @@ __device__ Unbias unbias_of(const Adam& a, const StepNumbers* numbers) {
 }
 
 template <int L>
-__device__ void load_gradient(const Gradients& gradients, std::int64_t i, float (&sum)[L]) {
-  load<L>(gradients.of[0] + i, sum);
-  for (int copy = 1; copy < gradients.count; ++copy) {
+__device__ void load_gradient(const Table& table, const Table::One& one, std::int64_t i,
+                              float (&sum)[L]) {
+  load<L>(one.gradient + i, sum);
+  for (int copy = 0; copy < one.copies; ++copy) {
     float value[L];
-    load<L>(gradients.of[copy] + i, value);
+    load<L>(table.others[one.others + copy] + i, value);
     for (int k = 0; k < L; ++k) sum[k] += value[k];
   }
 }
 
 template <int L>
-__device__ void store_weight(const Weights& weights, std::int64_t i, const float (&weight)[L]) {
-  store<L>(weights.master + i, weight);
-  if (weights.working != nullptr) store<L>(weights.working + i, weight);
+__device__ void store_weight(const Table::One& one, std::int64_t i, const float (&weight)[L]) {
+  store<L>(one.master + i, weight);
+  if (one.working != nullptr) store<L>(one.working + i, weight);
 }
 
 template <int L>
-__device__ void adamw_some(const Adam& a, const Unbias& unbias, const Gradients& gradients,
-                           std::int64_t i, const Weights& weights, float* first, float* second) {
+__device__ void adamw_some(const Adam& a, const Unbias& unbias, const Table& table,
+                           const Table::One& one, std::int64_t i) {
   float g[L], w[L], m[L], v[L];
-  load_gradient<L>(gradients, i, g);
-  load<L>(weights.master + i, w);
-  load<L>(first + i, m);
-  load<L>(second + i, v);
+  load_gradient<L>(table, one, i, g);
+  load<L>(one.master + i, w);
+  load<L>(one.first + i, m);
+  load<L>(one.second + i, v);
   // 1 - beta rounds once, from double: in fp32 it would be 1.7e-4 off at 0.9999. Each moment moves
   // by that share of its distance, so that beta itself is never rounded.
   const auto share1 = static_cast<float>(1 - a.beta1), share2 = static_cast<float>(1 - a.beta2);
+  const float decay = one.decays ? a.decay : 1.0F;
   for (int k = 0; k < L; ++k) {
     m[k] += share1 * (g[k] - m[k]);
     v[k] += share2 * (g[k] * g[k] - v[k]);
     w[k] =
-        w[k] * a.decay - a.rate * (m[k] * unbias.first) / (sqrtf(v[k] * unbias.second) + a.epsilon);
+        w[k] * decay - a.rate * (m[k] * unbias.first) / (sqrtf(v[k] * unbias.second) + a.epsilon);
   }
-  store<L>(first + i, m);
-  store<L>(second + i, v);
-  store_weight<L>(weights, i, w);
+  store<L>(one.first + i, m);
+  store<L>(one.second + i, v);
+  store_weight<L>(one, i, w);
 }
 
-__global__ void adamw_kernel(Adam a, const __grid_constant__ Gradients gradients, std::int64_t n,
-                             Weights weights, float* first, float* second,
+__global__ void adamw_kernel(Adam a, const __grid_constant__ Table table,
                              const StepNumbers* numbers) {
   const Unbias unbias = unbias_of(a, numbers);
-  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
-  for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
-    if (i + kFour <= n) {
-      adamw_some<kFour>(a, unbias, gradients, i, weights, first, second);
-    } else {
-      for (std::int64_t j = i; j < n; ++j)
-        adamw_some<1>(a, unbias, gradients, j, weights, first, second);
-    }
-  }
+  const Table::One& one = tensor_of(table, blockIdx.x);
+  walk_piece(one, blockIdx.x, [&](std::int64_t i, auto elements) {
+    adamw_some<elements.value>(a, unbias, table, one, i);
+  });
 }
 
 template <int L>
-__device__ void sgd_some(const Sgd& s, const Gradients& gradients, std::int64_t i,
-                         const Weights& weights, float* velocity) {
+__device__ void sgd_some(const Sgd& s, const Table& table, const Table::One& one, std::int64_t i) {
   float step[L], w[L];
-  load_gradient<L>(gradients, i, step);
-  load<L>(weights.master + i, w);
-  for (int k = 0; k < L; ++k) step[k] += s.decay * w[k];
-  if (velocity != nullptr) {
+  load_gradient<L>(table, one, i, step);
+  load<L>(one.master + i, w);
+  const float decay = one.decays ? s.decay : 0.0F;
+  for (int k = 0; k < L; ++k) step[k] += decay * w[k];
+  if (one.first != nullptr) {
     float speed[L];
-    load<L>(velocity + i, speed);
+    load<L>(one.first + i, speed);
     for (int k = 0; k < L; ++k) step[k] = s.momentum * speed[k] + step[k];
-    store<L>(velocity + i, step);
+    store<L>(one.first + i, step);
   }
   for (int k = 0; k < L; ++k) w[k] -= s.rate * step[k];
-  store_weight<L>(weights, i, w);
+  store_weight<L>(one, i, w);
 }
 
-__global__ void sgd_kernel(Sgd s, const __grid_constant__ Gradients gradients, std::int64_t n,
-                           Weights weights, float* velocity) {
-  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x * kFour;
-  for (std::int64_t i = thread_index() * kFour; i < n; i += stride) {
-    if (i + kFour <= n) {
-      sgd_some<kFour>(s, gradients, i, weights, velocity);
-    } else {
-      for (std::int64_t j = i; j < n; ++j) sgd_some<1>(s, gradients, j, weights, velocity);
-    }
+__global__ void sgd_kernel(Sgd s, const __grid_constant__ Table table) {
+  const Table::One& one = tensor_of(table, blockIdx.x);
+  walk_piece(one, blockIdx.x,
+             [&](std::int64_t i, auto elements) { sgd_some<elements.value>(s, table, one, i); });
+}
+
+[[maybe_unused]] bool begin_right(const Updated& one) {
+  for (int i = 0; i < one.gradients.count; ++i) {
+    if (!begins_on_16_bytes(one.gradients.of[i])) return false;
   }
+  return begins_on_16_bytes(one.weights.master) && begins_on_16_bytes(one.first) &&
+         begins_on_16_bytes(one.second);
 }
 
-unsigned grid_for(std::int64_t n) {
-  const unsigned blocks = blocks_for(n, kThreads * kFour);
-  return blocks < kMostBlocks ? blocks : kMostBlocks;
-}
-
-[[maybe_unused]] bool begin_right(const Gradients& gradients) {
-  for (int i = 0; i < gradients.count; ++i) {
-    if (!begins_on_16_bytes(gradients.of[i])) return false;
+// launch(table, blocks) of as many parameters as each takes, in order.
+template <class Launch>
+void in_tables(const std::vector<Updated>& parameters, Launch launch) {
+  Table table{};
+  std::uint32_t pieces = 0;
+  int others = 0;
+  const auto finish = [&] {
+    if (table.count > 0) launch(table, pieces);
+    table.count = 0;
+    pieces = 0;
+    others = 0;
+  };
+  for (const Updated& one : parameters) {
+    assert(begin_right(one) && "tensors begin on 64 bytes");
+    const int more = one.gradients.count - 1;
+    if (table.count == kMostUpdated || others + more > kMostSharedCopies) finish();
+    table.of[table.count++] = {one.gradients.of[0],
+                               one.weights.master,
+                               one.weights.working,
+                               one.first,
+                               one.second,
+                               one.n,
+                               pieces,
+                               static_cast<std::uint16_t>(others),
+                               static_cast<std::uint8_t>(more),
+                               one.decays};
+    for (int copy = 1; copy <= more; ++copy) table.others[others++] = one.gradients.of[copy];
+    pieces += static_cast<std::uint32_t>((one.n + kPiece - 1) / kPiece);
   }
-  return true;
+  finish();
 }
 
 }  // namespace
 
-void adamw(const Adam& adam, const Gradients& gradients, std::int64_t n, const Weights& weights,
-           float* first, float* second, const StepNumbers* numbers, cudaStream_t stream) {
-  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) &&
-         begins_on_16_bytes(first) && begins_on_16_bytes(second) && "tensors begin on 64 bytes");
-  adamw_kernel<<<grid_for(n), kThreads, 0, stream>>>(adam, gradients, n, weights, first, second,
-                                                     numbers);
-  check_launch("adamw");
+void adamw(const Adam& adam, const std::vector<Updated>& parameters, const StepNumbers* numbers,
+           cudaStream_t stream) {
+  in_tables(parameters, [&](const Table& table, std::uint32_t blocks) {
+    adamw_kernel<<<blocks, kThreads, 0, stream>>>(adam, table, numbers);
+    check_launch("adamw");
+  });
 }
 
-void sgd(const Sgd& sgd, const Gradients& gradients, std::int64_t n, const Weights& weights,
-         float* velocity, cudaStream_t stream) {
-  assert(begin_right(gradients) && begins_on_16_bytes(weights.master) &&
-         begins_on_16_bytes(velocity) && "tensors begin on 64 bytes");
-  sgd_kernel<<<grid_for(n), kThreads, 0, stream>>>(sgd, gradients, n, weights, velocity);
-  check_launch("sgd");
+void sgd(const Sgd& sgd, const std::vector<Updated>& parameters, cudaStream_t stream) {
+  in_tables(parameters, [&](const Table& table, std::uint32_t blocks) {
+    sgd_kernel<<<blocks, kThreads, 0, stream>>>(sgd, table);
+    check_launch("sgd");
+  });
 }
 
 }  // namespace weir::cuda

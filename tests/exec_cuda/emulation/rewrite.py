@@ -1,6 +1,6 @@
 # kernel<<<grid, block, shared, stream>>>(arguments) becomes a call of the emulated device
-# (device.hpp), and an array in shared memory one that blocks of a host thread, which follow each
-# other, find poisoned.
+# (device.hpp), an array in shared memory one that blocks of a host thread, which follow each
+# other, find poisoned, and an argument that the grid shares a reference to the launch's copy.
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
 import re
@@ -39,6 +39,7 @@ def rewritten(text):
         name = kernel[1].split("<")[0]
         call = f'weir::emulation::run_grid("{name}", {grid}, {block}, {shared}, {stream}, {body})'
         text = text[:kernel.start()] + call + text[close + 1:]
+    text = re.sub(r"const __grid_constant__ ([\w:]+) ", r"const \1& ", text)
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];",
                   r"auto* \2 = static_cast<\1*>(weir::emulation::dynamic_shared());", text)
     return re.sub(
