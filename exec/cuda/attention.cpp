@@ -11,10 +11,9 @@
 #include "exec/cuda/kernels/flash_attention.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CUDNN
-#include <cudnn_version.h>
-
 #include "exec/cuda/cudnn/cudnn_attention.hpp"
 #include "exec/cuda/cudnn/cudnn_check.hpp"
+#include "exec/cuda/cudnn/cudnn_library.hpp"
 #include "exec/cuda/driver/unique_handle.hpp"
 #endif
 
@@ -67,6 +66,7 @@ struct CudnnLibrary {
   Plans make(const AttentionShape& shape, cudaStream_t stream) {
     if (!CudnnAttention::suits(shape))
       return {std::nullopt, "cuDNN's are for bf16 without dropout"};
+    if (std::string missing = cudnn_missing(); !missing.empty()) return {std::nullopt, missing};
     try {
       const SmGroups::Entered entered = enter();
       if (!handle) {
@@ -87,6 +87,8 @@ struct CudnnLibrary {
 };
 
 CudnnFacts cudnn_facts() {
+  if (const std::string missing = cudnn_missing(); !missing.empty())
+    return {false, missing + ": fused attention by our own kernels alone"};
   const std::size_t version = cudnnGetVersion();
   return {true,
           fmt::format(

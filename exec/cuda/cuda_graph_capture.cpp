@@ -4,12 +4,15 @@
 
 namespace weir {
 
-// A capture that an error cut short must be ended, or the stream takes no other work.
+// A capture that an error cut short must be ended, or the stream takes no other work; and its error
+// is not that of the next launch.
 CudaGraphCapture::~CudaGraphCapture() {
-  if (!capturing_) return;
-  cudaGraph_t broken = nullptr;
-  static_cast<void>(cudaStreamEndCapture(origin_, &broken));
-  if (broken != nullptr) release_graph(broken);
+  if (exec_) return;
+  if (capturing_) {
+    cudaGraph_t broken = nullptr;
+    static_cast<void>(cudaStreamEndCapture(origin_, &broken));
+    if (broken != nullptr) release_graph(broken);
+  }
   static_cast<void>(cudaGetLastError());
 }
 

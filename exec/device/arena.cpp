@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "plan/model/layer_tensors.hpp"
 
@@ -69,6 +70,14 @@ void Arena::end_step() noexcept {
   for (auto& [bytes, blocks] : free_) {
     for (Free& block : blocks) block.last_use = {};
   }
+}
+
+Arena::Books Arena::books() const { return {live_.load(std::memory_order_relaxed), free_}; }
+
+void Arena::restore(Books&& books) noexcept {
+  action_ = {};
+  free_ = std::move(books.free);
+  live_.store(books.live, std::memory_order_relaxed);
 }
 
 void Arena::hand_over(const Tensor& tensor, Arena& to) {

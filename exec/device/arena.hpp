@@ -58,6 +58,11 @@ class Arena {
   // take no new blocks where they can wait for one.
   void end_step() noexcept;
 
+  // Between two steps: which blocks are free, so that what a step did that never ran can be undone.
+  struct Books;
+  [[nodiscard]] Books books() const;
+  void restore(Books&& books) noexcept;  // no block was taken from the source since
+
   [[nodiscard]] Bytes live() const { return Bytes(live_.load(std::memory_order_relaxed)); }
   [[nodiscard]] Bytes peak() const { return Bytes(peak_.load(std::memory_order_relaxed)); }
   // Blocks taken from the source so far; constant in a steady state. Read it while the rank's
@@ -84,6 +89,11 @@ class Arena {
   // is given back by the arena that took it, so arenas that exchange tensors must die together.
   std::map<std::int64_t, std::vector<Free>> free_;
   std::vector<Tensor> taken_;
+};
+
+struct Arena::Books {
+  std::int64_t live = 0;
+  std::map<std::int64_t, std::vector<Free>> free;
 };
 
 }  // namespace weir

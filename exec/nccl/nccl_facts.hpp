@@ -1,4 +1,4 @@
-// What NCCL this build speaks.
+// What NCCL this machine has.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,8 @@
 namespace weir {
 
 struct NcclFacts {
-  std::string version;  // the library's that was loaded, "NCCL 2.28.9"
+  bool present = false;
+  std::string why;  // the library's version, "NCCL 2.28.9", or why there is none
 };
 
 [[nodiscard]] NcclFacts nccl_facts();

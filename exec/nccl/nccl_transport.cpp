@@ -8,6 +8,7 @@
 
 #include "exec/cuda/cuda_stream.hpp"
 #include "exec/nccl/nccl_check.hpp"
+#include "exec/nccl/nccl_library.hpp"
 #include "exec/processes/edge_rounds.hpp"
 
 namespace weir {
@@ -29,6 +30,7 @@ NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& p
     : request_(request),
       processes_(processes),
       gradients_(request.backend->stream()->make_side_stream()) {
+  require_nccl();
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
   connect_replicas();

@@ -22,7 +22,8 @@ namespace weir {
 
 class NcclTransport : public StreamTransport {
  public:
-  // Collective. `request.backend` is the cuda backend. Throws RunFailed.
+  // Collective. `request.backend` is the cuda backend. Throws RunFailed, and MissingComponent
+  // where there is no NCCL.
   NcclTransport(const StreamTransportRequest& request, Processes& processes);
 
   [[nodiscard]] Stream& edge_stream(std::int32_t edge) override { return *edges_.at(edge).stream; }

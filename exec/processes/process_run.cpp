@@ -103,7 +103,7 @@ class ProcessRun {
       require_durations(program_, options_);
       return;
     }
-    if (options_.graphs)
+    if (options_.graphs == Graphs::always)
       throw UsageError("graphs repeat the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many, options_.backend);

@@ -23,6 +23,8 @@ class ActionHandler {
   [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
   virtual void finish() = 0;    // returns when all that was launched is done
   virtual void end_step() = 0;  // all is done: what the step computed for the host can be read
+  // What was launched since the step began will never run, and the step is launched again.
+  virtual void forget_step() {}
   // Afterwards: how long its actions spent on rebuilding layers.
   virtual void read_rebuilds(StepClock&) const {}
 };

@@ -37,6 +37,7 @@ Trainer::Trainer(Training& training, Backend& backend, GradientExchange& gradien
     : training_(training),
       backend_(backend),
       gradients_(gradients),
+      rank_(rank),
       rebuilds_(backend),
       words_of_sample_(sample_words(training.loaded.model, training.loaded.plan.seq_length)),
       tokens_of_microbatch_(training.loaded.plan.micro_batch_size * words_of_sample_),
@@ -82,6 +83,13 @@ void Trainer::end_step() {
     throw RunFailed(fmt::format("step {}, micro-batch {}: the loss is {}", step_,
                                 training_.first_microbatch + static_cast<std::int32_t>(m),
                                 losses()[m]));
+  }
+}
+
+void Trainer::forget_step() {
+  const ScheduleShape& shape = training_.program.shape();
+  for (const Stage stage : shape.all_stages()) {
+    if (shape.rank_of(stage) == rank_) training_.stages[stage.position()]->forget_step();
   }
 }
 

@@ -62,6 +62,7 @@ class Trainer : public ActionHandler {
   Tensor act(OperationId id, const Action& action, Tensor incoming) override;
   void finish() override { backend_.finish(); }
   void end_step() override;  // gathers the losses that this rank computed
+  void forget_step() override;
   void read_rebuilds(StepClock& clock) const override { rebuilds_.read(clock); }
 
  private:
@@ -79,6 +80,7 @@ class Trainer : public ActionHandler {
   Training& training_;
   Backend& backend_;
   GradientExchange& gradients_;
+  Rank rank_;
   RebuildClock rebuilds_;
   std::uint32_t step_ = 0;
   std::int64_t words_of_sample_, tokens_of_microbatch_;

@@ -48,7 +48,7 @@ void require_recordable_kernels(const RunOptions& options) {
     throw UsageError(fmt::format("kernels: what a GPU runs is recorded; the {} backend has no GPU",
                                  to_string(options.backend)));
   }
-  if (options.graphs) {
+  if (options.graphs == Graphs::always) {
     throw UsageError(
         "kernels and graphs exclude each other: a graph is launched as one, so none of its "
         "kernels is known by the "
@@ -78,11 +78,11 @@ class ThreadRun {
     } else {
       open_devices(backends);
     }
-    if (options.graphs && !has_streams()) {
+    if (options.graphs == Graphs::always && !has_streams()) {
       throw UsageError(fmt::format("graphs repeat launches on a GPU; the {} backend makes none",
                                    to_string(options.backend)));
     }
-    if (options.graphs && loaded.plan.optimizer.rate != RateSchedule{})
+    if (options.graphs == Graphs::always && loaded.plan.optimizer.rate != RateSchedule{})
       throw UsageError("graphs repeat one step: its learning rate cannot follow a schedule");
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
@@ -141,7 +141,7 @@ class ThreadRun {
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
     for (int step = 0; step < all_steps() && !result_.stopped; ++step) {
-      if (options_.graphs && step == 1) launcher.repeat();
+      if (step == 1) repeat_from_here(launcher);
       if (watch != nullptr && step >= options_.warmup_steps)
         watch->begin_step(step - options_.warmup_steps);
       launcher.begin_step(number(step));
@@ -158,6 +158,21 @@ class ThreadRun {
     if (!launching.empty())
       result_.host_per_action =
           Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
+  }
+
+  // One graph from now on, where that was asked for or may be.
+  void repeat_from_here(StepLauncher& launcher) {
+    if (options_.graphs == Graphs::always) {
+      launcher.repeat();
+    } else if (options_.graphs == Graphs::where_possible && program_.shape().ranks == 1 &&
+               !options_.kernels && !options_.evaluate &&
+               loaded_.plan.optimizer.rate == RateSchedule{}) {
+      result_.graph_refused = launcher.try_repeat();
+      if (result_.graph_refused) return;
+    } else {
+      return;
+    }
+    result_.graph = true;
   }
 
   void thread_steps() {

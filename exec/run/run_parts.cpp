@@ -107,7 +107,7 @@ CheckpointWritten save_checkpoint(const ResolvedPlan& loaded, const RunOptions& 
 void require_consistent(const RunOptions& options) {
   if (options.dump && options.steps == 0)
     throw UsageError("a dump is of the last step: there is none");
-  if (options.graphs && (options.dump || options.evaluate)) {
+  if (options.graphs == Graphs::always && (options.dump || options.evaluate)) {
     throw UsageError(
         "graphs repeat one step: there is no dump and no evaluation, which are steps of their own");
   }

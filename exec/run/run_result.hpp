@@ -24,6 +24,13 @@ struct StepReport {
   Seconds time{0};
 };
 
+// Whether a step is launched as one CUDA graph, from the second on.
+enum class Graphs : std::uint8_t {
+  never,
+  where_possible,  // K = 1 and steps alike; launched where CUDA does not capture it
+  always,
+};
+
 struct RunOptions {
   BackendKind backend = BackendKind::cpu;
   int steps = 3;
@@ -36,7 +43,7 @@ struct RunOptions {
   std::optional<std::filesystem::path> evaluate;    // data of which the loss is taken at the end
   std::vector<std::int64_t> synthetic_duration_ns;  // per operation, for BackendKind::synthetic
   bool fastest = false;  // cuda: algorithms for each K's share; equal bits over K no more
-  bool graphs = false;   // launch the step as one CUDA graph, from the second on
+  Graphs graphs = Graphs::never;
   bool kernels = false;  // cuda: record the kernels of every action; launching is slower then
   bool trace = true;     // false: to measure the tracer's own cost
   // The run's folder: checkpoints go to checkpoints/step-000003 in it, after every so many steps
@@ -88,8 +95,10 @@ struct RunResult {
   // Median time the host took to launch a step, over its compute actions; none where launching is
   // running.
   std::optional<Seconds> host_per_action;
-  Trace trace;                         // measured steps
-  std::optional<KernelTrace> kernels;  // of the trace's actions, where they were asked for
+  bool graph = false;                        // from the second step on it was one CUDA graph
+  std::optional<std::string> graph_refused;  // why it was not, where that was tried
+  Trace trace;                               // measured steps
+  std::optional<KernelTrace> kernels;        // of the trace's actions, where they were asked for
 };
 
 // Bytes in use on a device that no rank's memory pool holds: the context, the libraries'

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exec/streams/launch_order.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
@@ -138,6 +139,23 @@ void StepLauncher::repeat() {
   capture->end();
   for (const LocalRank& rank : ranks_) rank.arena->end_step();
   capture_ = std::move(capture);
+}
+
+// Nothing of a captured step has run, so what its launches left in the host's books is undone.
+std::optional<std::string> StepLauncher::try_repeat() {
+  std::vector<Arena::Books> books;
+  for (const LocalRank& rank : ranks_) books.push_back(rank.arena->books());
+  try {
+    repeat();
+    return std::nullopt;
+  } catch (const RunFailed& refused) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].handler->forget_step();
+      ranks_[rank].arena->restore(std::move(books[rank]));
+    }
+    messages_.clear();
+    return refused.what();
+  }
 }
 
 void StepLauncher::launch_all() {

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -76,6 +77,8 @@ class StepLauncher {
   // Steps from now on are repetitions of one that is recorded once. Preconditions: a step has run,
   // so that every block is there; all ranks are of this process.
   void repeat();
+  // The same where the device may refuse it: then why, and steps are launched as before.
+  [[nodiscard]] std::optional<std::string> try_repeat();
 
  private:
   [[nodiscard]] bool here(Rank rank) const;

@@ -125,12 +125,12 @@ TEST(RunWithKernels, WhereTheyCannotBeRecordedTheRunIsRefused) {
   EXPECT_EQ(usage_error(options, cpu_only()),
             "kernels: what a GPU runs is recorded; the cpu backend has no GPU");
   options.backend = BackendKind::cuda;
-  options.graphs = true;
+  options.graphs = Graphs::always;
   EXPECT_EQ(usage_error(options, {}),
             "kernels and graphs exclude each other: a graph is launched as one, so none of its "
             "kernels is known by "
             "the action it belongs to");
-  options.graphs = false;
+  options.graphs = Graphs::never;
   options.trace = false;
   EXPECT_EQ(usage_error(options, {}),
             "kernels are recorded for the actions of a trace: it cannot be left out");

@@ -34,7 +34,7 @@ RunResult train(const ResolvedPlan& loaded, const Backends& backends, int steps,
   options.backend = backends.begin()->first;
   options.steps = steps;
   options.warmup_steps = 0;
-  options.graphs = graphs;
+  options.graphs = graphs ? Graphs::always : Graphs::never;
   return run(loaded, options, backends);
 }
 

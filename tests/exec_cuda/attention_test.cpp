@@ -169,6 +169,7 @@ TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
   WEIR_NEEDS_DEVICE();
   if (cuda_facts().device->major < 8)
     GTEST_SKIP() << "cuDNN has no fused attention before capability 8.0";
+  if (const CudnnFacts cudnn = cudnn_facts(); !cudnn.present) GTEST_SKIP() << cudnn.why;
   for (const std::int64_t d : {16, 64, 80, 128}) {
     for (const std::int64_t s : {77, 256}) {
       check<std::uint16_t>(Attention::Choice::best, {2, s, 3, d, Dtype::bf16, false}, 0, "cuDNN");

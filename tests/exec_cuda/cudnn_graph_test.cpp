@@ -8,6 +8,7 @@
 #include <string>
 
 #include "exec/cuda/cudnn/cudnn_attention.hpp"
+#include "exec/cuda/cudnn/cudnn_library.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -50,7 +51,21 @@ bool is_recognised(const CudnnGraph& graph, const CudnnTarget& target) {
          words.find("libcuda") != std::string::npos;
 }
 
+#define WEIR_NEEDS_CUDNN()                                             \
+  if (const std::string missing = cudnn_missing(); !missing.empty()) { \
+    GTEST_SKIP() << missing;                                           \
+  }                                                                    \
+  static_assert(true)
+
+TEST(CudnnLibrary, WhereItIsMissingOneLineSaysSo) {
+  EXPECT_EQ(why_no_cudnn({"libcudnn.so.none", "/nowhere/libcudnn.so.none"}),
+            "no libcudnn.so.none on this machine");
+  EXPECT_EQ(why_no_cudnn({"libm.so.6"}), "this library has no cudnnGetVersion");
+  EXPECT_GE(cudnn_libraries().size(), 3U);  // the search path, the runtime's folder, Python's
+}
+
 TEST(CudnnGraph, ForwardAndBackwardAreRecognised) {
+  WEIR_NEEDS_CUDNN();
   const CudnnTarget target{std::string(kHopper)};
   for (const AttentionShape& shape : kShapes) {
     ASSERT_TRUE(CudnnAttention::suits(shape));
@@ -64,6 +79,7 @@ TEST(CudnnGraph, ForwardAndBackwardAreRecognised) {
 
 // That the answer can be no: two products with half a softmax between them are nobody's attention.
 TEST(CudnnGraph, HalfASoftmaxIsNot) {
+  WEIR_NEEDS_CUDNN();
   const CudnnDims heads{2, 12, 1024, 64}, scores{2, 12, 1024, 1024}, rows{2, 12, 1024, 1};
   CudnnGraph g;
   const CudnnTensor q = g.in_memory(heads, packed(heads), CUDNN_DATA_BFLOAT16);

@@ -19,7 +19,7 @@ RunResult train(const ResolvedPlan& loaded, int steps, bool graphs) {
   options.backend = BackendKind::cuda;
   options.steps = steps;
   options.warmup_steps = 0;
-  options.graphs = graphs;
+  options.graphs = graphs ? Graphs::always : Graphs::never;
   return run(loaded, options, {{BackendKind::cuda, cuda_backends()}});
 }
 

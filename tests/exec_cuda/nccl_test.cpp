@@ -12,27 +12,43 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_communicator.hpp"
 #include "exec/nccl/nccl_facts.hpp"
+#include "exec/nccl/nccl_library.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
 namespace {
 
+#define WEIR_NEEDS_NCCL()                                             \
+  if (const std::string missing = nccl_missing(); !missing.empty()) { \
+    GTEST_SKIP() << missing;                                          \
+  }                                                                   \
+  static_assert(true)
+
 TEST(Nccl, SaysItsVersion) {
-  EXPECT_THAT(nccl_facts().version, testing::MatchesRegex("NCCL [0-9]+\\.[0-9]+\\.[0-9]+"));
+  WEIR_NEEDS_NCCL();
+  EXPECT_THAT(nccl_facts().why, testing::MatchesRegex("NCCL [0-9]+\\.[0-9]+\\.[0-9]+"));
+}
+
+TEST(Nccl, WhereItIsMissingOneLineSaysSo) {
+  EXPECT_EQ(why_no_nccl({"libnccl.so.none", "/nowhere/libnccl.so.none"}),
+            "no libnccl.so.none on this machine");
+  EXPECT_EQ(why_no_nccl({"libm.so.6"}), "this library has no ncclGetVersion");
+  EXPECT_GE(nccl_libraries().size(), 3U);  // the search path, the runtime's folder, Python's
 }
 
 // The status alone would be "unhandled cuda error" for whatever went wrong.
 TEST(Nccl, ErrorsSayWhatFailedAndWhere) {
+  WEIR_NEEDS_NCCL();
   EXPECT_NO_THROW(NCCL_CHECK(ncclInProgress));
   try {
-    NCCL_CHECK(ncclCommCount(nullptr, nullptr));
+    NCCL_CHECK(ncclCommGetAsyncError(nullptr, nullptr));
     FAIL() << "no communicator, and no error";
   } catch (const RunFailed& failed) {
-    EXPECT_THAT(
-        failed.what(),
-        testing::MatchesRegex("NCCL: invalid argument.* in ncclCommCount\\(nullptr, nullptr\\) "
-                              "\\(nccl_test.cpp:[0-9]+\\)"));
+    EXPECT_THAT(failed.what(),
+                testing::MatchesRegex(
+                    "NCCL: invalid argument.* in ncclCommGetAsyncError\\(nullptr, nullptr\\) "
+                    "\\(nccl_test.cpp:[0-9]+\\)"));
   }
 }
 
@@ -50,6 +66,7 @@ void finish(const StreamHandle& stream) { CUDA_CHECK(cudaStreamSynchronize(strea
 // whole.
 TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
   WEIR_NEEDS_DEVICE();
+  WEIR_NEEDS_NCCL();
   NcclCommunicator communicator = alone();
   const StreamHandle stream = make_stream_handle();
   for (const std::int64_t bytes : {std::int64_t{64}, std::int64_t{1} << 20, std::int64_t{4096}}) {
@@ -69,6 +86,7 @@ TEST(CudaNccl, AMessageToOneselfArrivesWhole) {
 // from a thread of its own, which the capture must see. Each repetition sends what lies there then.
 TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
   WEIR_NEEDS_DEVICE();
+  WEIR_NEEDS_NCCL();
   NcclCommunicator communicator = alone();
   const StreamHandle stream = make_stream_handle();
   const DeviceArray<int> from(1024), to(1024);
@@ -91,6 +109,7 @@ TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
 // Of one member the sum is what it was, of two arrays in one group.
 TEST(CudaNccl, TheSumOfOneIsItself) {
   WEIR_NEEDS_DEVICE();
+  WEIR_NEEDS_NCCL();
   NcclCommunicator communicator = alone();
   const StreamHandle stream = make_stream_handle();
   std::vector<float> values(1000);

@@ -19,7 +19,7 @@ WEIR = r"""#!/bin/bash
 command=$1
 while (($#)); do
   case $1 in
-    --help) [[ $command == run ]] && echo '  --graphs --kernels'; exit 0 ;;
+    --help) [[ $command == run ]] && echo '  --graphs --launched --kernels'; exit 0 ;;
     --kernels) kernels=1 ;;
     bf16)
       echo "weir: the cuda backend computes in fp32 or tf32, the plan asks for bf16" >&2

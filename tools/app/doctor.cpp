@@ -69,9 +69,10 @@ std::vector<Finding> findings() {
                  "build again"});
 #endif
 #ifdef WEIR_HAS_NCCL
-  all.push_back(
-      {"NCCL", cuda.device.has_value(),
-       nccl_facts().version + (cuda.device ? ": weir run --transport nccl, a GPU each process"
+  const NcclFacts nccl = nccl_facts();
+  all.push_back({"NCCL", nccl.present && cuda.device,
+                 nccl.why + (!nccl.present ? ": --transport mpi moves messages, too"
+                             : cuda.device ? ": weir run --transport nccl, a GPU each process"
                                            : ": nothing to send between without a device")});
 #else
   all.push_back({"NCCL", false, "not in this build, which needs the CUDA backend and NCCL for it"});

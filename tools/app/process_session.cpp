@@ -14,6 +14,7 @@
 #include "exec/processes/mpi/mpi_transport.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
+#include "exec/nccl/nccl_library.hpp"
 #include "exec/nccl/nccl_transport.hpp"
 #endif
 
@@ -54,7 +55,10 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
 #ifdef WEIR_HAS_NCCL
   // Messages wait on streams of their own. With fewer ways into the device than streams, one that
   // waits would hold up kernels behind it (the default is 8; read when the device is first used).
-  if (kind == TransportKind::nccl) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (kind == TransportKind::nccl) {
+    require_nccl();
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  }
 #else
   if (kind == TransportKind::nccl)
     throw MissingComponent("this build has no NCCL; --transport mpi moves messages, too");

@@ -87,6 +87,12 @@ std::optional<std::filesystem::path> written(const std::optional<std::filesystem
   return file;
 }
 
+Graphs graphs_of(const RunRequest& r) {
+  if (r.graphs && r.launched) throw UsageError("--graphs and --launched exclude each other");
+  if (r.graphs) return Graphs::always;
+  return r.launched ? Graphs::never : Graphs::where_possible;
+}
+
 // Everything but how the ranks are spread over processes, which `execute` knows.
 RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                    const Execute& execute) {
@@ -101,7 +107,7 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                      .dump = written(r.dump, session),
                      .evaluate = r.evaluate,
                      .fastest = r.fastest,
-                     .graphs = r.graphs,
+                     .graphs = graphs_of(r),
                      .kernels = r.kernels,
                      .output = r.output,
                      .checkpoint_every = r.checkpoint_every,
@@ -131,6 +137,10 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
   if (result.run.stopped) {
     session.progress("run", 1, 1);  // wipes the bar
     session.note(stopped_line(result.run));
+  }
+  if (result.run.graph_refused) {
+    session.note(fmt::format("the step is launched action by action, not as one graph: {}",
+                             *result.run.graph_refused));
   }
   label(result);
   if (r.output) save(result, *r.output, session);
@@ -238,7 +248,9 @@ Fields fields(RunRequest& r) {
       {"--costs", &r.costs,
        "Costs that give the synthetic backend its durations (default: built in)"},
       {"--graphs", &r.graphs,
-       "Launch the step as one CUDA graph, from the second on (backend cuda)"},
+       "Launch the step as one CUDA graph, from the second on (backend cuda; at K = 1 that is so "
+       "where CUDA captures it)"},
+      {"--launched", &r.launched, "cuda: launch every action by itself, at K = 1 too"},
       {"--kernels", &r.kernels,
        "cuda: record which kernels run in each action (CUPTI), for a table and, with -o, "
        "kernels.json; launching is slower then"},
@@ -290,6 +302,8 @@ nlohmann::ordered_json to_json(const RunResult& result) {
   if (!run.parameters_sha256.empty()) json["parameters_sha256"] = run.parameters_sha256;
   json["oversubscribed"] = run.oversubscribed;
   if (run.host_per_action) json["host_s_per_action"] = run.host_per_action->count();
+  if (run.host_per_action) json["graph"] = run.graph;
+  if (run.graph_refused) json["graph_refused"] = *run.graph_refused;
   json["ranks"] = nlohmann::ordered_json::array();
   for (int rank = 0; rank < run.trace.ranks; ++rank) {
     nlohmann::ordered_json peak = nullptr;

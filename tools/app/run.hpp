@@ -25,8 +25,8 @@ struct RunRequest {
   int checkpoint_every = 0;                             // steps; 0: never
   std::optional<std::filesystem::path> resume;
   bool fastest = false;
-  CostsSource costs;  // the synthetic backend's durations
-  bool graphs = false;
+  CostsSource costs;                      // the synthetic backend's durations
+  bool graphs = false, launched = false;  // one CUDA graph always, or never
   bool kernels = false;
   std::optional<std::filesystem::path> output;  // folder for run.json and the trace
   SessionOptions processes;

@@ -55,7 +55,7 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
   if (!run.devices.empty()) print_devices(out, run.devices);
   if (run.host_per_action) {
     out.say("host time to launch an action {:.2f} us{}\n", run.host_per_action->count() * 1e6,
-            request.graphs ? " (the step is one graph)" : "");
+            run.graph ? " (the step is one graph)" : "");
   }
   if (!run.parameters_sha256.empty()) out.say("parameters {}\n", run.parameters_sha256);
   if (run.kernels) out.say("{}", kernels_text(run.trace, *run.kernels));

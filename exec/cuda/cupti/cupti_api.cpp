@@ -2,24 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/cupti/cupti_api.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "exec/cuda/driver/cuda_check.hpp"
+#include "exec/cuda/driver/shared_library.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
-
-// Writes the function to `found`; false, with the reason, where the library has none of this name.
-template <class Function>
-bool look_up(void* library, const char* name, Function& found, std::string& why) {
-  found = reinterpret_cast<Function>(dlsym(library, name));
-  if (found == nullptr) why = fmt::format("this library has no {}", name);
-  return found != nullptr;
-}
 
 // CUPTI counts like CUDA since 13.0 (130001), and by ones before.
 std::string version_text(const CuptiApi& api) {
@@ -32,23 +22,12 @@ std::string version_text(const CuptiApi& api) {
 }  // namespace
 
 std::vector<std::string> cupti_libraries() {
-  const std::string name = fmt::format("libcupti.so.{}", CUDART_VERSION / 1000);
-  std::vector<std::string> libraries{name};
-  Dl_info runtime{};
-  if (dladdr(reinterpret_cast<const void*>(&cudaRuntimeGetVersion), &runtime) != 0 &&
-      runtime.dli_fname != nullptr) {
-    const std::filesystem::path folder = std::filesystem::path(runtime.dli_fname).parent_path();
-    libraries.push_back(folder / name);
-    libraries.push_back(folder / "../extras/CUPTI/lib64" / name);
-  }
-  return libraries;
+  return library_names(fmt::format("libcupti.so.{}", CUDART_VERSION / 1000),
+                       {"../extras/CUPTI/lib64"});
 }
 
 CuptiLookup find_cupti(const std::vector<std::string>& libraries) {
-  void* library = nullptr;
-  for (const std::string& name : libraries) {
-    if (library == nullptr) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  }
+  void* library = open_library(libraries);
   if (library == nullptr)
     return {std::nullopt, fmt::format("no {} on this machine", libraries.front())};
   CuptiApi api;

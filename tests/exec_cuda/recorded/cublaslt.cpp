@@ -309,6 +309,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   WEIR_BLAS_CALL();
   Stream* stream = stream_here(handle, "a product");
   if (stream == nullptr) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (stream->capture != nullptr && machine().faults.capture == Faults::Capture::product)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const Attributes& asked = of(operation);
   const auto bias = asked.get<std::byte*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr);
   const auto aux = asked.get<std::byte*>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, nullptr);

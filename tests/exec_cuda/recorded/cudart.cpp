@@ -91,6 +91,8 @@ void run_grid(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes,
   if (machine().fails()) return static_cast<void>(failed(cudaErrorLaunchFailure));
   Stream* stream = stream_here(handle, name);
   if (stream == nullptr) return static_cast<void>(failed(cudaErrorInvalidResourceHandle));
+  if (stream->capture != nullptr && machine().faults.capture == Faults::Capture::launch)
+    return static_cast<void>(failed(cudaErrorStreamCaptureUnsupported));
   put(*stream, {.what = name, .work = [=] { run_blocks(grid, block, shared_bytes, kernel); }});
 }
 

@@ -151,6 +151,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
   WEIR_CALL();
+  if (machine().faults.capture == Faults::Capture::begin)
+    return failed(cudaErrorStreamCaptureUnsupported);
   Stream* stream = machine().find(handle, current().device);
   if (stream == nullptr || stream->capture != nullptr)
     return broken(cudaErrorIllegalState, "a stream is captured twice");
@@ -181,11 +183,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
   if (!joined)
     return broken(cudaErrorStreamCaptureUnjoined,
                   "a capture ends before all its streams have joined");
+  if (machine().faults.capture == Faults::Capture::end)
+    return failed(cudaErrorStreamCaptureInvalidated);
   *result = reinterpret_cast<cudaGraph_t>(&graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* result, cudaGraph_t handle, unsigned long long) {
   WEIR_CALL();
+  if (machine().faults.capture == Faults::Capture::instantiate)
+    return failed(cudaErrorNotSupported);
   const auto& captured = *reinterpret_cast<Graph*>(handle);
   Graph& graph = machine().make_graph();
   graph.nodes = captured.nodes;

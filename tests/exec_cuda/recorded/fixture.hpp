@@ -21,7 +21,7 @@ class Recorded : public ::testing::Test {
   }
 };
 
-inline RunOptions steps_on_cuda(int steps, bool graphs = false) {
+inline RunOptions steps_on_cuda(int steps, Graphs graphs = Graphs::never) {
   RunOptions options;
   options.backend = BackendKind::cuda;
   options.steps = steps;

@@ -119,6 +119,10 @@ struct Faults {
   std::int64_t failing_call = 0;  // which call of a library fails
   std::int64_t dropped_wait = 0;  // which cudaStreamWaitEvent is forgotten
   bool refuse_share = false;      // cublasLtMatmulAlgoCheck refuses every algorithm
+  bool absent_libraries = false;  // there is no cuDNN and no NCCL
+  // What is refused of a capture: its begin, a product or a kernel in it, its end, or the graph.
+  enum class Capture : std::uint8_t { none, begin, product, launch, end, instantiate };
+  Capture capture = Capture::none;
 };
 
 class Machine {

@@ -9,6 +9,8 @@
 #include <map>
 #include <optional>
 
+#include "exec/nccl/nccl_library.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec_cuda/recorded/calls.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"
 
@@ -204,6 +206,17 @@ ncclResult_t add(Call call, ncclComm_t handle, cudaStream_t on) {
 namespace weir::recorded {
 std::int64_t aborted_communicators() { return cut_short; }
 }  // namespace weir::recorded
+
+// In the place of exec/nccl/nccl_library.cpp, as the functions below.
+namespace weir {
+std::string nccl_missing() {
+  return machine().faults.absent_libraries ? "no libnccl.so.2 on this machine" : "";
+}
+void require_nccl() {
+  if (const std::string why = nccl_missing(); !why.empty())
+    throw MissingComponent("messages over NCCL: " + why);
+}
+}  // namespace weir
 
 extern "C" {
 ncclResult_t ncclGetVersion(int* version) {

@@ -36,6 +36,16 @@ TEST_F(RecordedProcesses, TwoStages) {
   EXPECT_EQ(found.leaders.parameters_sha256, expected);
 }
 
+// Each process ends, and all with the same line.
+TEST_F(RecordedProcesses, WithoutNcclOneLineSaysSo) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  machine().reset(2);
+  machine().faults.absent_libraries = true;
+  const ThreadsResult found = over_nccl(model.load(model.plan({2}, 3, "1f1b")), 2);
+  EXPECT_EQ(found.endings,
+            (Endings{{EndKind::missing, "messages over NCCL: no libnccl.so.2 on this machine"}}));
+}
+
 TEST_F(RecordedProcesses, Replicas) {
   const TinyModel model(true, 0.1, 32, 1, 4);
   Plan plan = model.plan({}, 2, "gpipe");

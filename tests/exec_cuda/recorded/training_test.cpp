@@ -51,11 +51,12 @@ void expect_no_violation(const Pipeline& pipeline) {
   std::string parameters;
   const struct {
     int devices;
-    bool graphs;
-  } ways[] = {{1, false}, {1, true}, {loaded.plan.pp, false}};
+    Graphs graphs;
+  } ways[] = {{1, Graphs::never}, {1, Graphs::always}, {loaded.plan.pp, Graphs::never}};
   for (const auto& way : ways) {
     SCOPED_TRACE(std::string(pipeline.schedule) + ", K " + std::to_string(loaded.plan.pp) +
-                 ", devices " + std::to_string(way.devices) + (way.graphs ? ", graphs" : ""));
+                 ", devices " + std::to_string(way.devices) +
+                 (way.graphs == Graphs::always ? ", graphs" : ""));
     machine().reset(way.devices, static_cast<unsigned>(stages));
     const RunResult found = train(loaded, steps_on_cuda(2, way.graphs));
     expect_losses(found, expected, kTolerance);
@@ -74,6 +75,33 @@ TEST_F(RecordedTraining, ChunksInTurn) { expect_no_violation({"interleaved-1f1b"
 TEST_F(RecordedTraining, ChunksAsAV) { expect_no_violation({"v-half", 2, {1, 2, 3}}); }
 TEST_F(RecordedTraining, EightStages) { expect_no_violation({"1f1b", 1, {1, 2, 3, 4, 5, 6, 7}}); }
 
+// One rank's step is a graph wherever CUDA takes it, with the bits of the launched one; where it
+// does not, at whichever point, the run goes on and says why.
+TEST_F(RecordedTraining, AStepOfOneRankIsAGraphWhereItCanBe) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  const ResolvedPlan loaded = model.load(plan_of(model, {"gpipe", 1, {}}, 2));
+  const RunResult launched = train(loaded, steps_on_cuda(4));
+  EXPECT_FALSE(launched.graph);
+  using Capture = Faults::Capture;
+  for (const Capture fault : {Capture::none, Capture::begin, Capture::product, Capture::launch,
+                              Capture::end, Capture::instantiate}) {
+    machine().reset(1);
+    machine().faults.capture = fault;
+    const RunResult found = train(loaded, steps_on_cuda(4, Graphs::where_possible));
+    SCOPED_TRACE(found.graph_refused.value_or("a graph"));
+    EXPECT_EQ(found.parameters_sha256, launched.parameters_sha256);
+    EXPECT_EQ(found.graph, fault == Capture::none);
+    EXPECT_EQ(found.graph_refused.has_value(), fault != Capture::none);
+    EXPECT_EQ(found.peak_memory, launched.peak_memory);
+    for (std::size_t step = 1; step < 4; ++step) EXPECT_EQ(found.steps[step].allocations, 0);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+  }
+  // Of two ranks only where it is asked for.
+  const ResolvedPlan two = model.load(plan_of(model, {"1f1b", 1, {2}}, 2));
+  machine().reset(1);
+  EXPECT_FALSE(train(two, steps_on_cuda(2, Graphs::where_possible)).graph);
+}
+
 // On a share of the device as on all of it: a handle belongs to the context it is made in, so each
 // group has one of its own, and it has forgotten a stream before that ends.
 TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
@@ -89,6 +117,19 @@ TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
     EXPECT_EQ(found.devices.front().attention, "cuDNN");  // the rank that has the block
     EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
   }
+}
+
+// A machine with the toolkit alone: attention is our own kernels', and the run says why.
+TEST_F(RecordedTraining, WithoutCudnnAttentionIsOurOwn) {
+  const TinyModel model(true, 0.0, 32, 1, 4);
+  Plan plan = plan_of(model, {"gpipe", 1, {}}, 2);
+  const RunResult expected = on_cpu(model.load(plan), 2);
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  machine().faults.absent_libraries = true;
+  const RunResult found = train(model.load(plan), steps_on_cuda(2));
+  expect_losses(found, expected, 2e-2);
+  EXPECT_EQ(found.devices.front().attention, "own (no libcudnn.so.9 on this machine)");
 }
 
 // A wait that is dropped is found, whichever it is of those that nothing else stands in for.
@@ -117,14 +158,14 @@ TEST_F(RecordedTraining, AnErrorAtAnyCallIsOneLine) {
   plan.dtype = Dtype::bf16;
   plan.attention = AttentionKind::fused;
   const ResolvedPlan loaded = model.load(plan);
-  const RunResult expected = train(loaded, steps_on_cuda(2, true));
+  const RunResult expected = train(loaded, steps_on_cuda(2, Graphs::always));
   const std::int64_t calls = machine().calls;
   int failed = 0, went_on = 0;
   for (std::int64_t call = 1; call <= calls; call += 1 + calls / 30) {
     machine().reset(1);
     machine().faults.failing_call = call;
     try {
-      expect_losses(train(loaded, steps_on_cuda(2, true)), expected, 2e-2);
+      expect_losses(train(loaded, steps_on_cuda(2, Graphs::always)), expected, 2e-2);
       ++went_on;
     } catch (const std::exception& error) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
