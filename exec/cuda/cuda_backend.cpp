@@ -5,14 +5,16 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 #include "exec/cuda/cuda_stream.hpp"
 #include "exec/cuda/cupti/kernel_recording.hpp"
 #include "exec/cuda/device_info.hpp"
+#include "exec/cuda/driver/memory_pool.hpp"
 #include "exec/cuda/driver/stream_handle.hpp"
+#include "exec/cuda/epilogues.hpp"
 #include "exec/cuda/layers.hpp"
-#include "exec/cuda/memory_pool.hpp"
 #include "exec/cuda/sm/device_sharing.hpp"
 #include "exec/cuda/update.hpp"
 #include "plan/words/error.hpp"
@@ -34,8 +36,9 @@ int multiprocessors_for_gemms(const BackendRequest& request, const Seat& seat) {
 
 class CudaBackend : public Backend {
  public:
+  // `fixed`: where products are to be timed.
   CudaBackend(const BackendRequest& request, Seat seat, std::shared_ptr<cuda::CudnnLibrary> cudnn,
-              std::shared_ptr<KernelWatch> watch)
+              std::shared_ptr<KernelWatch> watch, std::shared_ptr<cuda::FixedChoices> fixed)
       : watch_(std::move(watch)),
         seat_(std::move(seat)),
         pool_(seat_.place.device, seat_.devices),
@@ -45,7 +48,8 @@ class CudaBackend : public Backend {
         matmul_(request.dtype, multiprocessors_for_gemms(request, seat_),
                 request.fastest ? cuda::SumOverK::cut : cuda::SumOverK::whole,
                 seat_.multiprocessors),
-        attention_(cuda::Attention::Choice::best, std::move(cudnn)) {
+        attention_(cuda::Attention::Choice::best, std::move(cudnn)),
+        fixed_(std::move(fixed)) {
     on_.stream = stream_.handle();
     on_.matmul = &matmul_;
     on_.fused = &attention_;
@@ -92,6 +96,7 @@ class CudaBackend : public Backend {
                          stream_.handle());
       needs_.cover({.fused_bytes = attention_.scratch_bytes()});
     }
+    if (fixed_) time_products(layers, batch, seq_length);
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
@@ -123,6 +128,20 @@ class CudaBackend : public Backend {
   [[nodiscard]] std::optional<DeviceUse> device_use() const override;
 
  private:
+  // Ranks of equal shares take what the first of them has found.
+  void time_products(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) {
+    const std::scoped_lock lock(fixed_->mutex);
+    try {
+      cuda::LaunchTimer timer(seat_.place.device, stream_.handle());
+      matmul_.keep_fastest(timer, *fixed_);
+      for (const Layer& layer : layers) {
+        if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
+          cuda::keep_faster_epilogues(*block, batch, seq_length, matmul_, timer, *fixed_);
+      }
+    } catch (const std::bad_alloc&) {  // the library's own order stays
+      untimed_ = "products are not timed: the device has no memory for their operands";
+    }
+  }
   void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
     CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream_.handle()));
     finish();
@@ -136,6 +155,8 @@ class CudaBackend : public Backend {
   CudaStream stream_;
   cuda::Matmul matmul_;
   cuda::Attention attention_;
+  std::shared_ptr<cuda::FixedChoices> fixed_;  // of all ranks; null: products are not timed
+  std::string untimed_;                        // why not, where they were to be
   cuda::ScratchNeeds needs_;
   cuda::Workbench on_;
   void* evicted_ = nullptr;  // of the pool; written to empty the caches
@@ -167,7 +188,8 @@ std::optional<DeviceUse> CudaBackend::device_use() const {
                    .pool_peak = pool_.peak(),
                    .pool_reserved = pool_.reserved(),
                    .device_used = Bytes(static_cast<std::int64_t>(total - free)),
-                   .attention = attention_.label()};
+                   .attention = attention_.label(),
+                   .products = untimed_.empty() ? matmul_.remarks() : untimed_};
 }
 
 void require_device_for(const BackendRequest& request) {
@@ -194,6 +216,7 @@ BackendFactory cuda_backends() {
   struct Shared {
     DeviceSharing devices;
     cuda::CudnnLibraries cudnn;  // plans outlive a run
+    std::shared_ptr<cuda::FixedChoices> fixed = std::make_shared<cuda::FixedChoices>();
     std::weak_ptr<KernelWatch>
         watch;  // of the run that records kernels now, whose ranks one thread makes
   };
@@ -208,7 +231,8 @@ BackendFactory cuda_backends() {
     Seat seat = shared->devices.seat(request.rank, request.ranks);
     auto library = shared->cudnn.of_this_thread({seat.place.device, seat.groups, seat.place.group});
     return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
-                                         std::move(watch));
+                                         std::move(watch),
+                                         request.fastest ? shared->fixed : nullptr);
   };
 }
 

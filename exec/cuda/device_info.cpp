@@ -69,6 +69,7 @@ CudaFact groups_fact() {
     if (result.groups) {
       const SmSplit& split = result.groups->split();
       got += fmt::format("{}{} of {}", got.empty() ? "" : ", ", split.groups, split.size);
+      if (split.even > 0) got += fmt::format(" (even clusters would give {})", split.even);
     } else {
       why = result.why;
     }

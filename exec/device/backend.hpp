@@ -103,6 +103,7 @@ struct DeviceUse {
   Bytes device_used{0};     // in use on the whole device now, by anybody
   std::string attention;    // whose fused kernels, and why not others: "cuDNN", "own (...)"; empty
                             // where there are none
+  std::string products;     // that do not run as they were chosen; empty: all do
 };
 
 // Memory of the host that lives as long as this does.

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cuda/memory_pool.hpp"
+#include "exec/cuda/driver/memory_pool.hpp"
 #include "exec/cuda/sm/device_sharing.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec_cuda/device.hpp"

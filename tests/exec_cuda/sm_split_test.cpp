@@ -80,6 +80,9 @@ TEST(SharingLabels, SayWhatTheTimesAreTimesOf) {
   EXPECT_EQ(
       sharing_label(4, 2, SmSplit{2, 54, 108}, ""),
       "SM-partitioned: 2 groups of 54 of 108 multiprocessors, on each of 2 GPUs, ranks in turn");
+  EXPECT_EQ(sharing_label(2, 1, SmSplit{2, 56, 132, 64}, ""),
+            "SM-partitioned: 2 groups of 56 of 132 multiprocessors, 20 in none (its clusters are "
+            "uneven: even ones would give 64 each)");
   EXPECT_EQ(sharing_label(2, 1, std::nullopt, "the driver has no cuGreenCtxCreate of CUDA 12.5"),
             "streams with priorities on one GPU (the driver has no cuGreenCtxCreate of CUDA 12.5)");
 }

@@ -198,6 +198,7 @@ void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ran
     row["pool_peak_bytes"] = use.pool_peak.count();
     row["pool_reserved_bytes"] = use.pool_reserved.count();
     if (!use.attention.empty()) row["fused_attention"] = use.attention;
+    if (!use.products.empty()) row["products"] = use.products;
   }
   json["devices"] = nlohmann::ordered_json::array();
   for (const Bytes outside : outside_the_pools(ranks)) {

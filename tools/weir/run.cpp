@@ -18,6 +18,7 @@ void print_devices(Printout& out, const std::vector<DeviceUse>& ranks) {
     out.say("{}rank {} {}", rank == 0 ? "" : ", ", rank, format_bytes(ranks[rank].pool_peak));
   }
   if (!ranks.front().attention.empty()) out.say("; fused attention: {}", ranks.front().attention);
+  if (!ranks.front().products.empty()) out.say("; {}", ranks.front().products);
   for (const Bytes outside : outside_the_pools(ranks)) {
     out.say("; {} outside them (context, libraries, others)", format_bytes(outside));
   }

@@ -4,8 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "exec/cuda/blas/gemm_descriptor.hpp"
 #include "plan/words/error.hpp"
@@ -41,52 +45,91 @@ struct Matmul::Library {
 };
 
 struct Matmul::Kernel {
+  using Candidate = cublasLtMatmulHeuristicResult_t;
   GemmDescriptor descriptor;
+  std::vector<Candidate> candidates;  // that run on the share, the library's favourite first
   cublasLtMatmulAlgo_t algorithm{};
   GemmChoice choice;
+  Seconds time{0};
 
-  // The best of the heuristic's; false where there is none.
-  [[nodiscard]] bool choose(cublasLtHandle_t handle, SumOverK sum) {
-    std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+  // The library's, for as many multiprocessors as the descriptor says.
+  [[nodiscard]] std::vector<Candidate> ask(cublasLtHandle_t handle, SumOverK sum) const {
+    std::array<Candidate, 8> found{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle, descriptor.operation.get(), descriptor.first.get(), descriptor.second.get(),
         descriptor.result.get(), descriptor.result.get(), descriptor.preference.get(),
         static_cast<int>(found.size()), found.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-      return false;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     CUBLAS_CHECK(status);
+    std::vector<Candidate> all;
     for (int i = 0; i < count; ++i) {
-      const cublasLtMatmulHeuristicResult_t& candidate = found[static_cast<std::size_t>(i)];
-      if (candidate.state != CUBLAS_STATUS_SUCCESS || !sums_as_asked(candidate.algo, sum)) continue;
-      algorithm = candidate.algo;
-      choice = {
-          descriptor.gemm,
-          config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID),
-          static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID)),
-          static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID)),
-          static_cast<std::int64_t>(candidate.workspaceSize),
-          candidate.wavesCount};
-      return true;
+      const Candidate& one = found[static_cast<std::size_t>(i)];
+      if (one.state == CUBLAS_STATUS_SUCCESS && sums_as_asked(one.algo, sum)) all.push_back(one);
     }
-    return false;
+    return all;
   }
 
-  // To `share` multiprocessors, where the algorithm is accepted there with the scratch memory it
-  // has.
-  void spread(cublasLtHandle_t handle, int chosen_for, int share) {
-    descriptor.target(share);
-    cublasLtMatmulHeuristicResult_t there{};
-    const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-        handle, descriptor.operation.get(), descriptor.first.get(), descriptor.second.get(),
-        descriptor.result.get(), descriptor.result.get(), &algorithm, &there);
-    if (status == CUBLAS_STATUS_SUCCESS && there.state == CUBLAS_STATUS_SUCCESS &&
-        there.workspaceSize <= static_cast<std::size_t>(kScratchBytes)) {
-      choice.waves = there.wavesCount;
-      choice.scratch_bytes = static_cast<std::int64_t>(there.workspaceSize);
-    } else {
-      descriptor.target(chosen_for);
+  // Those of them that are accepted where the descriptor says now, with the scratch memory there.
+  [[nodiscard]] std::vector<Candidate> accepted(cublasLtHandle_t handle,
+                                                const std::vector<Candidate>& asked) const {
+    std::vector<Candidate> all;
+    for (const Candidate& one : asked) {
+      Candidate there{};
+      const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+          handle, descriptor.operation.get(), descriptor.first.get(), descriptor.second.get(),
+          descriptor.result.get(), descriptor.result.get(), &one.algo, &there);
+      if (status != CUBLAS_STATUS_SUCCESS || there.state != CUBLAS_STATUS_SUCCESS ||
+          there.workspaceSize > static_cast<std::size_t>(kScratchBytes)) {
+        continue;
+      }
+      there.algo = one.algo;
+      all.push_back(there);
     }
+    return all;
+  }
+
+  // The best of the heuristic's; false where there is none. Where the share refuses it, the next
+  // that it takes, or the best that was made for the share; only where there is none at all the
+  // gemm stays with those few multiprocessors that it was chosen for.
+  [[nodiscard]] bool choose(cublasLtHandle_t handle, SumOverK sum, int chosen_for, int share) {
+    std::vector<Candidate> asked = ask(handle, sum);
+    if (asked.empty()) return false;
+    Spread spread = Spread::as_chosen;
+    if (share != chosen_for) {
+      descriptor.target(share);
+      const cublasLtMatmulAlgo_t first = asked.front().algo;
+      std::vector<Candidate> there = accepted(handle, asked);
+      if (there.empty()) there = ask(handle, sum);
+      if (there.empty()) {
+        descriptor.target(chosen_for);
+        spread = Spread::confined;
+      } else {
+        if (std::memcmp(&there.front().algo, &first, sizeof(first)) != 0)
+          spread = Spread::chosen_again;
+        asked = std::move(there);
+      }
+    }
+    candidates = std::move(asked);
+    choice.spread = spread;
+    take({candidates.front().algo,
+          static_cast<std::int64_t>(candidates.front().workspaceSize),
+          candidates.front().wavesCount,
+          {}});
+    return true;
+  }
+
+  void take(const FixedChoice& one) {
+    algorithm = one.algorithm;
+    time = one.time;
+    choice = {descriptor.gemm,
+              config_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_ID),
+              static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID)),
+              static_cast<int>(config_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID)),
+              one.scratch_bytes,
+              one.waves,
+              choice.spread,
+              static_cast<int>(candidates.size())};
   }
 };
 
@@ -101,9 +144,8 @@ Matmul::~Matmul() = default;
 void Matmul::try_prepare(const Gemm& gemm) {
   if (ready(gemm) || !may_carry(gemm)) return;
   auto made = std::make_unique<Kernel>(
-      Kernel{GemmDescriptor(gemm, dtype_, multiprocessors_, sum_), {}, {}});
-  if (!made->choose(library_->handle.get(), sum_)) return;
-  if (share_ != multiprocessors_) made->spread(library_->handle.get(), multiprocessors_, share_);
+      Kernel{GemmDescriptor(gemm, dtype_, multiprocessors_, sum_), {}, {}, {}, {}});
+  if (!made->choose(library_->handle.get(), sum_, multiprocessors_, share_)) return;
   kernels_[gemm] = std::move(made);
 }
 
@@ -128,6 +170,79 @@ void Matmul::run(const Gemm& gemm, const Operands& operands, void* scratch, cuda
                               d.first.get(), operands.a, d.second.get(), &kept, added,
                               d.result.get(), operands.c, d.result.get(), &kernel.algorithm,
                               scratch, static_cast<std::size_t>(kScratchBytes), stream));
+}
+
+namespace {
+
+// As much memory as the product reaches into, and what is beside it.
+Operands operands_of(const Gemm& p, std::int64_t element, LaunchTimer& timer) {
+  using Place = LaunchTimer::Place;
+  const auto reach = [](std::int64_t step, std::int64_t batch, std::int64_t last, std::int64_t of) {
+    return ((batch - 1) * step + last + 1) * of;
+  };
+  const std::int64_t c = reach(p.c_step, p.batch, (p.m - 1) * p.c_row + p.n - 1, 4);
+  return {timer.memory(Place::a, reach(p.a_step, p.batch,
+                                       (p.m - 1) * p.a_row + (p.k - 1) * p.a_column, element)),
+          timer.memory(Place::b, reach(p.b_step, p.batch,
+                                       (p.k - 1) * p.b_row + (p.n - 1) * p.b_column, element)),
+          timer.memory(Place::c, c), timer.memory(Place::bias, std::max(p.m, p.n) * 4),
+          p.epilogue == Epilogue::bias_gelu || p.epilogue == Epilogue::gelu_gradient
+              ? timer.memory(Place::aux, c)
+              : nullptr};
+}
+
+}  // namespace
+
+// A candidate that fails when it runs is none.
+void Matmul::keep_fastest(LaunchTimer& timer, FixedChoices& fixed) {
+  void* scratch = timer.memory(LaunchTimer::Place::scratch, kScratchBytes);
+  for (auto& [gemm, kernel] : kernels_) {
+    auto known = fixed.products.find(key(gemm));
+    if (known == fixed.products.end()) {
+      const Operands operands = operands_of(gemm, bytes_of(element()), timer);
+      std::optional<FixedChoice> fastest;
+      for (const Kernel::Candidate& one : kernel->candidates) {
+        FixedChoice choice{
+            one.algo, static_cast<std::int64_t>(one.workspaceSize), one.wavesCount, {}};
+        kernel->take(choice);
+        try {
+          choice.time =
+              timer.time([&, &timed = gemm] { run(timed, operands, scratch, timer.stream()); });
+        } catch (const RunFailed&) {
+          if (&one == &kernel->candidates.back() && !fastest) throw;
+          continue;
+        }
+        if (!fastest || choice.time < fastest->time) fastest = choice;
+      }
+      known = fixed.products.emplace(key(gemm), *fastest).first;
+    }
+    kernel->take(known->second);
+  }
+}
+
+void Matmul::forget(const Gemm& gemm) { kernels_.erase(gemm); }
+
+Seconds Matmul::time(const Gemm& gemm) const { return kernels_.at(gemm)->time; }
+
+std::string Matmul::remarks() const {
+  int again = 0, confined = 0;
+  for (const auto& [gemm, kernel] : kernels_) {
+    again += static_cast<int>(kernel->choice.spread == Spread::chosen_again);
+    confined += static_cast<int>(kernel->choice.spread == Spread::confined);
+  }
+  std::string line;
+  if (again > 0) {
+    line = fmt::format(
+        "{} of {} products chosen again for {} multiprocessors, so bits may differ "
+        "over K",
+        again, kernels_.size(), share_);
+  }
+  if (confined > 0) {
+    line +=
+        fmt::format("{}{} of {} products run on {} of {} multiprocessors alone",
+                    line.empty() ? "" : "; ", confined, kernels_.size(), multiprocessors_, share_);
+  }
+  return line;
 }
 
 std::vector<GemmChoice> Matmul::choices() const {

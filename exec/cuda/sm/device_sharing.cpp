@@ -53,7 +53,9 @@ std::string sharing_label(int ranks, int devices, const std::optional<SmSplit>& 
   if (split) {
     const std::string where =
         devices == 1 ? "" : fmt::format(", on each of {} GPUs, ranks in turn", devices);
-    const std::string left = split->left() > 0 ? fmt::format(", {} in none", split->left()) : "";
+    std::string left = split->left() > 0 ? fmt::format(", {} in none", split->left()) : "";
+    if (split->even > 0)
+      left += fmt::format(" (its clusters are uneven: even ones would give {} each)", split->even);
     return fmt::format("SM-partitioned: {} groups of {} of {} multiprocessors{}{}", split->groups,
                        split->size, split->total, left, where);
   }

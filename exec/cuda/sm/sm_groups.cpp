@@ -104,6 +104,8 @@ SmGroupsResult SmGroups::divide(int device, int groups) {
         api, api.green_context_create(&context, description, handle, CU_GREEN_CTX_DEFAULT_STREAM));
     made->contexts_.push_back(context);
   }
+  const auto even = equal_split(made->split_.total, groups, granularity);
+  if (even && even->size > made->split_.size) made->split_.even = even->size;
   return {std::move(made), ""};
 }
 

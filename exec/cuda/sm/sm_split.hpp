@@ -20,8 +20,9 @@ struct SmGranularity {
 
 struct SmSplit {
   int groups = 0;
-  int size = 0;                                                     // multiprocessors of each group
-  int total = 0;                                                    // of the device
+  int size = 0;   // multiprocessors of each group
+  int total = 0;  // of the device
+  int even = 0;   // of each group, were the device's clusters all alike; 0: as `size`
   [[nodiscard]] int left() const { return total - groups * size; }  // in no group
   bool operator==(const SmSplit&) const = default;
 };

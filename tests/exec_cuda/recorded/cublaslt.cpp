@@ -1,6 +1,6 @@
 // cuBLASLt's products on the host, as its header describes them: column-major matrices, batches,
 // epilogues. Checked against what the call states: alignments that the algorithm was chosen for,
-// scratch memory, the epilogue's pointers. The heuristic proposes two algorithms, of which the
+// scratch memory, the epilogue's pointers. The heuristic proposes three algorithms, of which the
 // first cuts the sums.
 // SPDX-License-Identifier: Apache-2.0
 #include <cublasLt.h>
@@ -18,7 +18,7 @@ namespace {
 
 #define WEIR_BLAS_CALL() WEIR_CALL_OR(CUBLAS_STATUS_INTERNAL_ERROR)
 
-constexpr int kCutting = 1, kWhole = 2;      // algorithms
+constexpr int kCutting = 1;                  // of the algorithms 1, 2 and 3
 constexpr std::size_t kScratch = 64 * 1024;  // that each asks for
 
 // Of a descriptor, layout or preference: attributes as they were set.
@@ -261,15 +261,17 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
   return put(of, attribute, value, bytes);
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* count) {
   WEIR_BLAS_CALL();
-  *count = std::min(most, 2);
-  for (int i = 0; i < *count; ++i) fill(results[i], i == 0 ? kCutting : kWhole, &of(preference));
+  const int known = machine().faults.most_multiprocessors;
+  const auto target = of(operation).get<std::int32_t>(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, 0);
+  *count = known > 0 && target > known ? 0 : std::min(most, 3);
+  for (int i = 0; i < *count; ++i) fill(results[i], kCutting + i, &of(preference));
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
@@ -294,7 +296,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                        const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
   WEIR_BLAS_CALL();
-  if (machine().faults.refuse_share) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const int refused = machine().faults.refused_algorithm;
+  if (refused == -1 || refused == read(*algorithm).id) return CUBLAS_STATUS_NOT_SUPPORTED;
   fill(*result, read(*algorithm).id, nullptr);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -335,10 +338,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   check_alignment("c", c, chosen.alignment_c);
   check_alignment("d", d, chosen.alignment_d);
   if (scratch_bytes < kScratch) machine().violation("a product has too little scratch memory");
-  put(*stream, {.what = "a product", .work = [product, scratch] {
-                  machine().writes(scratch, kScratch);
-                  for (std::int64_t batch = 0; batch < product.batches; ++batch) product.run(batch);
-                }});
+  put(*stream, {.what = "a product",
+                .work =
+                    [product, scratch] {
+                      machine().writes(scratch, kScratch);
+                      for (std::int64_t batch = 0; batch < product.batches; ++batch)
+                        product.run(batch);
+                    },
+                .kinds = {"algorithm " + std::to_string(chosen.id),
+                          "epilogue " + std::to_string(product.epilogue)}});
   return CUBLAS_STATUS_SUCCESS;
 }
 }

@@ -33,7 +33,8 @@ CUresult device_resource(CUdevice, CUdevResource* resource, CUdevResourceType ty
 CUresult split(CUdevResource* parts, unsigned* count, const CUdevResource* all, CUdevResource* left,
                unsigned, unsigned least) {
   WEIR_DRIVER_CALL();
-  const unsigned size = (least + 7) / 8 * 8;
+  const unsigned size = (least + 7) / 8 * 8, largest = machine().faults.largest_group;
+  if (largest > 0 && size > largest) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   *count = std::min(*count, all->sm.smCount / size);
   for (unsigned i = 0; i < *count; ++i) {
     parts[i] = *all;

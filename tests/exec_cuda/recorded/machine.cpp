@@ -59,6 +59,8 @@ void Machine::reset(int count, unsigned seed) {
   faults = {};
   held.clear();
   calls = waits = launches = failures = 0;
+  slow.clear();
+  ran.clear();
   allocations_.clear();
   last_ = nullptr;
   streams_.clear();
@@ -176,6 +178,11 @@ void Machine::run(Stream& stream) {
     return;
   }
   stream.time += kOperation;
+  operation.kinds.push_back(operation.what);
+  for (const std::string& kind : operation.kinds) {
+    ++ran[kind];
+    if (const auto found = slow.find(kind); found != slow.end()) stream.time += found->second;
+  }
   running_ = &stream;
   try {
     if (operation.meeting) operation.meeting->finish(stream);

@@ -73,6 +73,7 @@ struct Operation {
   std::shared_ptr<Mark> records, waits;   // one of them, or none
   Event* external = nullptr;              // recorded by a node of a graph
   std::shared_ptr<Meeting> meeting;       // may be null
+  std::vector<std::string> kinds;         // further names by which it is slow
   std::shared_ptr<const Clock> launched;  // what the host knew
   bool begun = false;                     // counted by its stream's clock
 };
@@ -118,7 +119,11 @@ struct Pool {
 struct Faults {
   std::int64_t failing_call = 0;  // which call of a library fails
   std::int64_t dropped_wait = 0;  // which cudaStreamWaitEvent is forgotten
-  bool refuse_share = false;      // cublasLtMatmulAlgoCheck refuses every algorithm
+  // cublasLtMatmulAlgoCheck refuses this algorithm (-1: every); the heuristic knows none for more
+  // multiprocessors than so many.
+  int refused_algorithm = 0, most_multiprocessors = 0;
+  // The driver makes no group of more multiprocessors, as on a device with uneven clusters.
+  unsigned largest_group = 0;
   bool absent_libraries = false;  // there is no cuDNN and no NCCL
   // What is refused of a capture: its begin, a product or a kernel in it, its end, or the graph.
   enum class Capture : std::uint8_t { none, begin, product, launch, end, instantiate };
@@ -140,6 +145,10 @@ class Machine {
   int devices = 1;
   std::map<void*, Stream*> held;  // by handles of libraries: the stream that each uses next
   std::int64_t calls = 0, waits = 0, launches = 0, failures = 0;
+  // ns that an operation takes more than others, by its name; of products also by "algorithm 2" and
+  // "epilogue 4".
+  std::map<std::string, std::int64_t> slow;
+  std::map<std::string, std::int64_t> ran;  // operations that have run, by the same names
 
   void violation(const std::string& what);
   [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }

@@ -1,6 +1,6 @@
 // A device's pool that keeps what it has and reuses a block only behind an event.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/memory_pool.hpp"
+#include "exec/cuda/driver/memory_pool.hpp"
 
 #include <new>
 
