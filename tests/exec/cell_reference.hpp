@@ -75,7 +75,8 @@ inline Matrix normalise(const CellOperation& o, const Matrix& in, const Matrix& 
                         const Matrix& shift) {
   Matrix out(in.size());
   const auto channels = static_cast<std::size_t>(o.output.channels);
-  const double rows = static_cast<double>(in.size() / channels);
+  const std::size_t places = in.size() / channels;  // a whole number
+  const auto rows = static_cast<double>(places);
   for (std::size_t c = 0; c < channels; ++c) {
     double mean = 0, variance = 0;
     for (std::size_t i = c; i < in.size(); i += channels) mean += in[i] / rows;

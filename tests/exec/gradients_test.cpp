@@ -72,10 +72,7 @@ class KeepCores {
 class StageOnCpu {
  public:
   StageOnCpu(const ResolvedPlan& loaded, Stage stage)
-      : backend_(make_cpu_backend({})),
-        arena_(*backend_),
-        loaded_(loaded),
-        range_(loaded.stage(stage).layers) {
+      : backend_(make_cpu_backend({})), arena_(*backend_), range_(loaded.stage(stage).layers) {
     const std::span layers(loaded.model.layers.data() + range_.first,
                            static_cast<std::size_t>(range_.last - range_.first));
     backend_->prepare(layers, loaded.plan.micro_batch_size, loaded.plan.seq_length);
@@ -109,7 +106,6 @@ class StageOnCpu {
   KeepCores cores_;
   std::unique_ptr<Backend> backend_;
   Arena arena_;
-  const ResolvedPlan& loaded_;
   LayerRange range_;
   std::unique_ptr<StageWorker> worker_;
 };

@@ -131,12 +131,12 @@ inline Matrix transformer(const TransformerShape& s, const std::vector<Matrix>& 
   std::size_t next = 0;
   const auto normed = [&](const Matrix& from) {
     if (s.norm == NormKind::rms_norm) return rms_norm(from, p[next++], s.norm_epsilon);
-    const Matrix y = norm(from, p[next], p[next + 1], rows, h, s.norm_epsilon);
+    Matrix y = norm(from, p[next], p[next + 1], rows, h, s.norm_epsilon);
     next += 2;
     return y;
   };
   const auto product = [&](const Matrix& from, std::size_t in, std::size_t out, bool bias) {
-    const Matrix y = linear(from, p[next], bias ? p[next + 1] : Matrix{}, rows, in, out);
+    Matrix y = linear(from, p[next], bias ? p[next + 1] : Matrix{}, rows, in, out);
     next += bias ? 2 : 1;
     return y;
   };
