@@ -44,33 +44,34 @@ constexpr std::array<Path, 5> kDenied{
      {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
      {"model.masked_softmax_fusion", "no-masked-softmax-fusion"}}};
 // Sections and fields that change neither time nor memory of a step, or are read apart.
-constexpr std::array<std::string_view, 27> kBeside{"tokenizer",
-                                                   "dataset",
-                                                   "validation",
-                                                   "checkpoint",
-                                                   "logger",
-                                                   "env_vars",
-                                                   "dist",
-                                                   "profiling",
-                                                   "rng",
-                                                   "ft",
-                                                   "straggler",
-                                                   "nvrx_straggler",
-                                                   "inprocess_restart",
-                                                   "peft",
-                                                   "train.manual_gc",
-                                                   "train.manual_gc_interval",
-                                                   "train.manual_gc_eval",
-                                                   "train.eval_interval",
-                                                   "train.eval_iters",
-                                                   "model.transformer_impl",
-                                                   "model.use_transformer_engine_full_layer_spec",
-                                                   "model.pipeline_dtype",
-                                                   "model.params_dtype",
-                                                   "model.cuda_graph_warmup_steps",
-                                                   "model.activation_func",
-                                                   "ddp.average_in_collective",
-                                                   "ddp.check_for_nan_in_grad"};
+constexpr std::array<std::string_view, 27> kBesideTheJob{
+    "tokenizer",
+    "dataset",
+    "validation",
+    "checkpoint",
+    "logger",
+    "env_vars",
+    "dist",
+    "profiling",
+    "rng",
+    "ft",
+    "straggler",
+    "nvrx_straggler",
+    "inprocess_restart",
+    "peft",
+    "train.manual_gc",
+    "train.manual_gc_interval",
+    "train.manual_gc_eval",
+    "train.eval_interval",
+    "train.eval_iters",
+    "model.transformer_impl",
+    "model.use_transformer_engine_full_layer_spec",
+    "model.pipeline_dtype",
+    "model.params_dtype",
+    "model.cuda_graph_warmup_steps",
+    "model.activation_func",
+    "ddp.average_in_collective",
+    "ddp.check_for_nan_in_grad"};
 
 // What _pretrain_common() of recipes/common.py sets.
 constexpr std::array<Path, 16> kCommon{{{"train.train_iters", "300000"},
@@ -97,7 +98,7 @@ std::string_view named_in(const std::array<Path, N>& table, std::string_view pat
 }
 
 bool beside(const std::string& path) {
-  return std::ranges::any_of(kBeside, [&](std::string_view name) {
+  return std::ranges::any_of(kBesideTheJob, [&](std::string_view name) {
     return path == name || (path.starts_with(name) && path[name.size()] == '.');
   });
 }
