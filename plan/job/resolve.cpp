@@ -123,8 +123,10 @@ ResolvedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
 
 }  // namespace
 
-ResolvedPlan load_plan(const std::filesystem::path& file) {
+ResolvedPlan load_plan(const std::filesystem::path& file,
+                       const std::function<void(const Plan&)>& before_schedule) {
   PlanFile read = read_plan(read_text_file(file), file.string());
+  if (before_schedule) before_schedule(read.plan);
   ResolvedPlan resolved = resolve_from(read.plan, file.parent_path(), file.string());
   resolved.remarks = std::move(read.remarks);
   return resolved;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,8 +61,10 @@ struct ResolvedPlan {
 
 // Reads the plan, its model (refused if its hash has changed) and its schedule, and validates all
 // of it against each other; the program that `lower` makes of it is proved free of deadlock. Throws
-// InputError.
-[[nodiscard]] ResolvedPlan load_plan(const std::filesystem::path& file);
+// InputError. `before_schedule` sees the plan when its schedule, which may take gigabytes, has not
+// yet been made.
+[[nodiscard]] ResolvedPlan load_plan(const std::filesystem::path& file,
+                                     const std::function<void(const Plan&)>& before_schedule = {});
 // The same for a plan that is not a file: `base` is the folder its relative paths start from.
 [[nodiscard]] ResolvedPlan resolve(const Plan& plan, const std::filesystem::path& base);
 // The same with a schedule that is not a file; it takes the place of the one `plan` names.

@@ -16,7 +16,7 @@ import tempfile
 import deadlock
 import replay
 
-weir = sys.argv[2]
+weir = os.path.abspath(sys.argv[2])
 SEED, RANDOM = 7, int(sys.argv[3]) if len(sys.argv) > 3 else 200
 TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 14, "vocab_size": 32,
         "n_positions": 8}

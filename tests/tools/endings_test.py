@@ -57,7 +57,7 @@ def signals():
     for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         before = files()
         long = subprocess.Popen(
-            [weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps", "1000000", "-o",
+            [weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps", "100000", "-o",
              "out"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(0.5)
         long.send_signal(asked)
@@ -94,7 +94,7 @@ def short_memory():
                 continue  # the loader's, before there is a program
             codes.add(done.returncode)
             ends_well(f"{mebibytes} MiB of memory: {line}", done)
-    for mebibytes in range(136, 296, 8):
+    for mebibytes in range(136, 296, 16):
         done = run("tune tiny.json --global-batch-size 2 --rounds 1 --steps 1 --plans 1 -K 2 "
                    "-o short", limit(resource.RLIMIT_AS, mebibytes << 20))
         codes.add(done.returncode)
@@ -139,6 +139,36 @@ def short_files():
     check("short files", files() == before, "changed what was there")
 
 
+def large():
+    """What will take gigabytes says so in one line before; with so little memory it then fails."""
+    plan = json.loads(pathlib.Path("wide.json").read_text())
+    pathlib.Path("large.json").write_text(json.dumps({**plan, "microbatches": 131_072}))
+    for line in ("simulate large.json", "run large.json --backend synthetic --steps 1",
+                 "schedule 1f1b -K 16 -M 131072", "plan wide.csv -K 16 -M 131072 -o huge.json",
+                 "schedule 1f1b --prove --grid K=2,16,M=16,131072"):
+        done = run(line, limit(resource.RLIMIT_AS, 160 << 20))
+        said = done.stderr.splitlines()
+        check(line, len(said) == 2 and said[0] == "weir: a schedule of 16 stages and 131072 "
+              "micro-batches takes some 2.04 GiB of this machine's memory", done.stderr)
+        check(line, done.returncode == 6, f"ended with {done.returncode}")
+    # Four layers of 12 x 4096^2 numbers, each with its gradient and Adam's two moments, in fp32.
+    pathlib.Path("broad.json").write_text(json.dumps({**TINY, "n_embd": 4096, "n_layer": 4}))
+    assert run("plan broad.json -K 2 -M 2 -o broad-plan.json").returncode == 0
+    done = run("run broad-plan.json --steps 1", limit(resource.RLIMIT_AS, 600 << 20))
+    said = done.stderr.splitlines()
+    check("a large model", len(said) == 2 and said[0] ==
+          "weir: training, besides activations, takes some 12.01 GiB of this machine's memory",
+          done.stderr)
+    check("a large model", done.returncode == 6, f"ended with {done.returncode}")
+    long = subprocess.Popen([weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps",
+                             "1000000"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                            text=True)
+    said = long.stderr.readline()
+    long.kill()
+    long.communicate()
+    check("a long trace", said.startswith("weir: the trace of 1000000 steps takes some"), said)
+
+
 def no_folder():
     """An output that cannot be is said before the work: these would take an hour."""
     pathlib.Path("file").write_text("x")
@@ -153,6 +183,27 @@ def no_folder():
         check(out, time.monotonic() - began < 20, "came after the work")
     done = run("plan tiny.json -K 2 -M 4 -o file/plan.json")
     ends_well("a file as a folder", done, {3})
+
+
+def links():
+    """An output takes the place of a link and does not go through it, nor through one that lies
+    where a temporary file might; a file that is read is not written over, by any of its names."""
+    victim = pathlib.Path("victim")
+    victim.write_text("mine")
+    for name in ("linked.json", "linked.json.tmp", "linked.tmp", ".linked.json.tmp"):
+        pathlib.Path(name).symlink_to(victim)
+    check("links", run("plan tiny.json -K 2 -M 4 -o linked.json").returncode == 0, "not written")
+    check("links", victim.read_text() == "mine", "written through")
+    check("links", json.loads(pathlib.Path("linked.json").read_text())["pp"] == 2, "not the plan")
+    for path in pathlib.Path().glob("*linked*tmp"):
+        path.unlink()
+    model = pathlib.Path("tiny.json").read_bytes()
+    pathlib.Path("other.json").symlink_to("tiny.json")
+    os.link("tiny.json", "same.json")
+    for out in ("tiny.json", "./tiny.json", "other.json", "same.json"):
+        for line in (f"plan tiny.json -K 2 -o {out}", f"sweep tiny.json -K 1 -M 1 -o {out}"):
+            ends_well(line, run(line), {2})
+    check("links", pathlib.Path("tiny.json").read_bytes() == model, "an input was written over")
 
 
 def programs():
@@ -190,8 +241,8 @@ with tempfile.TemporaryDirectory() as folder:
         "l,x,10,1,1,1,64,64,16\n")
     assert run("plan tiny.json -K 2 -M 4 -o plan.json").returncode == 0
     assert run("plan wide.csv -K 16 -M 16 -o wide.json").returncode == 0
-    for test in (signals, closed_pipe, short_memory, few_descriptors, short_files, no_folder,
-                 programs, few_threads):
+    for test in (signals, closed_pipe, short_memory, few_descriptors, short_files, large,
+                 no_folder, links, programs, few_threads):
         test()
     left = [str(path) for path in pathlib.Path().rglob("*.tmp")]
     check("temporary files", not left, f"left: {left}")

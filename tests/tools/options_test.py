@@ -61,6 +61,7 @@ with tempfile.TemporaryDirectory() as folder:
         refused(f"plan tiny.json -o new.json --slots={value}", 2, "--slots")
         refused(f"sweep tiny.json -K 2 -M 4 --threads={value}", 2, "--threads")
         refused(f"sweep tiny.json -K 2 -M 4 --top={value}", 2, "--top")
+    refused("sweep tiny.json -K 2 -M 4000000", 2, "expected numbers from 1 to 1048576")
     for value in ("-1", "9007199254740993", "x"):
         refused(f"plan tiny.json -o new.json --seed={value}", 2, "--seed")
     refused("sweep tiny.json -K 2 -M 4 --schedule nonesuch", 2, "--schedule nonesuch")
@@ -68,6 +69,15 @@ with tempfile.TemporaryDirectory() as folder:
     refused("schedule mine.csv -M 9", 2, "--microbatches 9 contradicts mine.csv, which has 4")
     refused("schedule mine.csv -v 2", 2, "--vpp 2 contradicts mine.csv, which has 1")
     assert run("schedule mine.csv -K 2 -M 4").returncode == 0
+
+    # Of two cores one is used where one is asked for. 5: a build that does not train.
+    tuned = run("tune tiny.json --global-batch-size 2 --rounds 1 --steps 1 --plans 1 -K 1 -o tuned")
+    if tuned.returncode == 0:
+        plans = json.loads(pathlib.Path("tuned/sweep.json").read_text())["plans"]
+        if {row["plan"]["pp"] for row in plans} != {1}:
+            faults.append("weir tune -K 1: more ranks were tried")
+    elif tuned.returncode != 5:
+        faults.append(f"weir tune -K 1: {tuned.stderr}")
 
     # The ends of a range go into a plan, and out of it again.
     for line in ("--slots 0", "--slots 1048576", "--learning-rate 0", "--learning-rate 1000000",

@@ -18,6 +18,7 @@
 #include "plan/words/error.hpp"
 #include "tools/app/export.hpp"
 #include "tools/app/listed_plan.hpp"
+#include "tools/app/memory_need.hpp"
 #include "tools/app/plan_choices.hpp"
 #include "tools/app/schedule_source.hpp"
 
@@ -75,7 +76,8 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
 
 // The schedule that was asked for, and what the request leaves to the planner.
 Schedule complete(const PlanRequest& r, const Model& model, const Cluster& cluster, Plan& plan,
-                  PlanResult& result) {
+                  PlanResult& result, const Session& session) {
+  say_need_of_schedule(std::int64_t{plan.pp} * plan.vpp, plan.microbatches, session);
   const bool rebuild = r.recompute == kAuto, order = name_of(r.schedule) == kAuto;
   if (rebuild && !r.recompute_microbatches.empty())
     throw UsageError("--recompute auto is for all micro-batches: no --recompute-microbatches");
@@ -109,7 +111,7 @@ PlanResult by_hand(const PlanRequest& r, const Session& session) {
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
-  const Schedule schedule = complete(r, model, cluster, plan, result);
+  const Schedule schedule = complete(r, model, cluster, plan, result, session);
   const auto folder = std::filesystem::current_path();
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};

@@ -16,7 +16,7 @@
 namespace weir {
 namespace {
 
-constexpr int kMostNumbers = 100'000, kMostNumber = 1 << 20;
+constexpr int kMostNumbers = 100'000;
 
 struct Bounds {
   int low, high;
@@ -25,10 +25,8 @@ struct Bounds {
 int parse_number(std::string_view text, const std::string& option, Bounds bounds) {
   const auto number = whole_number<int>(text);
   if (!number || *number < bounds.low || *number > bounds.high) {
-    throw UsageError(fmt::format("{} {}: expected numbers {}, as 4 or 1,2,4 or 1..8", option, text,
-                                 bounds.high == kMostNumber
-                                     ? fmt::format("of at least {}", bounds.low)
-                                     : fmt::format("from {} to {}", bounds.low, bounds.high)));
+    throw UsageError(fmt::format("{} {}: expected numbers from {} to {}, as 4 or 1,2,4 or 1..8",
+                                 option, text, bounds.low, bounds.high));
   }
   return *number;
 }

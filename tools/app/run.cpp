@@ -13,6 +13,7 @@
 #include "plan/text/new_file.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/kernels_json.hpp"
+#include "tools/app/memory_need.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/synthetic.hpp"
 #include "tools/app/traced_plan.hpp"
@@ -112,6 +113,8 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                      .output = r.output,
                      .checkpoint_every = r.checkpoint_every,
                      .resume = r.resume};
+  const bool trains = options.backend == BackendKind::cpu;
+  if (leads) say_need_of_run(loaded, r.steps, trains, session);
   if (options.backend == BackendKind::synthetic) {
     SyntheticStep step = synthetic_step(loaded, r.costs);
     options.synthetic_duration_ns = std::move(step.duration_ns);

@@ -13,6 +13,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/app/memory_need.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/schedule_source.hpp"
 #include "traces/in_flight.hpp"
@@ -165,11 +166,13 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   refuse_contradictions(r);
   const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.allow_reordered};
   if (r.prove) {
-    result.proof = prove_grid(r.name, shape, r.grid, r.slots.value_or(2));
+    result.proof = prove_grid(r.name, shape, r.grid, r.slots.value_or(2), session);
     return result;
   }
   const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
   require_asked(r, schedule, session);
+  // Itself it is small beside its program and times.
+  say_need_of_schedule(schedule.shape.stages, schedule.shape.microbatches, session);
   result.timed = time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
   if (r.picture.file) draw(r, result, session);
   if (r.csv) {

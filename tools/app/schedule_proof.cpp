@@ -18,6 +18,7 @@
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "tools/app/memory_need.hpp"
 #include "tools/app/plan_fields.hpp"
 
 namespace weir::app {
@@ -86,8 +87,9 @@ nlohmann::ordered_json verdict_json(const Verdict& v) {
 }  // namespace
 
 GridProof prove_grid(const ScheduleChoice& choice, const ScheduleSource& shape,
-                     const std::string& grid_text, int slots) {
+                     const std::string& grid_text, int slots, const Session& session) {
   const Grid grid = parse_grid(grid_text);
+  say_need_of_schedule(std::ranges::max(grid.ranks), std::ranges::max(grid.microbatches), session);
   GridProof proof{.schedule = name_of(choice), .slots = slots};
   for (const int k : grid.ranks) {
     for (const int m : grid.microbatches) {

@@ -11,6 +11,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/memory_need.hpp"
 #include "tools/app/traced_plan.hpp"
 
 namespace weir::app {
@@ -44,7 +45,10 @@ void note_remarks(const ResolvedPlan& plan, const std::filesystem::path& file,
 PlacedPlan load(const PlanSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
   const auto& file = std::get<std::filesystem::path>(source);
-  PlacedPlan plan{load_plan(file), std::filesystem::absolute(file).parent_path(), false};
+  const auto say_need = [&](const Plan& plan) {
+    say_need_of_schedule(std::int64_t{plan.pp} * plan.vpp, plan.microbatches, session);
+  };
+  PlacedPlan plan{load_plan(file, say_need), std::filesystem::absolute(file).parent_path(), false};
   note_remarks(plan.loaded, file, session);
   session.guard(plan.folder / plan.loaded.plan.model_path);
   if (plan.loaded.plan.schedule.ends_with(".csv"))

@@ -6,12 +6,10 @@
 
 #include <array>
 
+#include "plan/schedule/generators/most_cells.hpp"
+
 namespace weir {
 namespace {
-
-// Stages times micro-batches: 1024 x 4096. A step of so many is lowered, timed and drawn in some
-// gigabytes.
-constexpr std::int64_t kMostCells = std::int64_t{1} << 22;
 
 constexpr std::array kGenerators{
     Generator{"gpipe", "Huang et al., GPipe, NeurIPS 2019, Figure 2c", "(K-1)(F+B)", "M", 1, 1,
