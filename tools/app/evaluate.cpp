@@ -21,6 +21,7 @@
 #include "sim/search/sweep.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
+#include "tools/app/provenance.hpp"
 #include "tools/app/torch_runs.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
@@ -272,6 +273,7 @@ class Evaluator {
                             .fitted = r_.fit,
                             .predictions_sha256 = commit(held_out),
                             .interval = costs_.interval};
+    report.provenance = provenance(session_, r_.seed);
     run_all(held_out, "held-out", r_.rounds);
     std::vector<Comparison> comparisons;
     for (const Trial& t : held_out) {

@@ -21,6 +21,9 @@ class Session {
   [[nodiscard]] bool given(const std::string& field) const { return given_.contains(field); }
   [[nodiscard]] const std::set<std::string>& all_given() const { return given_; }
 
+  // The request as someone typed or called it, and the day ("2026-11-23"); empty: not known.
+  std::string command, date;
+
   // What people must know, in one line.
   std::function<void(const std::string& line)> note = [](const std::string&) {};
   // What is being done, for those who watch.

@@ -10,6 +10,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "tools/app/picture.hpp"
+#include "tools/app/provenance.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
 
@@ -40,7 +41,8 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
                       .costs_origin = reply.costs.origin,
                       .trust = trust,
                       .result = &result,
-                      .front = &reply.front};
+                      .front = &reply.front,
+                      .provenance = provenance(session, r.seed)};
   for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
   if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
   report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;

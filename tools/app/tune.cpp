@@ -18,6 +18,7 @@
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
+#include "tools/app/provenance.hpp"
 #include "tools/app/traced_plan.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
@@ -279,6 +280,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   for (const Trial& c : contenders) all.push_back(&c);
   const Costs costs = recalibrated(profile, all, loop.host);
   TuneResult result{.report = report_of(loop, contenders, swept, profile)};
+  result.report.provenance = provenance(session, r.seed);
   const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
   result.best = again.plans.front();
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
 
 namespace py = pybind11;
@@ -282,6 +283,17 @@ std::string documentation(const Documented& function, const app::Fields& fields,
     text += fmt::format("\n{}: {}", fmt::join(names, ", "), field.help);
   }
   return text;
+}
+
+std::string call_text(const char* function, const py::args& args, const py::kwargs& kwargs) {
+  const auto text = [](const py::handle& value) {
+    return shortened(py::repr(value).cast<std::string>());
+  };
+  std::vector<std::string> words;
+  for (const py::handle& value : args) words.push_back(text(value));
+  for (const auto& [name, value] : kwargs)
+    words.push_back(name.cast<std::string>() + "=" + text(value));
+  return fmt::format("weir.{}({})", function, fmt::join(words, ", "));
 }
 
 Listener::Listener(app::Session& session) {

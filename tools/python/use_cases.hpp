@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tools/app/field.hpp"
+#include "tools/app/provenance.hpp"
 #include "tools/python/bindings.hpp"
 
 namespace weir::python {
@@ -27,6 +28,10 @@ using Places = std::vector<std::string>;
 // range.
 std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
                            const pybind11::args& args, const pybind11::kwargs& kwargs);
+
+// The call as Python writes it: "weir.sweep('model.json', pp=[1, 2])".
+[[nodiscard]] std::string call_text(const char* function, const pybind11::args& args,
+                                    const pybind11::kwargs& kwargs);
 
 // A function as Python writes it, and its documentation: what it does, and what each argument says.
 struct Documented {
@@ -70,6 +75,8 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
           const app::Fields all = fields(request);
           auto given = fill(use_case.name, all, places, args, kwargs);
           app::Session session(app::files_read(all), std::move(given));
+          session.command = call_text(use_case.name, args, kwargs);
+          session.date = app::today();
           const Listener listener(session);
           app::try_outputs(all, session);
           std::optional<Result> result;

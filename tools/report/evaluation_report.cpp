@@ -9,6 +9,7 @@
 #include <map>
 
 #include "plan/job/summary.hpp"
+#include "tools/report/breakdown.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 #include "traces/stats.hpp"
@@ -27,13 +28,13 @@ std::string by_property(const EvaluationReport& report) {
     errors["recompute " + to_text(o.plan.recompute)].push_back(error);
   }
   std::string text =
-      "<table><tr><th>plans with</th><th>plans</th><th>median error</th><th>worst</th></tr>\n";
+      "<tr><th>plans with</th><th>plans</th><th>median error</th><th>worst</th></tr>\n";
   for (const auto& [name, values] : errors) {
     text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n",
                         escape(name), values.size(), median(values) * 100,
                         *std::ranges::max_element(values) * 100);
   }
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 std::string interval_cell(const Outcome& o) {
@@ -46,7 +47,7 @@ std::string all_plans(std::vector<Outcome> outcomes) {
   std::ranges::stable_sort(outcomes, std::ranges::greater(),
                            [](const Outcome& o) { return std::abs(o.error()); });
   std::string text =
-      "<table><tr><th>held-out plan, worst first</th><th>forecast</th><th>90 % "
+      "<tr><th>held-out plan, worst first</th><th>forecast</th><th>90 % "
       "interval</th><th>measured</th>"
       "<th>half of its steps within</th><th>error</th><th>peak forecast</th><th>peak "
       "measured</th></tr>\n";
@@ -59,7 +60,7 @@ std::string all_plans(std::vector<Outcome> outcomes) {
         format_bytes(o.predicted_peak),
         o.measured_peak.count() > 0 ? format_bytes(o.measured_peak) : "not known");
   }
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 }  // namespace
@@ -110,10 +111,14 @@ std::string accuracy_text(const EvaluationReport& report) {
 }
 
 std::string evaluation_html(const EvaluationReport& report) {
+  Chart scatter = scatter_chart(report.outcomes);
+  scatter.width = kPageChart;
   std::string body = "<p>";
   for (const char c : escape(accuracy_text(report)))
     body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
-  body += "</p>\n" + to_svg(draw_chart(scatter_chart(report.outcomes)));
+  body += "</p>\n" + chart_figure(draw_chart(scatter));
+  body += "<h2>Bubble by cause, mean of the plans</h2>\n" +
+          bubble_table({{"predicted", report.idle.predicted}, {"measured", report.idle.measured}});
   body += "<h2>Where the forecasts are weak</h2>\n" + by_property(report);
   body += "<h2>All held-out plans</h2>\n" + all_plans(report.outcomes);
   body += fmt::format(
@@ -129,7 +134,7 @@ std::string evaluation_html(const EvaluationReport& report) {
       "steps.</p>\n",
       report.fitted, report.interval ? report.interval->calibration_plans : 0,
       report.predictions_sha256);
-  return html_page("weir evaluate: " + report.model, body);
+  return html_page("weir evaluate: " + report.model, body, report.provenance);
 }
 
 }  // namespace weir

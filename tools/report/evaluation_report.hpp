@@ -11,6 +11,7 @@
 #include "tools/report/accuracy.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/idle_shares.hpp"
+#include "tools/report/page.hpp"
 
 namespace weir {
 
@@ -25,6 +26,7 @@ struct EvaluationReport {
   CoverageBand band;
   IdleShares idle;
   std::string sharing;  // of GPUs; empty where ranks are cores
+  Provenance provenance;
 };
 
 // Forecast against measured, with y = x and each plan's interval.

@@ -3,12 +3,9 @@
 #include "tools/report/idle_shares.hpp"
 
 namespace weir {
-namespace {
 
-using Shares = std::array<double, kIdleCauses.size()>;
-
-Shares shares_of(const StepMetrics& metrics) {
-  Shares shares{};
+SharesByCause shares_of(const StepMetrics& metrics) {
+  SharesByCause shares{};
   for (const RankMetrics& rank : metrics.ranks) {
     const auto whole = static_cast<double>((rank.busy + rank.idle.total()).count());
     for (std::size_t c = 0; c < kIdleCauses.size(); ++c) {
@@ -19,14 +16,12 @@ Shares shares_of(const StepMetrics& metrics) {
   return shares;
 }
 
-}  // namespace
-
 IdleShares idle_shares(const std::vector<Comparison>& runs) {
   IdleShares mean;
   const double weight = 1 / static_cast<double>(runs.size());
   for (const Comparison& run : runs) {
-    const Shares predicted = shares_of(run.predicted_metrics);
-    const Shares measured = shares_of(run.measured_metrics);
+    const SharesByCause predicted = shares_of(run.predicted_metrics);
+    const SharesByCause measured = shares_of(run.measured_metrics);
     for (std::size_t i = 0; i < mean.predicted.size(); ++i) {
       mean.predicted[i] += weight * predicted[i];
       mean.measured[i] += weight * measured[i];

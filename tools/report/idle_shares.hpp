@@ -9,9 +9,15 @@
 
 namespace weir {
 
+// One a cause, in the order of kIdleCauses.
+using SharesByCause = std::array<double, kIdleCauses.size()>;
+
 struct IdleShares {
-  std::array<double, kIdleCauses.size()> predicted{}, measured{};  // by kIdleCauses
+  SharesByCause predicted{}, measured{};
 };
+
+// Of one step; they sum to its bubble.
+[[nodiscard]] SharesByCause shares_of(const StepMetrics& metrics);
 
 // Means over plans that were run, each by its step of median length.
 [[nodiscard]] IdleShares idle_shares(const std::vector<Comparison>& runs);

@@ -1,22 +1,34 @@
-// What reports share: the page around them, and the words for what limits a plan.
+// What reports share: the page around them, readable on a telephone and in the dark, and how it
+// came about.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include "traces/metrics.hpp"
+#include "tools/report/vector.hpp"
 
 namespace weir {
 
-// One HTML file that needs no network; the title is escaped and heads the body.
-[[nodiscard]] std::string html_page(const std::string& title, const std::string& body);
+// What a reader needs to make a page again.
+struct Provenance {
+  std::string command;  // as it was typed, or called; empty: not known
+  std::string date;     // "2026-11-23"; empty: not known
+  std::string version;  // of Weir, with its commit
+  std::uint64_t seed = 1;
+};
 
-// What keeps a plan from its ideal: the largest cause of idle time over all ranks, or the work
-// itself where the bubble is below 5 %.
-[[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
+// One HTML file that needs no network; the title is escaped and heads the body, at whose end stands
+// the provenance.
+[[nodiscard]] std::string html_page(const std::string& title, const std::string& body,
+                                    const Provenance& provenance);
 
-// A rank's busy time and its idle time by cause, as cells of a table, and what stands above them.
-[[nodiscard]] std::string busy_and_idle_heads();
-[[nodiscard]] std::string busy_and_idle_cells(const RankMetrics& rank);
+// A table: `rows` from <tr> on. It scrolls on its own where the page is narrower.
+[[nodiscard]] std::string html_table(const std::string& rows);
+
+// A chart as it is, and a timeline whose actions say their name and duration where one points, and
+// that can be zoomed and moved.
+[[nodiscard]] std::string chart_figure(const Drawing& drawing);
+[[nodiscard]] std::string timeline_figure(const Drawing& drawing);
 
 }  // namespace weir

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tools/report/breakdown.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
@@ -31,7 +32,7 @@ std::string first_sentence(const ReportRow& best) {
 
 std::string ranking(const Report& report, std::size_t most) {
   std::string text =
-      "<table><tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after "
+      "<tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after "
       "recalibration</th>"
       "<th>peak predicted</th><th>peak measured</th><th>bubble predicted</th><th>bubble "
       "measured</th></tr>\n";
@@ -50,11 +51,11 @@ std::string ranking(const Report& report, std::size_t most) {
         row.measured_bubble * 100);
     ++shown;
   }
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 std::string idle_table(const ReportRow& row) {
-  std::string text = "<table><tr><th>rank</th><th></th>" + busy_and_idle_heads() + "</tr>\n";
+  std::string text = "<tr><th>rank</th><th></th>" + busy_and_idle_heads() + "</tr>\n";
   const auto add = [&text](std::size_t rank, const char* which, const RankMetrics& m) {
     text += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", rank, which, busy_and_idle_cells(m));
   };
@@ -62,33 +63,18 @@ std::string idle_table(const ReportRow& row) {
     add(rank, "predicted", row.comparison.predicted_metrics.ranks[rank]);
     add(rank, "measured", row.comparison.measured_metrics.ranks[rank]);
   }
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 std::string waterfall(const ReportRow& row) {
-  std::string text = fmt::format(
-      "<p>From predicted {} to the measured step, averaged over ranks:</p><table><tr><th>part"
-      "</th><th>difference</th></tr>\n",
-      format_duration(row.comparison.predicted));
+  std::string rows = "<tr><th>part</th><th>difference</th></tr>\n";
   for (const WaterfallPart& part : row.comparison.waterfall) {
-    text += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause,
+    rows += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause,
                         part.difference.count() * 1e3);
   }
-  return text + "</table>\n";
-}
-
-std::string memory_table(const ReportRow& row) {
-  std::string text = "<table><tr><th>rank</th>";
-  for (const MemoryKind kind : kMemoryKinds) text += fmt::format("<th>{}</th>", to_string(kind));
-  text += "<th>peak</th></tr>\n";
-  for (std::size_t rank = 0; rank < row.forecast.memory.size(); ++rank) {
-    const RankMemory& memory = row.forecast.memory[rank];
-    text += fmt::format("<tr><td>{}</td>", rank);
-    for (const Bytes part : memory.at_peak.values)
-      text += fmt::format("<td>{}</td>", format_bytes(part));
-    text += fmt::format("<td>{}</td></tr>\n", format_bytes(memory.peak));
-  }
-  return text + "</table>\n";
+  return fmt::format("<p>From predicted {} to the measured step, averaged over ranks:</p>\n",
+                     format_duration(row.comparison.predicted)) +
+         html_table(rows);
 }
 
 std::string accuracy(const Report& report) {
@@ -102,7 +88,8 @@ std::string accuracy(const Report& report) {
   Chart chart{
       "Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
   chart.diagonal = true;
-  return to_svg(draw_chart(chart));
+  chart.width = kPageChart;
+  return chart_figure(draw_chart(chart));
 }
 
 }  // namespace
@@ -120,20 +107,26 @@ std::string report_html(const Report& report) {
       "",
       {{&best.predicted, 0, "predicted"}, {&best.run, best.comparison.typical_step, "measured"}}}};
   std::string html = fmt::format(
-      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median error "
+      "<p>{}</p>\n{}{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median "
+      "error "
       "{:.1f} % as first predicted{}.</p>\n",
-      first_sentence(best), ranking(report, 5), report.candidates, report.feasible,
-      escape(report.costs_origin), escape(report.machine), report.error_before * 100,
+      first_sentence(best), facts(best.forecast, best.measured), ranking(report, 5),
+      report.candidates, report.feasible, escape(report.costs_origin), escape(report.machine),
+      report.error_before * 100,
       report.error_after
           ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
                         *report.error_after * 100)
           : "; it was the only plan that was run");
-  html += "<h2>Timelines</h2>\n" + to_svg(draw_timeline(panels, {.width = 800}));
-  html +=
-      "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty. The step of "
-      "median length.</p>\n";
-  html += "<h2>Idle time by cause</h2>\n" + idle_table(best) + waterfall(best);
-  html += "<h2>Memory at the predicted peak</h2>\n" + memory_table(best);
+  html += "<h2>Timelines</h2>\n" +
+          timeline_figure(draw_timeline(panels, {.width = 800, .held = true})) +
+          "<p class=\"note\">The measured step is the one of median length; memory is the "
+          "forecast's.</p>\n";
+  html += "<h2>Bubble by cause</h2>\n" +
+          bubble_table({{"predicted", shares_of(best.comparison.predicted_metrics)},
+                        {"measured", shares_of(best.comparison.measured_metrics)}});
+  html += "<h2>Idle time by cause, rank by rank</h2>\n" + idle_table(best) + waterfall(best);
+  html += "<h2>Memory by kind, at each rank's predicted peak</h2>\n" +
+          memory_table(best.forecast.memory);
   html += "<h2>Accuracy</h2>\n" + accuracy(report);
   html += "<h2>All plans run</h2>\n" + ranking(report, report.rows.size());
   html +=
@@ -145,7 +138,7 @@ std::string report_html(const Report& report) {
       "kind of action fitted "
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
-  return html_page(report.title, html);
+  return html_page(report.title, html, report.provenance);
 }
 
 }  // namespace weir

@@ -11,6 +11,7 @@
 
 #include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
+#include "tools/report/page.hpp"
 #include "traces/compare.hpp"
 #include "traces/trace.hpp"
 
@@ -44,6 +45,7 @@ struct Report {
   double error_before = 0;  // median |predicted - measured| / measured over the rows
   // The same, each row left out of its own fit; none where there is one row alone.
   std::optional<double> error_after;
+  Provenance provenance;
 };
 
 [[nodiscard]] std::string report_html(const Report& report);

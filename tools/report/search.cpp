@@ -8,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "tools/report/breakdown.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/report/timeline.hpp"
@@ -57,7 +58,7 @@ std::string row(std::string_view place, const std::string& name, const Ranked& r
 
 std::string ranking(const SearchReport& report) {
   std::string text =
-      "<table><tr><th>place</th><th>plan</th><th>forecast step</th><th>over the "
+      "<tr><th>place</th><th>plan</th><th>forecast step</th><th>over the "
       "best</th><th>devices</th><th>tokens/s a device</th><th>MFU</th><th>bubble</th><th>peak "
       "memory</th></tr>\n";
   const SweepResult& result = *report.result;
@@ -75,18 +76,17 @@ std::string ranking(const SearchReport& report) {
     text += row(std::to_string(i + 1), report.names[i], result.plans[i], best);
   }
   if (result.baseline && !among) baseline();
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 std::string rank_table(const Forecast& f) {
-  std::string text =
-      "<table><tr><th>rank</th>" + busy_and_idle_heads() + "<th>peak memory</th></tr>\n";
+  std::string text = "<tr><th>rank</th>" + busy_and_idle_heads() + "<th>peak memory</th></tr>\n";
   for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
     text += fmt::format("<tr><td>{}</td>{}<td>{}</td></tr>\n", r,
                         busy_and_idle_cells(f.metrics.ranks[r]),
                         r < f.memory.size() ? format_bytes(f.memory[r].peak) : "");
   }
-  return text + "</table>\n";
+  return html_table(text);
 }
 
 Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint& colour,
@@ -111,18 +111,24 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
 
 std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
+  const Ranked& best = result.plans.front();
   std::string html = fmt::format(
-      "<p>{}</p>\n{}<p class=\"note\">{} candidates, {} fit; nothing was run. Costs: {}. Machine: "
+      "<p>{}</p>\n{}{}<p class=\"note\">{} candidates, {} fit; nothing was run. Costs: {}. "
+      "Machine: "
       "{}. {}.</p>\n",
-      first_sentence(report), ranking(report), result.candidates, result.feasible,
-      escape(report.costs_origin), escape(report.machine), escape(report.trust));
+      first_sentence(report), facts(best.forecast), ranking(report), result.candidates,
+      result.feasible, escape(report.costs_origin), escape(report.machine), escape(report.trust));
   const std::array panels{TimelinePanel{"", {{&report.best, 0, "predicted"}}}};
-  html += "<h2>Timeline of the best plan</h2>\n" + to_svg(draw_timeline(panels, {.width = 800}));
-  html += "<p class=\"note\">F blue, B green, R orange, optimizer grey; idle is empty.</p>\n";
-  html += "<h2>Step time against memory</h2>\n" +
-          to_svg(draw_chart(front_chart(result.plans, *report.front)));
-  html += "<h2>Idle time by cause, and memory</h2>\n" + rank_table(result.plans.front().forecast);
-  return html_page(report.title, html);
+  html += "<h2>Timeline of the best plan</h2>\n" +
+          timeline_figure(draw_timeline(panels, {.width = 800, .held = true}));
+  html += "<h2>Its bubble by cause</h2>\n" +
+          bubble_table({{"predicted", shares_of(best.forecast.metrics)}});
+  html += "<h2>Its memory by kind, at each rank's peak</h2>\n" + memory_table(best.forecast.memory);
+  html += "<h2>Idle time by cause, rank by rank</h2>\n" + rank_table(best.forecast);
+  Chart front = front_chart(result.plans, *report.front);
+  front.width = kPageChart;
+  html += "<h2>Step time against memory</h2>\n" + chart_figure(draw_chart(front));
+  return html_page(report.title, html, report.provenance);
 }
 
 }  // namespace weir

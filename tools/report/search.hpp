@@ -8,6 +8,7 @@
 
 #include "sim/search/sweep.hpp"
 #include "tools/report/chart.hpp"
+#include "tools/report/page.hpp"
 
 namespace weir {
 
@@ -21,6 +22,7 @@ struct SearchReport {
   std::string baseline_name;         // where the result has a baseline
   Trace best;                        // the best plan's predicted step
   const std::vector<Ranked>* front;  // of step time and peak memory
+  Provenance provenance;
 };
 
 // Step time against the fullest device's memory: `plans`, and through the front a line.

@@ -13,10 +13,6 @@
 namespace weir {
 namespace {
 
-std::string css(const Colour& c) {
-  return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue);
-}
-
 // Hundredths of a point, written short: "12.5", ".07", "-3".
 std::string hundredths(std::int64_t value) {
   const std::string sign = value < 0 ? "-" : "";
@@ -114,6 +110,10 @@ class SvgShapes {
 };
 
 }  // namespace
+
+std::string css(const Colour& c) {
+  return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue);
+}
 
 std::string escape(const std::string& text) {
   std::string out;

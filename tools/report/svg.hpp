@@ -11,6 +11,9 @@ namespace weir {
 
 [[nodiscard]] std::string to_svg(const Drawing& drawing);
 
+// "#rrggbb".
+[[nodiscard]] std::string css(const Colour& colour);
+
 // Text as HTML and SVG want it.
 [[nodiscard]] std::string escape(const std::string& text);
 

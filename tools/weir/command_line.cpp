@@ -25,6 +25,7 @@
 #include "tools/app/exit_code.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/process_session.hpp"
+#include "tools/app/provenance.hpp"
 #include "tools/app/version.hpp"
 #include "tools/weir/examples.hpp"
 #include "tools/weir/nearest.hpp"
@@ -262,6 +263,8 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
     if (option != nullptr && option->count() > 0) given.insert(name);
   }
   app::Session session(app::files_read(fields), std::move(given));
+  session.command = typed_;
+  session.date = app::today();
   session.note = note;
   if (!global_.quiet)
     session.log = [](const std::string& line) {
@@ -350,6 +353,8 @@ bool CommandLine::print_json(const std::string& text) {
 }
 
 int CommandLine::run(int argc, char** argv) {
+  typed_ = "weir";
+  for (int i = 1; i < argc; ++i) typed_ += " " + shell_quoted(argv[i]);
   try {
     return run_parsed(*app_, argc, argv);
   } catch (...) {

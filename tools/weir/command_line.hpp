@@ -81,6 +81,7 @@ class CommandLine {
   } global_;
   std::optional<TableFormat> format_;  // of tables; none: as none was asked for
   bool timeline_ = false;
+  std::string typed_;                        // the command as a shell takes it
   std::vector<CompletedCommand> completed_;  // what --completion knows
   std::unique_ptr<CLI::App> app_;
 };

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Every page that Weir writes, opened in headless Chromium: on a telephone and on a desk, on light
+pages and on dark ones. Its texts are there and nothing is wider than the window, its script runs
+without a complaint, its timeline can be pointed at, zoomed and put back.
+Usage: pages_test.py SOURCE_DIR WEIR"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import browser
+
+if not browser.find():
+    print("skipped: no Chromium here (Debian: chromium)")
+    sys.exit(77)
+source, weir = map(os.path.abspath, sys.argv[1:3])
+TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
+        "n_positions": 8}
+MADE = ["How this page was made", "command", "date", "version", "seed", "weir 0.", "2026-11-23"]
+CAUSES = ["bubble", "fill", "drain", "imbalance", "communication", "host", "optimizer"]
+NAME = "a 'name' <b>&amp; $(x).json"  # of a model: text wherever it stands
+
+
+def run(*words):
+    done = subprocess.run([weir, "-q", "--seed", "7", *map(str, words)], capture_output=True,
+                          text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1795392000"})
+    assert done.returncode == 0, (words, done.stderr)
+
+
+def pages():
+    """Each page with the texts that it must have."""
+    pathlib.Path(NAME).write_text(json.dumps(TINY))
+    examples = f"{source}/tools/examples"
+    run("plan", NAME, "-K", 2, "-M", 4, "-o", "plan.json")
+    run("sweep", NAME, "-K", "1,2", "-M", "4", "--baseline", "plan.json", "--report", "sweep.html")
+    yield "sweep.html", MADE + CAUSES + [f"weir sweep: {NAME}", "devices", "Pareto front",
+                                         "--baseline plan.json --report sweep.html", "weights",
+                                         "optimizer_state", "activations"]
+    run("sweep", f"{examples}/models/llama-3-8b.json", "--cluster", "dgx-h100", "--gpus", 64, "-K",
+        "8", "--tp", "2", "--global-batch-size", 128, "--dtype", "bf16", "--schedule", "1f1b,zb-h1",
+        "--report", "large.html")
+    yield "large.html", MADE + CAUSES + ["tokens/s a device", "MFU", "devices",
+                                         "model TFLOP/s a device", "peak memory"]
+    run("tune", NAME, "--global-batch-size", 4, "--rounds", 1, "--steps", 1, "--plans", 2, "-o",
+        "tuned")
+    yield "tuned/report.html", MADE + CAUSES + ["(baseline)", "measured", "weights", "Accuracy"]
+    run("evaluate", NAME, "--global-batch-size", 8, "--fit", 2, "--interval", 9, "--held-out", 3,
+        "--rounds", 1, "-o", "evaluated")
+    yield "evaluated/report.html", MADE + CAUSES + ["Where the forecasts are weak", "Method"]
+
+
+def brightness(colour):
+    red, green, blue = map(int, re.findall(r"\d+", colour)[:3])
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def look(tab, page, texts):
+    url = pathlib.Path(page).absolute().as_uri()
+    for width in (400, 1280):
+        for scheme in ("light", "dark"):
+            tab.show(url, width, scheme)
+            where = f"{page}, {width} px, {scheme}"
+            wide = tab.ask("document.documentElement.scrollWidth")
+            assert wide <= width, f"{where}: {wide} px"
+            said = tab.ask("document.body.innerText")
+            for text in texts:
+                assert text in said, f"{where}: no '{text}'"
+            # Text stands out from the page, in the pictures too.
+            style = "getComputedStyle({}).{}"
+            body = [brightness(tab.ask(style.format("document.body", part)))
+                    for part in ("backgroundColor", "color")]
+            assert (body[0] > 200 and body[1] < 90) == (scheme == "light"), f"{where}: {body}"
+            assert (body[0] < 60 and body[1] > 180) == (scheme == "dark"), f"{where}: {body}"
+            for picture in range(tab.ask("document.querySelectorAll('svg').length")):
+                svg = f"document.querySelectorAll('svg')[{picture}]"
+                parts = [brightness(tab.ask(style.format(f"{svg}.querySelector('{part}')", "fill")))
+                         for part in ("rect", "text")]
+                assert abs(parts[0] - body[0]) < 2 and abs(parts[1] - body[1]) < 8, (where, parts)
+            small = tab.ask("Math.min(...[...document.querySelectorAll('p,td,th,dd,dt,button')]"
+                            ".map(e => parseFloat(getComputedStyle(e).fontSize)))")
+            assert small >= 13, f"{where}: text of {small} px"
+            # A picture's text has its size: what does not fit is scrolled, not shrunk.
+            shrunk = tab.ask("[...document.querySelectorAll('svg')].filter(s => "
+                             "s.getBoundingClientRect().width < s.viewBox.baseVal.width).length")
+            assert shrunk == 0, f"{where}: {shrunk} pictures are smaller than they are drawn"
+    assert tab.ask("performance.getEntriesByType('resource').length") == 0, f"{page}: it loads"
+
+
+def point_and_zoom(tab, page):
+    """Pointing says what an action is; Ctrl and the wheel, a double click and the buttons zoom."""
+    tab.show(pathlib.Path(page).absolute().as_uri(), 1280, "light")
+    part = "document.querySelector('.timeline svg').getAttribute('viewBox')"
+    whole = tab.ask(part)
+    place = json.loads(tab.ask(
+        "(() => { const r = [...document.querySelectorAll('.timeline rect')]"
+        ".find(r => r.querySelector('title')); r.scrollIntoView({block: 'center'});"
+        "const b = r.getBoundingClientRect();"
+        "return JSON.stringify([b.x + b.width / 2, b.y + b.height / 2]); })()"))
+    output = "document.querySelector('.timeline output').textContent"
+    assert tab.ask(output).startswith("Point at an action"), tab.ask(output)
+    tab.mouse("mouseMoved", *place)
+    assert re.fullmatch(r"\d+[FBIWR]\d+ [\d.]+ (s|ms|us|ns)", tab.ask(output)), tab.ask(output)
+
+    def width():
+        return float(tab.ask(part).split()[2])
+
+    before = width()
+    tab.mouse("mouseWheel", *place, deltaX=0, deltaY=-100, modifiers=2)  # with Ctrl
+    assert abs(width() - before / 1.25) < 0.01, (before, width())
+    button = "document.querySelectorAll('.timeline button')[{}].click()"
+    tab.ask(button.format(0))
+    assert abs(width() - before / 2.5) < 0.01, (before, width())
+    tab.ask(button.format(1))
+    assert abs(width() - before / 1.25) < 0.01, (before, width())
+    x, y = place
+    at = tab.ask(part)
+    tab.mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+    tab.mouse("mouseMoved", x - 30, y, button="left", buttons=1)
+    tab.mouse("mouseReleased", x - 30, y, button="left", clickCount=1)
+    assert float(tab.ask(part).split()[0]) > float(at.split()[0]), (at, tab.ask(part))
+    tab.ask(button.format(2))
+    assert [float(n) for n in tab.ask(part).split()] == [float(n) for n in whole.split()]
+    for count in (1, 2):
+        for kind in ("mousePressed", "mouseReleased"):
+            tab.mouse(kind, x, y, button="left", clickCount=count)
+    assert abs(width() - before / 2) < 0.01, (before, width())
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    tab = browser.Browser()
+    try:
+        count = 0
+        for page, texts in pages():
+            look(tab, page, texts)
+            if not page.startswith("evaluated"):  # it has charts alone
+                point_and_zoom(tab, page)
+            assert not tab.complaints, f"{page}: {tab.complaints}"
+            count += 1
+        # The test sees what it looks for.
+        pathlib.Path("bad.html").write_text("<p style='width:900px'>x</p><script>no()</script>")
+        tab.show(pathlib.Path("bad.html").absolute().as_uri(), 400, "light")
+        assert tab.ask("document.documentElement.scrollWidth") > 400 and tab.complaints
+    finally:
+        tab.close()
+print(f"pages: {count} in order")

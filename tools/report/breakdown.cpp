@@ -1,0 +1,106 @@
+// Tables of time and memory by what they are spent on.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report/breakdown.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "tools/report/page.hpp"
+#include "tools/report/svg.hpp"
+
+namespace weir {
+
+std::string limited_by(const StepMetrics& step, double bubble) {
+  constexpr std::array kLimits{IdleCause{"filling the pipeline", &IdleTime::fill},
+                               IdleCause{"draining it", &IdleTime::drain},
+                               IdleCause{"imbalance between stages", &IdleTime::imbalance},
+                               IdleCause{"communication", &IdleTime::communication},
+                               IdleCause{"the host", &IdleTime::host},
+                               IdleCause{"waiting for the optimizer", &IdleTime::optimizer}};
+  if (bubble < 0.05) return "the work itself (bubble below 5 %)";
+  const auto whole = [&step](const IdleCause& cause) {
+    Nanoseconds sum{0};
+    for (const RankMetrics& rank : step.ranks) sum += rank.idle.*cause.time;
+    return sum;
+  };
+  return std::ranges::max_element(kLimits, {}, whole)->name;
+}
+
+std::string facts(const Forecast& f, std::optional<Seconds> measured) {
+  // Work done is the same: rates are in the ratio of the times.
+  const double faster = measured ? f.step_time / *measured : 1;
+  std::string rows;
+  const auto row = [&rows](const char* name, const std::string& value) {
+    rows += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, value);
+  };
+  row("devices", std::to_string(f.devices));
+  if (f.tokens_per_s) {
+    row("tokens/s a device", fmt::format("{:.4g}", *f.tokens_per_s * faster / f.devices));
+  } else if (f.samples_per_s) {
+    row("samples/s a device", fmt::format("{:.4g}", *f.samples_per_s * faster / f.devices));
+  }
+  if (f.model_tflops_per_device)
+    row("model TFLOP/s a device", fmt::format("{:.4g}", *f.model_tflops_per_device * faster));
+  if (f.mfu) row("MFU", fmt::format("{:.1f} %", *f.mfu * faster * 100));
+  row("bubble, forecast", fmt::format("{:.1f} %", f.metrics.bubble_fraction * 100));
+  row("peak memory, forecast", format_bytes(f.peak_memory()));
+  return "<dl>\n" + rows + "</dl>\n";
+}
+
+std::string bubble_table(const std::vector<BubbleColumn>& columns) {
+  std::string rows = "<tr><th>idle, of all ranks' time</th>";
+  for (const BubbleColumn& column : columns)
+    rows += fmt::format("<th>{}</th>", escape(column.name));
+  rows += "</tr>\n";
+  for (std::size_t cause = 0; cause < kIdleCauses.size(); ++cause) {
+    rows += fmt::format("<tr><td>{}</td>", kIdleCauses[cause].name);
+    for (const BubbleColumn& column : columns)
+      rows += fmt::format("<td>{:.2f} %</td>", column.shares[cause] * 100);
+    rows += "</tr>\n";
+  }
+  rows += "<tr class=\"best\"><td>bubble</td>";
+  for (const BubbleColumn& column : columns) {
+    const double all = std::accumulate(column.shares.begin(), column.shares.end(), 0.0);
+    rows += fmt::format("<td>{:.2f} %</td>", all * 100);
+  }
+  return html_table(rows + "</tr>\n");
+}
+
+std::string busy_and_idle_heads() {
+  std::string heads = "<th>busy</th>";
+  for (const IdleCause& cause : kIdleCauses) heads += fmt::format("<th>{}</th>", cause.name);
+  return heads;
+}
+
+std::string busy_and_idle_cells(const RankMetrics& rank) {
+  const auto cell = [](Nanoseconds time) {
+    return fmt::format("<td>{}</td>", format_duration(to_seconds(time)));
+  };
+  std::string cells = cell(rank.busy);
+  for (const IdleCause& cause : kIdleCauses) cells += cell(rank.idle.*cause.time);
+  return cells;
+}
+
+std::string memory_table(const std::vector<RankMemory>& ranks) {
+  std::vector<MemoryKind> held;
+  for (const MemoryKind kind : kMemoryKinds) {
+    if (std::ranges::any_of(
+            ranks, [kind](const RankMemory& rank) { return rank.at_peak[kind].count() > 0; }))
+      held.push_back(kind);
+  }
+  std::string rows = "<tr><th>rank</th>";
+  for (const MemoryKind kind : held) rows += fmt::format("<th>{}</th>", to_string(kind));
+  rows += "<th>peak</th></tr>\n";
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    rows += fmt::format("<tr><td>{}</td>", rank);
+    for (const MemoryKind kind : held)
+      rows += fmt::format("<td>{}</td>", format_bytes(ranks[rank].at_peak[kind]));
+    rows += fmt::format("<td>{}</td></tr>\n", format_bytes(ranks[rank].peak));
+  }
+  return html_table(rows);
+}
+
+}  // namespace weir

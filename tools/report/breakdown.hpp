@@ -1,0 +1,39 @@
+// Where a step's time and a device's memory go, as parts of reports.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/forecast.hpp"
+#include "tools/report/idle_shares.hpp"
+#include "traces/metrics.hpp"
+
+namespace weir {
+
+// What keeps a plan from its ideal: the largest cause of idle time over all ranks, or the work
+// itself where the bubble is below 5 %.
+[[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
+
+// Devices, tokens/s and model TFLOP/s a device, MFU, bubble and peak memory of a forecast; its
+// rates at the measured step time where one is given. What is not known is left out.
+[[nodiscard]] std::string facts(const Forecast& forecast,
+                                std::optional<Seconds> measured = std::nullopt);
+
+// The bubble by cause: shares of all ranks' step, which sum to it; beside them the measured ones,
+// where there are any.
+struct BubbleColumn {
+  std::string name;
+  SharesByCause shares;
+};
+[[nodiscard]] std::string bubble_table(const std::vector<BubbleColumn>& columns);
+
+// A rank's busy time and its idle time by cause, as cells of a table, and what stands above them.
+[[nodiscard]] std::string busy_and_idle_heads();
+[[nodiscard]] std::string busy_and_idle_cells(const RankMetrics& rank);
+
+// Each rank's peak by what it is held for; kinds that no rank holds are left out.
+[[nodiscard]] std::string memory_table(const std::vector<RankMemory>& ranks);
+
+}  // namespace weir
