@@ -53,6 +53,9 @@ struct Nodes {
 // "torchrun ..." up to what it runs; several nodes meet at $MASTER_ADDR.
 [[nodiscard]] std::string torchrun(const Nodes& nodes);
 
+// A script that starts Megatron-LM's training with arguments, each " \\\n  --name value".
+[[nodiscard]] std::string megatron_script(const Nodes& nodes, const std::string& arguments);
+
 enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
 [[nodiscard]] ChunkPlacement placement_of(const ScheduleShape& shape);
 

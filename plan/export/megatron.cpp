@@ -98,6 +98,11 @@ void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
   s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute"
                                    : d.block.rotary          ? "rope"
                                                              : "none");
+  if (d.embedding.positions == 0 && !d.block.rotary) {
+    remarks.push_back({"model",
+                       "has no positions, none in the arguments: one with a bias on its scores "
+                       "(alibi) needs its position-embedding-type"});
+  }
   if (d.block.rotary) add_rotary(s, d.block.angles, remarks);
   if (d.embedding.positions > 0 && d.block.rotary) {
     remarks.push_back({"model", "learned and rotary positions exclude each other there"});
@@ -276,6 +281,17 @@ void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remar
 
 }  // namespace
 
+std::string megatron_script(const Nodes& nodes, const std::string& arguments) {
+  std::string launcher =
+      fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
+  if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
+  return fmt::format(
+      "#!/bin/sh\n# Written by weir export; further arguments are passed "
+      "on. Run it where pretrain_gpt.py is, on each node.\n"
+      "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
+      launcher, arguments);
+}
+
 ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   ExportedJob job;
@@ -290,16 +306,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   remark_ours(plan, "Megatron-LM", job.not_carried);
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
-  const Nodes nodes = nodes_of(plan, options);
-  std::string launcher =
-      fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
-  if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
-  job.files.push_back(
-      {"megatron.sh",
-       fmt::format("#!/bin/sh\n# Written by weir export; further arguments are passed "
-                   "on. Run it where pretrain_gpt.py is, on each node.\n"
-                   "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
-                   launcher, s.lines())});
+  job.files.push_back({"megatron.sh", megatron_script(nodes_of(plan, options), s.lines())});
   job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
   return job;
 }

@@ -111,6 +111,10 @@ void require_same_model(const Values& here, const Values& wanted, const std::str
 
 // One word to a shell, whatever is in it.
 std::string shell_word(const std::string& word) {
+  const bool plain = word.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                         "0123456789_-+=.,:/@%") == std::string::npos;
+  if (plain) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -133,6 +137,18 @@ std::string changed_text(Values values, const std::vector<ArgumentChange>& chang
     text += "\n";
   }
   return text;
+}
+
+// Those of torchrun, Slurm and DeepSpeed's launcher: how processes are started, and where.
+Values without_launcher(Values values) {
+  for (const char* name :
+       {"nproc-per-node", "nnodes",       "node-rank",       "master-addr", "master-port",
+        "rdzv-id",        "rdzv-backend", "rdzv-endpoint",   "num-gpus",    "num-nodes",
+        "gpus-per-node",  "nodes",        "ntasks-per-node", "ntasks",      "hostfile",
+        "nodelist",       "partition",    "account",         "time",        "job-name",
+        "output",         "error"})
+    values.erase(name);
+  return values;
 }
 
 // Which of the plan's words the changed script reads back otherwise.
@@ -187,6 +203,7 @@ Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, cons
   }
   std::ranges::sort(patch.changes, {}, &ArgumentChange::name);
 
+  patch.arguments = changed_text(without_launcher(given), patch.changes);
   patch.devices = wanted.plan.devices();
   const bool supposed = std::ranges::any_of(
       job.remarks, [](const Remark& r) { return r.name == "data parallelism"; });
@@ -202,6 +219,15 @@ Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, cons
       patch.remarks.push_back({std::string(name), "the changed script runs another than the plan"});
   }
   return patch;
+}
+
+ExportedJob patched_megatron(const Patch& patch, const Plan& plan, const ExportOptions& options) {
+  std::string lines;
+  std::istringstream arguments(patch.arguments);
+  for (std::string line; std::getline(arguments, line);) lines += " \\\n  " + line;
+  return {.files = {{"megatron.sh", megatron_script(nodes_of(plan, options), lines)}},
+          .launch = "sh megatron.sh",
+          .not_carried = patch.remarks};
 }
 
 }  // namespace weir

@@ -23,6 +23,7 @@ struct Patch {
   std::optional<int> devices_before;    // where the script says
   int devices = 0;                      // of the plan
   std::vector<Remark> remarks;          // what the changed script does otherwise than the plan
+  std::string arguments;  // all of the changed script's but its launcher's, a line each
 };
 
 // Of a Megatron script, whose job `options` complete. Only what the plan decides changes: degrees,
@@ -31,5 +32,10 @@ struct Patch {
 // than the plan's.
 [[nodiscard]] Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script,
                                    const std::string& file, const JobOptions& options);
+
+// The changed script as one of its own: with every argument that the user's has, those that no plan
+// has a word for and those that nobody understands too.
+[[nodiscard]] ExportedJob patched_megatron(const Patch& patch, const Plan& plan,
+                                           const ExportOptions& options);
 
 }  // namespace weir

@@ -232,6 +232,35 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
   }
 }
 
+// The whole job goes out: what no plan has a word for, and what nobody understands.
+TEST(MegatronPatch, TheChangedScriptHasAllArguments) {
+  const ResolvedPlan plan = loaded(example(), llama_like(8));
+  const Patch patch = patch_megatron(plan, kScript, "run.sh", {});
+  const ExportedJob job = patched_megatron(patch, plan.plan, {});
+  const std::string& text = job.files.front().text;
+  for (const char* line :
+       {"--warp-drive 9 ", "--lr 2e-5 ", "--bf16 ", "--tensor-model-parallel-size 2 ",
+        "torchrun --nproc_per_node 8 --nnodes 2 "})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_EQ(text.find("--nproc-per-node"), std::string::npos);
+  const Job read = read_megatron_job(text, "megatron.sh", {});
+  Plan wanted = plan.plan;
+  wanted.optimizer = read.plan.optimizer;  // the script's own
+  wanted.seed = read.plan.seed;
+  EXPECT_EQ(read.plan, wanted);
+  EXPECT_EQ(to_layer_list(read.model),
+            to_layer_list(read_megatron_job(kScript, "run.sh", {}).model));
+}
+
+TEST(MegatronExport, AModelWithoutPositionsIsSaid) {
+  Model model = llama_like(8);
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->rotary = false;
+  }
+  EXPECT_THAT(names(export_megatron(loaded(example(), model), {}).not_carried),
+              ElementsAre("model", "data"));
+}
+
 TEST(MegatronExport, SaysWhatRunsInstead) {
   Plan p = example();
   p.schedule = "gpipe";

@@ -229,6 +229,14 @@ TEST_F(JobsCommand, AScriptIsPatched) {
   EXPECT_EQ(json["changes"][0]["before"], "2");
   EXPECT_EQ(json["devices"], 2);
   EXPECT_EQ(weir("export plan.json").code, 2);
+  EXPECT_EQ(weir("export plan.json --to torch --patch job.args").code, 2);
+  // Written whole, it is the plan.
+  write("more.args", read("job.args") + " --warp-drive 9\n");
+  ASSERT_EQ(weir("export other.json --to megatron --patch more.args -o whole").code, 0);
+  EXPECT_THAT(read("whole/megatron.sh"),
+              testing::AllOf(HasSubstr("--warp-drive 9 "), HasSubstr("--micro-batch-size 4 ")));
+  EXPECT_THAT(weir("plan --from megatron whole/megatron.sh -o back.json").out,
+              HasSubstr("back.json: K1 dp2 M2 b4"));
 }
 
 TEST_F(JobsCommand, ExportedScriptsArePython) {

@@ -57,7 +57,8 @@ Fields fields(ExportRequest& r) {
            "torchtitan, torch, megatron or deepspeed",
            {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}}},
           {"--patch", &r.patch,
-           "Your own Megatron script: the arguments to change in it, the others stay"},
+           "Your own Megatron script: the arguments to change in it, the others stay; with --to "
+           "megatron the changed one is written, with all of its arguments"},
           {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
           {"--gpus-per-node",
            &r.gpus_per_node,
@@ -72,18 +73,23 @@ Fields fields(ExportRequest& r) {
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
   const PlacedPlan plan = load(r.plan, session);
-  if (r.patch) return {.patch = patch_of(plan.loaded, *r.patch)};
+  if (r.patch && r.to.empty()) return {.patch = patch_of(plan.loaded, *r.patch)};
+  if (r.patch && r.to != "megatron")
+    throw UsageError("--patch is of a Megatron script: with --to megatron alone");
   if (r.to != "torchtitan" && session.given("torchtitan-version"))
     throw UsageError("--torchtitan-version needs --to torchtitan");
   const Exporter exporter = r.to == "torchtitan" && r.torchtitan_version == "0.2"
                                 ? export_torchtitan_toml
                                 : kExporters.at(r.to);
-  const ExportedJob job = exporter(
-      plan.loaded, {.gpus_per_node = r.gpus_per_node,
-                    .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)});
+  const ExportOptions options{
+      .gpus_per_node = r.gpus_per_node,
+      .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)};
+  const ExportedJob job =
+      r.patch ? patched_megatron(patch_of(plan.loaded, *r.patch), plan.loaded.plan, options)
+              : exporter(plan.loaded, options);
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
   // What nobody chose trains all the same: it is said.
-  if (const Optimizer& o = plan.loaded.plan.optimizer; o == Optimizer{}) {
+  if (const Optimizer& o = plan.loaded.plan.optimizer; o == Optimizer{} && !r.patch) {
     result.not_carried.push_back(
         {"optimizer", fmt::format("none was chosen: the files have Weir's, {} at a learning rate "
                                   "of {}, betas {} and {}, no warm-up, decay or clipping",
