@@ -59,9 +59,10 @@ constexpr std::array<std::string_view, 1> kOverlap{"overlap-grad-reduce"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
-constexpr std::array<ArgumentGroup, 14> kDecided{
-    kStages,   kRecompute, kSharding, kAttention, kSchedule,   kFormat, kTensor,
-    kPipeline, kContext,   kSequence, kOverlap,   kMicroBatch, kBatch,  kTokens};
+constexpr std::array<std::string_view, 1> kExperts{"expert-model-parallel-size"};
+constexpr std::array<ArgumentGroup, 15> kDecided{
+    kStages,  kRecompute, kSharding, kAttention,  kSchedule, kFormat, kTensor, kPipeline,
+    kContext, kSequence,  kOverlap,  kMicroBatch, kBatch,    kTokens, kExperts};
 // What a layer has that a plan's model must have too; vocabularies are padded by tensor
 // parallelism.
 constexpr std::array<std::string_view, 10> kModel{
@@ -86,7 +87,9 @@ std::optional<std::string> value_of(const Values& values, std::string_view name)
 
 Values exported(const ResolvedPlan& plan, std::vector<Remark>& remarks) {
   ExportedJob job = export_megatron(plan, {});
-  std::erase_if(job.not_carried, [](const Remark& r) { return r.name == "data"; });
+  // The script's own data and model stay.
+  std::erase_if(job.not_carried,
+                [](const Remark& r) { return r.name == "data" || r.name == "model"; });
   remarks = std::move(job.not_carried);
   return values_of(job.files.front().text);
 }

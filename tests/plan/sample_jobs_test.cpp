@@ -5,13 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "plan/export/patch.hpp"
 #include "plan/import/config_jobs.hpp"
 #include "plan/import/megatron.hpp"
+#include "plan/model/readers/layer_list.hpp"
 #include "plan/text/text_file.hpp"
+#include "tests/plan/exported_plan.hpp"
 #include "tests/plan/samples.hpp"
 
 namespace weir {
@@ -62,6 +66,39 @@ TEST(SampleJobs, AreReadAsTheirSourcesState) {
     const auto file = *folder / std::filesystem::path(job.file).filename();
     const Job read = job.read(read_text_file(file), job.file, job.options);
     EXPECT_EQ(told(read), job.expected) << job.file;
+  }
+}
+
+// Out and in again: the plan's arguments alone, and the whole script with nothing changed.
+TEST(SampleJobs, GoOutAsTheyCameIn) {
+  const auto folder = sample_folder("megatron-args");
+  if (!folder) GTEST_SKIP() << "no sample files beside the checkout";
+  for (const auto& [name, gpus] :
+       std::initializer_list<std::pair<const char*, int>>{{"bloom_176b_tr11.args", 384},
+                                                          {"gpt3_175b.args", 128},
+                                                          {"llama3_8b_h100_fp8.args", 8},
+                                                          {"tr3_1b3.args", 64}}) {
+    const std::string script = read_text_file(*folder / name);
+    const Job job = read_megatron_job(script, name, {.gpus = gpus});
+    const ResolvedPlan plan = loaded(job.plan, job.model);
+    const Patch patch = patch_megatron(plan, script, name, {.gpus = gpus});
+    EXPECT_TRUE(patch.changes.empty()) << name << ": " << patch.changes.front().name;
+    EXPECT_TRUE(patch.remarks.empty()) << name << ": " << patch.remarks.front().text;
+    for (const ExportedJob& out :
+         {export_megatron(plan, {}), patched_megatron(patch, plan.plan, {})}) {
+      const Job back = read_megatron_job(out.files.front().text, name, {});
+      EXPECT_EQ(back.plan, job.plan) << name;
+      EXPECT_EQ(to_layer_list(back.model), to_layer_list(job.model)) << name;
+    }
+    const Job whole =
+        read_megatron_job(patched_megatron(patch, plan.plan, {}).files.front().text, name, {});
+    for (const JobArgument& argument : job.arguments) {
+      const bool launches = argument.name == "nnodes" || argument.name == "nproc-per-node" ||
+                            argument.name.starts_with("rdzv") ||
+                            argument.name.starts_with("master") || argument.name == "node-rank";
+      const auto same = std::ranges::find(whole.arguments, argument.name, &JobArgument::name);
+      EXPECT_TRUE(launches || same != whole.arguments.end()) << name << ": " << argument.name;
+    }
   }
 }
 
