@@ -100,8 +100,7 @@ class PythonEvaluator {
       case Statement::Kind::branch:
         return branch(s, names, returned);
       case Statement::Kind::repeat:
-        forget(s.body, names, s.line);
-        return false;
+        return repeat(s, names);
       case Statement::Kind::block:
         return execute(s.body, names, returned);
       case Statement::Kind::define:
@@ -119,6 +118,13 @@ class PythonEvaluator {
     forget(s.body, names, s.line);
     forget(s.otherwise, names, s.line);
     if (forgotten_ != before) note(s.line, fmt::format("if {}: not known here", s.value.source));
+    return false;
+  }
+
+  bool repeat(const Statement& s, Names& names) {
+    const std::size_t before = forgotten_;
+    forget(s.body, names, s.line);
+    if (forgotten_ != before) note(s.line, "a loop, or what catches an error: not followed");
     return false;
   }
 
