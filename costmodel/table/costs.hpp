@@ -36,6 +36,9 @@ struct Costs {
   Link link;                 // between ranks of this machine
   Seconds host_overhead{0};  // before every compute action
   Seconds step_overhead{0};  // between the last operation and the end of the step (barrier)
+  // Nobody computes the gradient of the model's input (PyTorch): where backward is divided, the
+  // first stage's I is nothing, and its W is the whole backward.
+  bool first_backward_in_w = false;
   Correction
       alone;  // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
   Correction correction;   // learnt by calibrate

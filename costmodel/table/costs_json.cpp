@@ -100,6 +100,7 @@ nlohmann::ordered_json to_json(const Costs& costs) {
   }
   json["host_overhead_s"] = costs.host_overhead.count();
   json["step_overhead_s"] = costs.step_overhead.count();
+  if (costs.first_backward_in_w) json["first_backward_in_w"] = true;
   json["alone"] = correction_json(costs.alone);
   json["correction"] = correction_json(costs.correction);
   json["by_size"] = Json::array();
@@ -184,6 +185,7 @@ Costs load_costs(const std::filesystem::path& file) {
   link.finish();
   costs.host_overhead = Seconds(top.number("host_overhead_s", 0, 1e6));
   costs.step_overhead = Seconds(top.number("step_overhead_s", 0, 1e6));
+  costs.first_backward_in_w = top.boolean_or("first_backward_in_w", false);
   costs.alone = parse_correction(top.object("alone"));
   costs.correction = parse_correction(top.object("correction"));
   for (JsonObject& at : top.objects("by_size")) {

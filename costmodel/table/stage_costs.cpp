@@ -121,6 +121,10 @@ StageCost StageCosts::of(const StagePart& stage) const {
   };
   StageCost cost;
   for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
+  if (keeps_backward_whole(stage)) {
+    cost.w = cost.b;
+    cost.i = Nanoseconds(0);
+  }
   cost.rebuild = to_nanoseconds(again);
   const int layers = stage.layers.size();
   cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
@@ -128,6 +132,10 @@ StageCost StageCosts::of(const StagePart& stage) const {
                                    : step.reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * corrected(ActionKind::OPTIMIZER) + step.gather);
   return cost;
+}
+
+bool StageCosts::keeps_backward_whole(const StagePart& stage) const {
+  return known_.costs().first_backward_in_w && stage.layers.first == 0;
 }
 
 double StageCosts::corrected(ActionKind kind) const {
@@ -172,6 +180,10 @@ PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage) {
       of.host += layer.traffic[kind] - its.tensor[kind] - its.context[kind] - its.experts[kind];
     }
     sum.optimizer.work += layer.time.optimizer * corrected(ActionKind::OPTIMIZER);
+  }
+  if (keeps_backward_whole(stage)) {
+    sum.w = sum.b;
+    sum.i = {};
   }
   sum.optimizer.replicas = once_a_step(stage).gather;
   return sum;

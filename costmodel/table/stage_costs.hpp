@@ -63,6 +63,8 @@ class StageCosts {
   [[nodiscard]] StepTraffic once_a_step(const StagePart& stage) const;
   // What corrections make of a layer's own time in actions of this kind.
   [[nodiscard]] double corrected(ActionKind kind) const;
+  // Its I is nothing and its W the whole backward.
+  [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
   // The layer's own time, with R and its share of the update.
   [[nodiscard]] LayerTime matched(int layer);
   void warn(std::string warning);

@@ -145,6 +145,7 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   costs.correction.f = 1.25;
   costs.by_size = {{1, 1.04}, {8, 0.97}};
   costs.range = CalibratedRange{1, 2, 4, 8, {"1f1b", "gpipe"}};
+  costs.first_backward_in_w = true;
   save_costs(costs, folder / "a.json");
   save_costs(load_costs(folder / "a.json"), folder / "b.json");
   const std::string bytes = read_text_file(folder / "a.json");

@@ -57,6 +57,19 @@ struct Case {
 };
 std::int64_t ns(Nanoseconds time) { return time.count(); }
 
+// PyTorch computes no gradient of the model's input: the first stage's I is nothing, its W is B.
+// The second stage divides its backward as ever.
+TEST(StageCosts, TheFirstBackwardMayBeAllForWeights) {
+  Case two([](Plan&) {});
+  two.costs.first_backward_in_w = true;
+  const std::vector<StageCost> stages = two.table().table.stages;
+  EXPECT_EQ(ns(stages[0].i), 0);
+  EXPECT_EQ(ns(stages[0].w), 16000);
+  EXPECT_EQ(ns(stages[0].b), 16000);
+  EXPECT_EQ(ns(stages[1].i), 12000);
+  EXPECT_EQ(ns(stages[1].w), 4000);
+}
+
 // Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends
 // nothing. The message, held twice, goes over whole: dividing it and gathering would take 64 + 64.
 TEST(StageCosts, TensorParallelismDividesAndSends) {
