@@ -6,7 +6,6 @@ and writes the costs that `weir profile` writes for Weir's own executor (weir.co
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
-import importlib.util
 import json
 import pathlib
 import tempfile
@@ -23,17 +22,14 @@ def measure(device, job):
     import torch.distributed as dist
     from weir import torch_chain, torch_costs, torch_gaps, torch_messages
     from weir.torch_clock import mean_over_ranks
-    from weir.torch_division import divide_heads, divided
-    from weir.torch_layers import Beside, is_tied, make_layer, model_config
+    from weir.torch_layers import is_tied
 
     dtype = getattr(torch, DTYPES[job["dtype"]])
     if job["dtype"] == "tf32":
         torch.set_float32_matmul_precision("high")
-    config = divided(model_config(job["config"], job["attention"]), job["tp"])
-    beside, sizes = Beside(config), job["sizes"]
-    layers = [divide_heads(make_layer(config, index, beside, 1), job["tp"])
-              for index in job["chain"]]
-    chain = torch_chain.Chain(layers, config.vocab_size, job["seq_length"], device, dtype)
+    config, layers, splits, version = layers_of(device, job)
+    chain = torch_chain.Chain(layers, config.vocab_size, job["seq_length"], device, dtype, splits)
+    sizes = job["sizes"]
     keys, rank, ranks = job["keys"], dist.get_rank(), dist.get_world_size()
     passes = torch_chain.measure_passes(chain, keys, sizes, job["repetitions"], None)
     updates = [mean_over_ranks(time, None) for time in chain.update(sizes[0])]
@@ -44,16 +40,14 @@ def measure(device, job):
         if is_tied(config) and rank in (0, ranks - 1):
             # The first and the last stage sum the gradients of their copies before the update.
             _, reduction = torch_messages.measure_all_reduce(
-                device, chain.layers[-1].weight.numel(), dtype, ends)
+                device, config.vocab_size * config.hidden_size, dtype, ends)
             updates[0] += reduction
             updates[-1] += reduction
         if rank == 0:
-            if is_tied(config):
-                chain.tie()  # one stage has both
-            at = sizes[-1]
-            alone = torch_chain.measure_passes(chain, keys, [at], job["repetitions"], solo)
-            found["alone"] = torch_costs.alone_over_busy(alone, passes, at)
-            found["alone"]["optimizer"] = sum(chain.update(sizes[0])) / sum(updates)
+            alone = torch_chain.measure_passes(chain, keys, sizes, job["repetitions"], solo)
+            found["alone"] = torch_costs.alone_over_busy(alone, passes, sizes)
+            found["alone"]["optimizer"] = torch_costs.alone_over_busy_update(
+                chain.update(sizes[0]), updates, job, is_tied(config))
         dist.barrier()
         shapes = [(batch, job["seq_length"], config.hidden_size) for batch in sizes]
         messages = torch_messages.measure_messages(device, shapes, dtype)
@@ -64,28 +58,51 @@ def measure(device, job):
             table = torch_messages.measure_collectives(device, dtype)
             found["collectives"] = torch_messages.nccl_test(table, ranks, dtype, job["machine"])
     found["gaps"] = torch_gaps.measure_gaps(device, found["link"][0], job["folder"])
-    found["versions"] = torch_costs.versions(device)
+    found["versions"] = torch_costs.versions(device, version)
     if rank == 0:
         pathlib.Path(job["folder"], "found.json").write_text(json.dumps(found))
 
 
-def check_parameters(model, said, config):
-    """Throws InputError where the framework's modules are not the model's."""
+def layers_of(device, job):
+    """(configuration of a device's share, its layers, whether I and W of them can be told apart,
+    version of what they are from)."""
+    import transformers
+    from weir.torch_division import divided, make_share
+    from weir.torch_layers import Beside, model_config
+
+    whole = model_config(job["config"], job["attention"])
+    share = divided(whole, job["tp"])
+    if job["layers"] == "transformers":
+        beside = Beside(share)
+        layers = [make_share(share, index, beside, job["tp"]) for index in job["chain"]]
+        return share, layers, True, f"transformers {transformers.__version__}"
+    from weir import torch_megatron
+
+    torch_megatron.prepare(device)
+    check_parameters(job["model"], job["said"], whole,
+                     lambda index: torch_megatron.make_layer(whole, index))
+    layers = [torch_megatron.make_layer(whole, index, job["tp"]) for index in job["chain"]]
+    return share, layers, torch_megatron.SPLITS, torch_megatron.version()
+
+
+def check_parameters(model, said, config, make):
+    """Throws InputError where the framework's modules, make(index) on no device, are not those
+    that Weir says the model has."""
     import torch
-    from weir.torch_layers import bare_layer, count_layers, is_tied
+    from weir.torch_layers import count_layers, is_tied
 
     if len(said) != count_layers(config):
-        raise weir.InputError(f"{model}: layers: transformers has {count_layers(config)}, the "
+        raise weir.InputError(f"{model}: layers: the framework has {count_layers(config)}, the "
                               f"model {len(said)}")
     for index, layer in enumerate(said):
         if index == len(said) - 1 and is_tied(config):
             continue  # the embedding's weight
         with torch.device("meta"):
-            module = bare_layer(config, index, None)
+            module = make(index)
         has = sum(parameter.numel() for parameter in module.parameters())
         if has != layer["parameters"]:
-            raise weir.InputError(f"{model}: {layer['name']}: transformers' module has {has} "
-                                  f"parameters, the model {layer['parameters']}")
+            raise weir.InputError(f"{model}: {layer['name']}: the framework's module has "
+                                  f"{has} parameters, the model {layer['parameters']}")
 
 
 def sizes_of(text):
@@ -103,12 +120,12 @@ def profile(model, output=None, tp=1, dtype="fp32", layers="transformers", atten
     torch_ranks.require("torch")
     import torch
 
-    if layers == "megatron":
-        if importlib.util.find_spec("megatron") is None:
-            raise weir.MissingComponent("megatron.core: not in this Python")
-        raise weir.MissingComponent("megatron.core: its layers are not measured; "
-                                    "layers=transformers are")
     torch_ranks.require("transformers")
+    if layers == "megatron":
+        torch_ranks.require("megatron.core", package="megatron-core")
+        if attention == "fused":
+            raise weir.UsageError("layers megatron, attention fused: Megatron-Core's own attention "
+                                  "is unfused")
     cuda = torch.cuda.is_available()
     ranks = ranks or torch_ranks.default_ranks()
     if cuda and ranks > torch.cuda.device_count():
@@ -121,23 +138,25 @@ def profile(model, output=None, tp=1, dtype="fp32", layers="transformers", atten
     from weir.torch_chain import chain_of
     from weir.torch_costs import costs_of, write_whole
     from weir.torch_division import divided
-    from weir.torch_layers import FAMILIES, model_config
+    from weir.torch_layers import FAMILIES, bare_layer, model_config
 
     settings = json.loads(pathlib.Path(model).read_text())
     if not isinstance(settings, dict) or settings.get("model_type") not in FAMILIES:
-        raise weir.InputError(f"{model}: model_type: transformers' layers are measured of "
+        raise weir.InputError(f"{model}: model_type: layers are measured of "
                               + " and ".join(FAMILIES))
     config = model_config(settings, attention)
-    check_parameters(model, said, config)
+    if layers == "transformers":  # Megatron's are made in groups of ranks only
+        check_parameters(model, said, config, lambda index: bare_layer(config, index, None))
     divided(config, tp)  # says what it does not divide before any process is started
     chain = chain_of(config)
     machine = torch.cuda.get_device_name() if cuda else weir.commands.doctor()["machine"]
     with tempfile.TemporaryDirectory() as folder:
-        job = {"config": settings, "attention": attention, "tp": tp, "dtype": dtype,
-               "layers": layers, "seq_length": plan.seq_length, "sizes": list(micro_batch_sizes),
-               "chain": chain, "keys": [plan.layer_keys[index] for index in chain],
-               "ranks": ranks, "repetitions": repetitions, "folder": folder,
-               "machine": machine, "collectives": bool(collectives)}
+        job = {"model": str(model), "said": said, "config": settings, "attention": attention,
+               "tp": tp, "dtype": dtype, "layers": layers, "seq_length": plan.seq_length,
+               "sizes": list(micro_batch_sizes), "chain": chain,
+               "keys": [plan.layer_keys[index] for index in chain],
+               "all_keys": list(plan.layer_keys), "ranks": ranks, "repetitions": repetitions,
+               "folder": folder, "machine": machine, "collectives": bool(collectives)}
         torch_ranks.run_ranks(ranks, measure, job, limit_s=limit_s)
         found = json.loads(pathlib.Path(folder, "found.json").read_text())
     costs = costs_of(job, found, cuda)

@@ -22,17 +22,18 @@ def chain_of(config):
 class Chain:
     """Layers one after the other, each pass of each of them timed by itself."""
 
-    def __init__(self, layers, words, length, device, dtype):
+    def __init__(self, layers, words, length, device, dtype, splits=True):
         self.layers = [layer.to(device, dtype) for layer in layers]
         self.words, self.length, self.device = words, length, device
         self.clock = Clock(device)
-        self.splits = True  # I and W can be told apart
+        self.splits = splits  # I and W can be told apart
 
     def draw(self, batch):
         tokens = torch.randint(self.words, (batch, self.length + 1), device=self.device)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def loss(self, output, target):
+        """Targets are drawn: Megatron's order of [token, sample] is as good as ours."""
         return torch.nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
 
     def forward(self, x, target):
@@ -96,23 +97,17 @@ class Chain:
             row["i"], row["w"] = between(*part[:2]), between(*part[1:])
         return rows
 
-    def tie(self):
-        """The head's weight is the embedding's."""
-        self.layers[-1].weight = self.layers[0].tokens.weight
-
     def update(self, batch):
         """Seconds of each layer's update with AdamW, gradients scaled and set to nothing, together
         as long as that of all of them."""
 
         def optimizer(layers):
-            weights = dict.fromkeys(p for layer in layers for p in layer.parameters())
-            return torch.optim.AdamW(list(weights))
+            return torch.optim.AdamW([p for layer in layers for p in layer.parameters()])
 
         def timed(update):
             begin = self.clock.mark()
             for parameter in update.param_groups[0]["params"]:
-                if parameter.grad is not None:  # a tied weight's was used up by its first layer
-                    parameter.grad.div_(2)
+                parameter.grad.div_(2)
             update.step()
             update.zero_grad()
             return self.clock.between(begin, self.clock.mark())

@@ -5,13 +5,13 @@ import os
 import statistics
 
 import torch
-import transformers
 
 CORRECTIONS = ("f", "b", "i", "w", "r", "optimizer")
 
 
-def versions(device):
-    text = f"PyTorch {torch.__version__}, transformers {transformers.__version__}, "
+def versions(device, layers):
+    """`layers`: "transformers 5.0", or those of Megatron."""
+    text = f"PyTorch {torch.__version__}, {layers}, "
     if device.type == "cpu":
         return text + "gloo"
     nccl = ".".join(map(str, torch.cuda.nccl.version()))
@@ -20,32 +20,46 @@ def versions(device):
             f"{driver % 1000 // 10}, NCCL {nccl}")
 
 
-def alone_over_busy(alone, busy, batch):
+def alone_over_busy(alone, busy, sizes):
     """By kind: seconds of all measured layers on a machine that is idle beside, over those on a
-    busy one."""
+    busy one, the mean over micro-batch sizes."""
     ratios = dict.fromkeys(CORRECTIONS, 1.0)
     for kind in ("f", "b", "i", "w"):
-        both = [(alone[key][batch], busy[key][batch]) for key in busy]
-        if all(kind in one and kind in other for one, other in both):
-            ratios[kind] = (sum(one[kind] for one, _ in both)
-                            / sum(other[kind] for _, other in both))
+        if any(kind not in of_key[batch] for of_key in busy.values() for batch in sizes):
+            continue
+        ratios[kind] = statistics.mean(
+            sum(of_key[batch][kind] for of_key in alone.values())
+            / sum(of_key[batch][kind] for of_key in busy.values()) for batch in sizes)
     ratios["r"] = ratios["f"]
     return ratios
 
 
+def mean_by_key(keys, values):
+    """Of layers that have the same key."""
+    found = {}
+    for key, value in zip(keys, values):
+        found.setdefault(key, []).append(value)
+    return {key: statistics.mean(alike) for key, alike in found.items()}
+
+
+def alone_over_busy_update(alone, busy, job, tied):
+    """Seconds of the whole model's update in one stage on a machine that is idle beside, over those
+    of its layers in several. One stage updates a tied weight once."""
+    one, several = (mean_by_key(job["keys"], updates) for updates in (alone, busy))
+    once = sum(one[key] for key in job["all_keys"]) - (alone[-1] if tied else 0.0)
+    return once / sum(several[key] for key in job["all_keys"])
+
+
 def costs_of(job, found, cuda):
     """What was found, as weir.costs/1."""
-    updates = {}
-    for key, time in zip(job["keys"], found["updates"]):
-        updates.setdefault(key, []).append(time)
-    layers = []
+    updates, layers = mean_by_key(job["keys"], found["updates"]), []
     for key in dict.fromkeys(job["keys"]):
         times = []
         for batch, at in found["passes"][key].items():
             times.append({"micro_batch_size": int(batch), "f_s": at["f"], "i_s": at.get("i"),
                           "w_s": at.get("w"), "b_s": at["b"], "spread": at["spread"],
                           "scratch_bytes": 0, "kept_bytes": at["kept"]})
-        layers.append({"key": key, "optimizer_s": statistics.mean(updates[key]), "times": times})
+        layers.append({"key": key, "optimizer_s": updates[key], "times": times})
     latency, bandwidth = found["link"]
     gap, end = found["gaps"]
     today = datetime.datetime.now(datetime.timezone.utc).date()
@@ -55,7 +69,8 @@ def costs_of(job, found, cuda):
                       f"{job['layers']}, {found['versions']}",
             "seq_length": job["seq_length"], "dtype": job["dtype"],
             "link": {"latency_s": latency, "bandwidth_bytes_per_s": bandwidth},
-            "host_overhead_s": gap, "step_overhead_s": end, "alone": found["alone"],
+            "host_overhead_s": gap, "step_overhead_s": end, "first_backward_in_w": True,
+            "alone": found["alone"],
             "correction": dict.fromkeys(CORRECTIONS, 1.0), "by_size": [], "interval": None,
             "range": None, "jitter": {},
             "overlap": {"compute_slowdown": 0, "transfer_slowdown": 0}, "layers": layers}

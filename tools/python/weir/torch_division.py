@@ -3,7 +3,7 @@
 import copy
 
 import weir
-from weir.torch_layers import Block
+from weir.torch_layers import Block, make_layer
 
 
 def divided(config, tp):
@@ -27,6 +27,11 @@ def divided(config, tp):
         share.num_attention_heads //= tp
         share.num_key_value_heads = kv_heads // tp
     return share
+
+
+def make_share(config, index, beside, tp):
+    """Layer `index` of the divided configuration."""
+    return divide_heads(make_layer(config, index, beside, 1), tp)
 
 
 def divide_heads(layer, tp):

@@ -22,14 +22,25 @@ def run_as_command(main):
         sys.exit(next(code for kind, code in CODES if isinstance(error, kind)))
 
 
-def require(*modules):
-    """Throws MissingComponent where this Python lacks one of them."""
+def require(*modules, package=None):
+    """Throws MissingComponent where this Python lacks one of them, which are of the package of that
+    name in Python's index, or of their own."""
     for name in modules:
         try:
             __import__(name)
         except ImportError:
             raise weir.MissingComponent(
-                f"{name}: not in this Python ({sys.executable})") from None
+                f"{package or name}: not in this Python ({sys.executable})") from None
+
+
+def failure(error):
+    """What a rank ended by: our own exceptions as what they are."""
+    last = str(error).strip().splitlines()[-1]
+    for kind, _ in CODES:
+        of_kind = f"{kind.__module__}.{kind.__qualname__}: "
+        if last.startswith(of_kind):
+            return kind(last[len(of_kind):])
+    return weir.RunFailed(f"rank {error.error_index}: {last}")
 
 
 def join(rank, ranks, meeting, target, arguments, limit_s):
@@ -74,8 +85,7 @@ def run_ranks(ranks, target, *arguments, limit_s):
                 raise weir.RunFailed(f"{ranks} ranks: not done after {limit_s:g} s")
         except (torch.multiprocessing.ProcessRaisedException,
                 torch.multiprocessing.ProcessExitedException) as error:
-            lines = str(error).strip().splitlines()
-            raise weir.RunFailed(f"rank {error.error_index}: {lines[-1]}") from None
+            raise failure(error) from None
 
 
 def default_ranks():
