@@ -49,6 +49,17 @@ class Missing(unittest.TestCase):
                                  "--python", "no-such-python", "-o", "out")
         self.assertEqual(code, 5)
 
+    def test_what_python_ends_with_the_command_ends_with(self):
+        # What it refuses is bad input, what it lacks is missing, and the rest has failed.
+        for status, expected in ((3, 3), (5, 5), (6, 6), (1, 6), (137, 6)):
+            program = self.folder / f"ends-{status}"
+            program.write_text(f"#!/bin/sh\nexit {status}\n")
+            program.chmod(0o755)
+            code, lines = self.ended(COMMAND, "-q", "evaluate", "tiny.json", "--executor", "torch",
+                                     "--python", program, "-o", "out")
+            self.assertEqual(code, expected, lines)
+            self.assertIn(f"status {status}", lines)
+
     def test_options_come_first(self):
         code, lines = self.ended(sys.executable, "-m", "weir.profile_torch", "tiny.json", "--tp",
                                  "0")
