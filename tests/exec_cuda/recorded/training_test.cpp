@@ -71,9 +71,37 @@ TEST_F(RecordedTraining, TwoStages) { expect_no_violation({"1f1b", 1, {2}}); }
 TEST_F(RecordedTraining, ThreeStagesWithSplitBackwards) {
   expect_no_violation({"zb-h1", 1, {1, 2}});
 }
+TEST_F(RecordedTraining, FourStages) { expect_no_violation({"zb-h2", 1, {1, 2, 3}}); }
+TEST_F(RecordedTraining, FiveStages) { expect_no_violation({"1f1b-eager", 1, {1, 2, 3, 4}}); }
+TEST_F(RecordedTraining, SixStages) { expect_no_violation({"zb-h1", 1, {1, 2, 3, 4, 5}}); }
+TEST_F(RecordedTraining, SevenStages) { expect_no_violation({"gpipe", 1, {1, 2, 3, 4, 5, 6}}); }
 TEST_F(RecordedTraining, ChunksInTurn) { expect_no_violation({"interleaved-1f1b", 2, {1, 2, 3}}); }
 TEST_F(RecordedTraining, ChunksAsAV) { expect_no_violation({"v-half", 2, {1, 2, 3}}); }
 TEST_F(RecordedTraining, EightStages) { expect_no_violation({"1f1b", 1, {1, 2, 3, 4, 5, 6, 7}}); }
+
+// What of the catalogue no test above runs, as a graph on one GPU. Copies of the weights, and
+// slices, sum in another order.
+TEST_F(RecordedTraining, EverySchedule) {
+  const Pipeline pipelines[] = {{"interleaved-zb", 2, {1, 2, 3}},
+                                {"looped-bfs", 2, {1, 2, 3}},
+                                {"zb-v", 2, {1, 2, 3}},
+                                {"v-min", 2, {1, 2, 3}},
+                                {"dualpipev", 2, {1, 2, 3}},
+                                {"hanayo", 2, {1, 2, 3}},
+                                {"dualpipe", 1, {2}},
+                                {"chimera", 1, {2}}};
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  for (const Pipeline& pipeline : pipelines) {
+    SCOPED_TRACE(pipeline.schedule);
+    Plan plan = plan_of(model, pipeline, 4);
+    plan.slots = 0;
+    const ResolvedPlan loaded = model.load(plan);
+    machine().reset(1);
+    expect_losses(train(loaded, steps_on_cuda(2, Graphs::always)), on_cpu(loaded, 2), kTolerance);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+    machine().forget();
+  }
+}
 
 // One rank's step is a graph wherever CUDA takes it, with the bits of the launched one; where it
 // does not, at whichever point, the run goes on and says why.
