@@ -204,6 +204,7 @@ def outputs(folder):
                              capture_output=True, text=True)
     yield json.loads(refused.stderr)
     yield printed("model", "tiny.json")
+    yield printed("model", "tiny.json", "--kernels", "--gpu", "h100", "--dtype", "bf16")
     yield printed("model", "--layout", layout, "--run", "--workers", 2, "--rounds", 1)
     yield printed("schedule", "--list")
     yield printed("schedule", "1f1b", "-K", 2, "-M", 2, "--svg", "drawn.svg")

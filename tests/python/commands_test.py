@@ -26,6 +26,8 @@ CASES = {
     "model": [
         (("tiny.json",), {}),
         (("tiny.json",), {"seq_length": 4, "dtype": "bf16", "attention": "flash"}),
+        (("tiny.json",), {"seq_length": 4, "dtype": "bf16", "kernels": True, "gpu": "h100",
+                          "micro_batch_size": 2}),
         ((), {"layout": str(EXAMPLES / "layouts/two-layer.json")}),
     ],
     "plan": [

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "plan/words/error.hpp"
@@ -91,6 +92,19 @@ bool may_be(const std::string& reported, const Device& device) {
 Cluster load_cluster_or_name(const Path& cluster) {
   const std::string* text = compiled(cluster, kClusters);
   return text != nullptr ? parse_cluster(*text, cluster.string()) : load_cluster(cluster);
+}
+
+Device load_gpu(const std::string& name) {
+  const auto lower = [](std::string text) {
+    std::ranges::transform(text, text.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+  };
+  for (const std::string& cluster : names_of(kClusters)) {
+    Device device = load_cluster_or_name(cluster).device;
+    if (lower(device.name.substr(0, device.name.find('-'))) == lower(name)) return device;
+  }
+  return load_cluster_or_name(name).device;
 }
 
 Stack load_stack_or_name(const Path& stack) {

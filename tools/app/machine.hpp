@@ -20,6 +20,9 @@ using StackChoice = std::optional<std::filesystem::path>;
 
 // A file, or "dgx-h100". Throws InputError where it is neither.
 [[nodiscard]] Cluster load_cluster_or_name(const std::filesystem::path& cluster);
+// The device of such a cluster, or of the first compiled one, by name, whose device's first word it
+// is: "h100".
+[[nodiscard]] Device load_gpu(const std::string& name);
 // A file, or "megatron-core".
 [[nodiscard]] Stack load_stack_or_name(const std::filesystem::path& stack);
 

@@ -55,9 +55,43 @@ void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dty
   show_layers(out, table);
 }
 
+// Rows as they are launched; the share is of the step's least time.
+void print_kernels(Printout& out, const app::ModelKernels& result) {
+  const app::ModelKernels::Sums sums = result.sums();
+  out.say("{} in {}, {} sample{} of {} tokens, on {}: computed, not measured\n", result.model,
+          to_string(result.step.dtype), result.step.batch, result.step.batch == 1 ? "" : "s",
+          result.step.seq_length, result.device.name);
+  Table table{{left("layer"),
+               left("action"),
+               left("kernel"),
+               {"calls"},
+               {"GFLOP a call"},
+               {"bytes a call"},
+               {"least time"},
+               left("bound by"),
+               {"share"}},
+              {},
+              {}};
+  for (const KernelWork& kernel : result.kernels) {
+    const Seconds time = result.least_time(kernel);
+    table.rows.push_back(
+        {kernel.layer, kernel.action, kernel.name, std::to_string(kernel.calls),
+         fmt::format("{:.3f}", kernel.flops.count() / 1e9), format_bytes(kernel.bytes),
+         fmt::format("{:.1f} us", time.count() * 1e6),
+         result.bound_by_memory(kernel) ? "memory" : "compute",
+         fmt::format("{:.1f} %",
+                     100 * time.count() * static_cast<double>(kernel.calls) / sums.time.count())});
+  }
+  out.show(table);
+  out.say("{} launches, {:.3f} TFLOP, {}: at least {:.3f} ms, at most {:.0f} tokens/s\n",
+          sums.calls, sums.flops.count() / 1e12, format_bytes(sums.bytes), sums.time.count() * 1e3,
+          result.tokens_per_second());
+}
+
 }  // namespace
 
 void print(Printout& out, const app::ModelRequest&, const app::ModelResult& result) {
+  if (result.kernels) return print_kernels(out, *result.kernels);
   if (!result.layouts && !app::has_length(result)) return print_parameters(out, result.model);
   if (!result.layouts) return print_table(out, result.model, result.seq_length, result.dtype);
   const auto& [file, request, run] = *result.layouts;
