@@ -81,10 +81,21 @@ std::vector<Cell> read_cells(const std::string& text, const std::string& file, s
   return cells;
 }
 
-// Messages in files are checked for form and dropped: old files batch two of them as
+// "0WAIT_SEND_F2" waits for "0SEND_F2"; sends and sums of gradients are waited for, nothing else.
+bool is_wait(std::string_view text) {
+  constexpr std::string_view kWait = "WAIT_";
+  const auto at = text.find(kWait);
+  if (at == std::string_view::npos) return false;
+  const auto awaited =
+      parse_action(fmt::format("{}{}", text.substr(0, at), text.substr(at + kWait.size())));
+  return awaited && (is_send(awaited->kind) || awaited->kind == ActionKind::REDUCE_GRAD);
+}
+
+// Messages and waits in files are checked for form and dropped: old files batch two messages as
 // "0SEND_F2_1RECV_B0".
 bool is_message(std::string_view text) {
   if (const auto action = parse_action(text)) return !is_compute(action->kind);
+  if (is_wait(text)) return true;
   for (std::size_t at = text.find('_'); at != std::string_view::npos; at = text.find('_', at + 1)) {
     const auto left = parse_action(text.substr(0, at));
     const auto right = parse_action(text.substr(at + 1));

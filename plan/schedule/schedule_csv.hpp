@@ -13,10 +13,10 @@ namespace weir {
 // line of its own, "# segments=2", which PyTorch has not.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
-// Reads compute_only or compute_comms files; messages are dropped, lowering derives them again. Old
-// files that write B for the input half of the backward (they have W and no I) are translated.
-// Stages are placed by where their actions stand. Throws InputError with row and column; the
-// message ends with the cell.
+// Reads compute_only or compute_comms files; messages and the waits for them are dropped, lowering
+// derives them again. Old files that write B for the input half of the backward (they have W and no
+// I) are translated. Stages are placed by where their actions stand. Throws InputError with row and
+// column; the message ends with the cell.
 [[nodiscard]] Schedule parse_schedule_csv(const std::string& text, const std::string& file);
 
 }  // namespace weir

@@ -243,6 +243,28 @@ TEST(ScheduleCsv, TranslatesTheOldDialectAndRefusesAmbiguity) {
   }
 }
 
+// Two stages, two micro-batches, 1F1B. Rank 1's row has 1RECV_F1 before 1B0, because rank 0 sends
+// it before it needs 0B0: both ranks post F0, F1, B0, B1.
+TEST(CommsCsv, PostsEachPairsMessagesInOneOrderAndAwaitsThem) {
+  const Program program = lower(make("1f1b", 2, 1, 2), {});
+  EXPECT_EQ(to_comms_csv(program),
+            "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,"
+            "0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD\n"
+            "1UNSHARD,1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1,"
+            "1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1\n");
+}
+
+TEST(ScheduleCsv, DropsWaitsForSendsAndSumsAndRefusesOthers) {
+  const Schedule read = parse_schedule_csv(
+      "0F0,0SEND_F0,0B0,0WAIT_SEND_F0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+      "1F0,1B0,1SEND_B0,1WAIT_SEND_B0\n",
+      "waits.csv");
+  EXPECT_EQ(to_csv(read), "0F0,0B0\n1F0,1B0\n");
+  for (const std::string wait : {"0WAIT_RECV_F0", "0WAIT_F0", "WAIT_SEND_F0", "0WAIT_SEND_F",
+                                 "0WAIT_UNSHARD", "0WAIT_WAIT_SEND_F0"})
+    EXPECT_THROW(static_cast<void>(parse_schedule_csv("0F0,0B0," + wait, "bad.csv")), InputError);
+}
+
 TEST(ScheduleCsv, ReadsPyTorchsOwnFiles) {
   const std::filesystem::path folder =
       std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples" / "schedules";
