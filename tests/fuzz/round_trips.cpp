@@ -88,8 +88,12 @@ void exports_and_back(const ResolvedPlan& resolved) {
       static_cast<void>(read_megatron_job(file.text, file.name, options));
     }
   });
-  each(export_torchtitan, [](const ExportedFile& file) {
+  each(export_torchtitan_toml, [](const ExportedFile& file) {
     if (file.name.ends_with(".toml"))
+      static_cast<void>(read_torchtitan_job(file.text, file.name, JobOptions{}));
+  });
+  each(export_torchtitan_registry, [](const ExportedFile& file) {
+    if (file.name.ends_with(".py"))
       static_cast<void>(read_torchtitan_job(file.text, file.name, JobOptions{}));
   });
   each(export_torch, unread);
