@@ -55,7 +55,7 @@ def join(rank, ranks, meeting, target, arguments, limit_s):
     if cuda:
         torch.cuda.set_device(rank)
     else:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+        torch.set_num_threads(1)  # a device is one core, however many ranks a job has
     device = torch.device("cuda", rank) if cuda else torch.device("cpu")
     dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}",
                             rank=rank, world_size=ranks,
