@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <utility>
 
@@ -76,6 +77,18 @@ bool redirects(std::string_view word) {
   return word.starts_with('>') || word.starts_with("&>") || word == "<";
 }
 
+// What was found where a number was expected; of what a script takes from elsewhere, so.
+std::string found_instead(const std::string& given) {
+  const std::string shown = given.substr(0, 40);
+  if (given.find_first_of("$`") == given.npos) return "found " + shown;
+  const bool own = given.size() > 1 && given[0] == '$' &&
+                   std::isdigit(static_cast<unsigned char>(given[given[1] == '{' ? 2 : 1])) != 0;
+  return fmt::format("found {}, {}", shown,
+                     own ? "an argument that the script is started with: write \"set --\" and "
+                           "its arguments into the script's first line"
+                         : "which is not known here: set it in the environment, or write it there");
+}
+
 // Without what is the shell's, and the words of quoted arguments apart.
 std::vector<std::string> plain_words(const std::vector<std::string>& command) {
   std::vector<std::string> words;
@@ -92,6 +105,20 @@ std::vector<std::string> plain_words(const std::vector<std::string>& command) {
 bool is_beside(const std::vector<std::string>& command) {
   const std::string_view name = command.front();
   return std::ranges::find(kBeside, name.substr(name.rfind('/') + 1)) != kBeside.end();
+}
+
+// A word that may stand for arguments which are not known here: "$EXTRA_ARGS", "$(test ... && echo
+// --fp8)".
+bool may_hold_arguments(std::string_view word) {
+  constexpr std::array<std::string_view, 7> kNames{"ARG",  "ARGS",  "OPTS",  "OPTIONS",
+                                                   "FLAG", "FLAGS", "PARAMS"};
+  if (word.starts_with("$(") || word.starts_with("`")) return word.find("--") != word.npos;
+  if (!word.starts_with("$")) return false;
+  word.remove_prefix(word.starts_with("${") ? 2 : 1);
+  std::string name(word.substr(0, word.find_first_of("}[:")));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name.starts_with("EXTRA") ||
+         std::ranges::any_of(kNames, [&](std::string_view n) { return name.ends_with(n); });
 }
 
 // A command that names a model's size is the job; of a file of arguments alone each line is one.
@@ -122,6 +149,14 @@ std::vector<std::vector<std::string>> argument_commands(const ShellScript& scrip
           {0, fmt::format("{} commands train a model: the last is read", others + 1)});
     }
     // Lines of arguments alone, where a backslash was forgotten, are the job's too.
+    for (const std::vector<std::string>& command : all) {
+      if (!command.front().starts_with("--")) continue;
+      remarks.push_back(
+          {0,
+           fmt::format("{} begins a line of its own, where bash has no argument: the line before "
+                       "does not end in a backslash, or is a comment; it is read all the same",
+                       command.front())});
+    }
     std::erase_if(all, [&](const std::vector<std::string>& command) {
       return command != jobs.back() && !command.front().starts_with("--");
     });
@@ -154,8 +189,12 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   nodes_ = script.nodes;
   gpus_ = script.gpus;
   const auto commands = argument_commands(script, script.remarks);
-  for (const std::vector<std::string>& command : commands) read(command);
   remarks_ = std::move(script.remarks);
+  for (const std::vector<std::string>& command : commands) read(command);
+  if (!open_.empty()) {
+    remarks_.push_back({0, fmt::format("{}: not known here; arguments that it holds are missing",
+                                       fmt::join(open_, " "))});
+  }
   std::erase_if(script.taken, [](const std::string& name) {
     return std::ranges::find(kOfEveryShell, name) != kOfEveryShell.end();
   });
@@ -175,6 +214,10 @@ void Arguments::read(const std::vector<std::string>& command) {
     Given given;
     if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
     for (; i < command.size() && !command[i].starts_with("--"); ++i) {
+      if (may_hold_arguments(command[i])) {
+        if (std::ranges::find(open_, command[i]) == open_.end()) open_.push_back(command[i]);
+        continue;
+      }
       if (command[i].ends_with(".py")) program_ = command[i].substr(command[i].rfind('/') + 1);
       given.values.push_back(command[i]);
     }
@@ -211,8 +254,8 @@ std::optional<std::int64_t> Arguments::maybe_integer(std::string_view name, std:
   if (!given) return std::nullopt;
   const auto number = parse<std::int64_t>(*given);
   if (!number || *number < low || *number > high) {
-    fail(name, fmt::format("expected an integer from {} to {}, found {}", low, high,
-                           given->substr(0, 40)));
+    fail(name,
+         fmt::format("expected an integer from {} to {}, {}", low, high, found_instead(*given)));
   }
   return number;
 }
@@ -237,7 +280,7 @@ double Arguments::number_or(std::string_view name, double otherwise, double low,
   const auto number = parse<double>(*given);
   if (!number || !std::isfinite(*number) || *number < low || *number > high) {
     fail(name,
-         fmt::format("expected a number from {} to {}, found {}", low, high, given->substr(0, 40)));
+         fmt::format("expected a number from {} to {}, {}", low, high, found_instead(*given)));
   }
   return *number;
 }

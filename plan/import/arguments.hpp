@@ -64,6 +64,7 @@ class Arguments {
   std::string file_;
   std::string program_;
   std::vector<ShellRemark> remarks_;
+  std::vector<std::string> open_;  // words of the job that are not known and may hold arguments
   std::optional<std::int64_t> nodes_, gpus_;
   std::map<std::string, Given, std::less<>> given_;
 };

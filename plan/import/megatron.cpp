@@ -136,6 +136,14 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
     if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
   }
+  if (a.flag("enable-zbh1-pipeline")) {  // Megatron-DeepSpeed's
+    if (plan.vpp > 1) a.fail("enable-zbh1-pipeline", "with several chunks a rank is not modelled");
+    plan.schedule = "zb-h1";
+    if (a.flag("enable-zbh1-exact-semantics")) {
+      remarks.push_back(
+          {"enable-zbh1-exact-semantics", "how its weight gradients wait is not modelled apart"});
+    }
+  }
   const auto group =
       a.maybe_integer("microbatch-group-size-per-virtual-pipeline-stage", 1, kMostRanks);
   if (group && *group != plan.pp) {
@@ -328,8 +336,10 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Re
 
 // Experts that are padded to a capacity are all as full as that; without padding, and where tokens
 // are dropped, as full as they are on average.
-void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model) {
-  plan.ep = degree(a, "expert-model-parallel-size");
+void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const std::string& file) {
+  const bool deepspeed = a.flag("deepspeed");  // whose experts are always padded
+  const char* const name = deepspeed ? "moe-expert-parallel-size" : "expert-model-parallel-size";
+  plan.ep = degree(a, name);
   const auto apart = a.maybe_integer("expert-tensor-parallel-size", 1, kMostRanks);
   if (apart && *apart != plan.tp) {
     a.fail("expert-tensor-parallel-size",
@@ -337,9 +347,23 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model) {
   }
   const double capacity = a.number_or("moe-expert-capacity-factor", 1, 0, kMostExpertLoad);
   if (a.flag("moe-pad-expert-input-to-capacity")) plan.expert_load = std::max(1.0, capacity);
+  const bool experts = std::ranges::any_of(model.layers, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && block->experts > 1;
+  });
+  if (deepspeed && experts) {
+    const double load = a.number_or("moe-train-capacity-factor", 1, 0, kMostExpertLoad);
+    plan.expert_load = std::max(1.0, load);
+  } else if (deepspeed) {
+    plan.ep = 1;  // Megatron-DeepSpeed's scripts say it of dense models, too
+  }
   if (plan.ep == 1 && plan.expert_load == 1) return;
-  if (const auto misfit = cannot_divide(model, plan))
-    a.fail("expert-model-parallel-size", misfit->reason);
+  if (experts && plan.replicas() % plan.ep != 0) {
+    throw DeviceCountError(
+        file, fmt::format("--{}", name),
+        fmt::format("{} does not divide the {} devices of dp x cp", plan.ep, plan.replicas()));
+  }
+  if (const auto misfit = cannot_divide(model, plan)) a.fail(name, misfit->reason);
 }
 
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
@@ -352,6 +376,8 @@ void refuse_unmodelled(Arguments& a) {
   }
   if (a.integer_or("cpu-offloading-num-layers", 0, 0, kMostLayers) > 0)
     a.fail("cpu-offloading-num-layers", "offload to host memory is not modelled");
+  if (a.integer_or("ds-sequence-parallel-size", 1, 1, kMostRanks) > 1)
+    a.fail("ds-sequence-parallel-size", "DeepSpeed's sequence parallelism is not modelled");
   if (a.integer_or("num-distributed-optimizer-instances", 1, 1, kMostRanks) > 1)
     a.fail("num-distributed-optimizer-instances", "hybrid sharding is not modelled");
   if (a.text_or("outer-dp-sharding-strategy", "no_shard") != "no_shard")
@@ -378,7 +404,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
-  set_expert_parallelism(a, plan, job.model);
+  set_expert_parallelism(a, plan, job.model, file);
   set_sharing(a, plan, job.remarks);
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file);
@@ -389,7 +415,12 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_optimizer(a, plan);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
-  static_cast<void>(a.flag("deepspeed"));
+  if (a.flag("deepspeed") && a.flag("deepspeed-config")) {
+    job.remarks.push_back(
+        {"deepspeed-config",
+         fmt::format("what it says of offload and precision is not read{}",
+                     a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
+  }
   account_for(a, job);  // last: by now every reader has marked what it understood
   return job;
 }

@@ -25,8 +25,15 @@ constexpr std::array<OtherModel, 10> kPrograms{{{"t5", "an encoder with a decode
                                                 {"ict", "a retriever"},
                                                 {"realm", "a retriever"},
                                                 {"multimodal", "a vision-language model"}}};
-constexpr std::array<OtherModel, 7> kArguments{
-    {{"hybrid-override-pattern", "Mamba's blocks"},
+// Of programs that pretrain nothing.
+constexpr std::array<std::string_view, 9> kOtherWork{
+    "text_generation", "generate", "inference",  "eval",  "analyze",
+    "prompt",          "convert",  "preprocess", "server"};
+constexpr std::array<OtherModel, 10> kArguments{
+    {{"task", "fine-tuning on a task, with a head of its own"},
+     {"language-model-type", "a vision-language model"},
+     {"classes-fraction", "a vision model"},
+     {"hybrid-override-pattern", "Mamba's blocks"},
      {"hybrid-layer-pattern", "Mamba's blocks"},
      {"is-hybrid-model", "Mamba's blocks"},
      {"heterogeneous-layers-config-path", "blocks that differ from each other"},
@@ -81,6 +88,14 @@ void refuse_other_models(Arguments& a, const std::string& file) {
                        fmt::format("trains {}, which is not read from Megatron's jobs: "
                                    "pretrain_gpt.py's are",
                                    other.what));
+    }
+  }
+  if (!a.program().starts_with("pretrain") && !a.program().starts_with("train")) {
+    for (const std::string_view work : kOtherWork) {
+      if (a.program().find(work) != std::string::npos) {
+        throw InputError(file, a.program(),
+                         "trains nothing: the scripts that start pretrain_gpt.py are read");
+      }
     }
   }
   for (const OtherModel& other : kArguments) {

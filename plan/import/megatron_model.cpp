@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 #include "plan/import/megatron.hpp"
 #include "plan/model/limits.hpp"
@@ -17,6 +18,7 @@ struct Tokenizer {
   std::string_view name;
   std::int64_t tokens;
 };
+constexpr std::int64_t kMostExperts = 1 << 16;
 constexpr std::int64_t kGpt2Tokens = 50257;
 constexpr std::array<Tokenizer, 5> kTokenizers{{{"gpt2", kGpt2Tokens},
                                                 {"t5-small", 32100},
@@ -36,6 +38,7 @@ std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>
   for (const Tokenizer& known : kTokenizers) {
     if (name == known.name) return known.tokens;
   }
+  if (type == "Llama2Tokenizer") return 32000;
   if (type == "GPT2BPETokenizer" || (type.empty() && merges)) return kGpt2Tokens;
   remarks.push_back(
       {"vocab-size", fmt::format("neither it nor a known tokenizer is given: {} supposed, GPT-2's; "
@@ -153,11 +156,49 @@ void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks
   block.ffn = a.integer_or("ffn-hidden-size", usual, 1, kLargestSize);
 }
 
-// The block with experts, where there are any.
-void set_experts(Arguments& a, TransformerShape& block) {
-  block.experts = a.integer_or("num-experts", 1, 1, 1 << 16);
-  if (block.experts == 1) return;
-  block.experts_per_token = a.integer_or("moe-router-topk", 2, 1, block.experts);
+// How many experts each block has; 1: none.
+std::vector<std::int64_t> experts_of_blocks(Arguments& a, std::int64_t blocks) {
+  const std::int64_t experts = a.integer_or("num-experts", 1, 1, kMostExperts);
+  std::vector<std::int64_t> all;
+  for (const bool sparse : sparse_blocks(a, blocks)) all.push_back(sparse ? experts : 1);
+  return all;
+}
+
+// Megatron-DeepSpeed (megatron/model/transformer.py, get_num_experts_per_layer): every
+// --expert-interval-th block has experts, one number for all of them or one for each.
+std::vector<std::int64_t> experts_by_interval(Arguments& a, std::int64_t blocks) {
+  const std::int64_t interval = a.integer_or("expert-interval", 2, 1, kMostLayers);
+  static_cast<void>(a.integer_or("num-experts", 1, 1, kMostExperts));
+  std::vector<std::int64_t> given;
+  std::istringstream words(a.values("num-experts"));
+  for (std::string word; words >> word;) {
+    const auto number = whole_number<std::int64_t>(word);
+    if (!number || *number < 1 || *number > kMostExperts)
+      a.fail("num-experts", fmt::format("expected numbers from 1 to {}", kMostExperts));
+    given.push_back(*number);
+  }
+  if (given.empty()) given.push_back(1);
+  const std::int64_t sparse = blocks / interval;
+  if (given.size() == 1) given.resize(static_cast<std::size_t>(sparse), given[0]);
+  if (std::ssize(given) != sparse) {
+    a.fail("num-experts", fmt::format("{} numbers: expected one, or one for each of the {} blocks "
+                                      "with experts",
+                                      given.size(), sparse));
+  }
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    all.push_back((i + 1) % interval == 0 ? given[static_cast<std::size_t>(i / interval)] : 1);
+  }
+  if (a.text_or("mlp-type", "standard") != "standard" && std::ranges::max(all) > 1)
+    a.fail("mlp-type", "residual: an MLP beside the experts is not modelled");
+  return all;
+}
+
+// The block with so many experts.
+void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bool deepspeed) {
+  block.experts = experts;
+  block.experts_per_token = deepspeed ? a.integer_or("topk", 1, 1, experts)
+                                      : a.integer_or("moe-router-topk", 2, 1, experts);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
@@ -187,9 +228,10 @@ void set_biases_and_norm(Arguments& a, TransformerShape& block) {
   block.output_bias = block.mlp_bias = biases;
   block.qkv_bias = a.flag("add-qkv-bias") || biases;
   const std::string norm = a.text_or("normalization", a.flag("rmsnorm") ? "RMSNorm" : "LayerNorm");
-  if (norm != "LayerNorm" && norm != "RMSNorm")
+  const bool root = norm == "RMSNorm" || norm == "rmsnorm";  // Megatron-DeepSpeed writes it small
+  if (!root && norm != "LayerNorm" && norm != "layernorm")
     a.fail("normalization", "expected LayerNorm or RMSNorm");
-  block.norm = norm == "RMSNorm" ? NormKind::rms_norm : NormKind::layer_norm;
+  block.norm = root ? NormKind::rms_norm : NormKind::layer_norm;
   static_cast<void>(a.flag("apply-layernorm-1p"));  // the same work
   block.norm_epsilon =
       a.number_or("norm-epsilon", a.number_or("layernorm-epsilon", 1e-5, 1e-12, 1), 1e-12, 1);
@@ -239,11 +281,14 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
                                  .dropout = block.residual_dropout,
                                  .tied = tied};
   Model model = decoder_model(usual_decoder(embedding, block, blocks), seq_length);
-  TransformerShape sparse = block;
-  set_experts(a, sparse);
-  const std::vector<bool> has_experts = sparse_blocks(a, blocks);
-  for (std::size_t i = 0; i < has_experts.size() && sparse.experts > 1; ++i) {
-    if (has_experts[i]) model.layers[i + 1].shape = sparse;
+  const bool deepspeed = a.flag("deepspeed") || a.flag("expert-interval");
+  const std::vector<std::int64_t> experts =
+      deepspeed ? experts_by_interval(a, blocks) : experts_of_blocks(a, blocks);
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    if (experts[i] == 1) continue;
+    TransformerShape sparse = block;
+    set_experts(a, sparse, experts[i], deepspeed);
+    model.layers[i + 1].shape = sparse;
   }
   model.initializer_range = a.number_or("init-method-std", 0.02, 0, 10);
   return model;

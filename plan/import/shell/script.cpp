@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <utility>
 
 #include "plan/import/shell/condition.hpp"
+#include "plan/import/shell/counting.hpp"
 #include "plan/import/shell/slurm.hpp"
 #include "plan/import/shell/tokens.hpp"
 #include "plan/words/error.hpp"
@@ -40,6 +42,9 @@ bool is_in(const std::array<std::string_view, N>& set, std::string_view word) {
 }
 constexpr std::array<std::string_view, 6> kOpens{"if", "case", "for", "while", "until", "{"};
 constexpr std::array<std::string_view, 4> kCloses{"fi", "esac", "done", "}"};
+// Commands that follow a script on their input.
+constexpr std::array<std::string_view, 6> kTakesScripts{"sbatch", "bash", "sh",
+                                                        "srun",   "ssh",  "qsub"};
 constexpr std::array<std::string_view, 5> kDeclares{"export", "declare", "local", "readonly",
                                                     "typeset"};
 // Files that set up a machine rather than a job.
@@ -57,6 +62,7 @@ struct ScriptState {
   ShellScript& out;
   int steps = 0;
   int depth = 0;
+  std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
 };
 
 class ScriptRun {
@@ -202,7 +208,7 @@ class ScriptRun {
       return i + 1;
     }
     if (token.kind == ShellKind::sum) {
-      const auto value = s_.variables.sum(token.text);
+      const auto value = shell_count(token.text, s_.variables);
       status = value ? Status(*value != 0) : std::nullopt;
       return i + 1;
     }
@@ -339,7 +345,9 @@ class ScriptRun {
     return close + 1;
   }
 
-  // ---- loops: once ------------------------------------------------------------------------------
+  // ---- loops ------------------------------------------------------------------------------------
+
+  static constexpr std::size_t kMostRounds = 256;
 
   std::size_t each(std::size_t i, std::size_t close) {
     const std::size_t begin = part_of(i + 1, close, std::array<std::string_view, 1>{"do"});
@@ -350,13 +358,47 @@ class ScriptRun {
       over.known = over.known && more.known;
       for (std::string& word : more.words) over.words.push_back(std::move(word));
     }
-    if (i + 1 < begin && at(i + 1).kind == ShellKind::word && !over.words.empty()) {
-      s_.variables.set_text(at(i + 1).text, {over.words[0], over.known}, false);
-      if (over.words.size() > 1 && matters({begin, close}))
-        remark(i, fmt::format("a loop: read once, with {}={}", at(i + 1).text, over.words[0]));
+    const Range body{std::min(begin + 1, close), close};
+    if (i + 1 < begin && at(i + 1).kind == ShellKind::sum) {
+      counted(i, body);
+      return close + 1;
     }
-    run({std::min(begin + 1, close), close});
+    const bool named = i + 1 < begin && at(i + 1).kind == ShellKind::word;
+    if (!named || over.words.empty()) {
+      run(body);
+      return close + 1;
+    }
+    const std::string name = at(i + 1).text;
+    const std::size_t started = s_.out.commands.size();
+    for (std::size_t round = 0; round < over.words.size() && !ended_ && !returned_; ++round) {
+      s_.variables.set_text(name, {over.words[round], over.known}, false);
+      run(body);
+      // One that starts commands is several jobs, of which the first is read.
+      const bool again = over.known && s_.out.commands.size() == started && round < kMostRounds;
+      if (again || round + 1 == over.words.size()) continue;
+      if (matters({begin, close}))
+        remark(i, fmt::format("a loop: read once, with {}={}", name, over.words[round]));
+      break;
+    }
     return close + 1;
+  }
+  // for ((begin; condition; step))
+  void counted(std::size_t i, Range body) {
+    const std::string_view head = at(i + 1).text;
+    const std::size_t first = head.find(';');
+    const std::size_t second = first == head.npos ? first : head.find(';', first + 1);
+    if (second == head.npos) return;
+    static_cast<void>(shell_count(head.substr(0, first), s_.variables));
+    const std::size_t started = s_.out.commands.size();
+    for (std::size_t round = 0; round < kMostRounds && !ended_ && !returned_; ++round) {
+      const auto holds = s_.variables.sum(head.substr(first + 1, second - first - 1));
+      if (holds && *holds == 0) return;
+      run(body);
+      static_cast<void>(shell_count(head.substr(second + 1), s_.variables));
+      if (holds && s_.out.commands.size() == started) continue;
+      if (matters(body)) remark(i, "a loop: read once");
+      return;
+    }
   }
   std::size_t repeat(std::size_t i, std::size_t close) {
     const std::size_t begin = part_of(i + 1, close, std::array<std::string_view, 1>{"do"});
@@ -369,13 +411,24 @@ class ScriptRun {
 
   // NAME=..., NAME+=...
   bool assign(const ShellToken& token) {
-    const std::size_t length = shell_name_length(token.text);
+    std::size_t length = shell_name_length(token.text);
+    // NAME[key]=...: an element by its own name
+    if (length > 0 && token.text.compare(length, 1, "[") == 0) {
+      const std::size_t bracket = token.text.find(']', length);
+      if (bracket != std::string::npos) length = bracket + 1;
+    }
     const bool more = token.text.compare(length, 2, "+=") == 0;
     if (length == 0 || (!more && token.text.compare(length, 1, "=") != 0)) return false;
     const std::string_view name = std::string_view(token.text).substr(0, length);
     if (token.kind == ShellKind::array) {
       ShellWords value;
       for (const std::string& raw : token.elements) {
+        const std::size_t key = raw.starts_with('[') ? raw.find("]=") : std::string::npos;
+        if (key != std::string::npos) {  // ([key]=value ...)
+          s_.variables.set_text(fmt::format("{}{}", name, raw.substr(0, key + 1)),
+                                s_.variables.text(raw.substr(key + 2)), false);
+          continue;
+        }
         ShellWords one = s_.variables.words(raw);
         value.known = value.known && one.known;
         for (std::string& word : one.words) value.words.push_back(std::move(word));
@@ -405,13 +458,36 @@ class ScriptRun {
       return last;
     }
     std::vector<std::string> words;
+    const ShellToken* here = nullptr;
     for (; i < last; ++i) {
+      if (at(i).kind == ShellKind::here) here = &at(i);
       if (at(i).kind != ShellKind::word) continue;
       ShellWords more = s_.variables.words(at(i).text);
       for (std::string& word : more.words) words.push_back(std::move(word));
     }
+    if (here != nullptr && takes(words, *here)) return last;
     status = started(begin, std::move(words));
     return last;
+  }
+  // What a command makes of a here-document: a shell follows it, read puts it into a variable.
+  bool takes(const std::vector<std::string>& words, const ShellToken& here) {
+    if (words.empty()) return false;
+    const std::string_view name = std::string_view(words[0]).substr(words[0].rfind('/') + 1);
+    const bool quoted = !here.elements.empty();
+    if (name == "read" && shell_name_length(words.back()) == words.back().size()) {
+      s_.variables.set_text(words.back(),
+                            quoted ? ShellText{here.text} : s_.variables.text(here.text), false);
+      return true;
+    }
+    if (!is_in(kTakesScripts, name)) return false;
+    std::string text;
+    for (std::size_t i = 0; i < here.text.size(); ++i) {
+      const bool escapes = !quoted && here.text[i] == '\\' && i + 1 < here.text.size() &&
+                           std::string_view("$`\\").find(here.text[i + 1]) != std::string::npos;
+      text += here.text[escapes ? ++i : i];
+    }
+    static_cast<void>(inner(text, launcher_, words));
+    return true;
   }
   Status started(std::size_t i, std::vector<std::string> words) {
     if (words.empty()) return true;
@@ -424,6 +500,24 @@ class ScriptRun {
     }
     if (name == "return") {
       returned_ = true;
+      return true;
+    }
+    if (name == "let") {
+      for (std::size_t j = 1; j < words.size(); ++j)
+        static_cast<void>(shell_count(words[j], s_.variables));
+      return true;
+    }
+    if (name == "set" && words.size() > 1 && words[1] == "--") {
+      s_.parameters.emplace_back(words.begin() + 2, words.end());
+      s_.variables.set_parameters(&s_.parameters.back());
+      return true;
+    }
+    if (name == "shift" && s_.variables.parameters() != nullptr) {
+      const std::vector<std::string>& now = *s_.variables.parameters();
+      const std::int64_t by = words.size() > 1 ? s_.variables.sum(words[1]).value_or(1) : 1;
+      const auto gone = std::clamp<std::int64_t>(by, 0, std::ssize(now));
+      s_.parameters.emplace_back(now.begin() + gone, now.end());
+      s_.variables.set_parameters(&s_.parameters.back());
       return true;
     }
     if (name == "source" || name == ".") {

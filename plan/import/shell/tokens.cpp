@@ -109,11 +109,17 @@ class Lexer {
   }
   void here_document() {
     at_ += 2;
-    while (at_ < text_.size() && is_one_of(text_[at_], "-'\" ")) ++at_;
+    bool quoted = false;
+    for (; at_ < text_.size() && is_one_of(text_[at_], "-'\" "); ++at_)
+      quoted = quoted || is_one_of(text_[at_], "'\"");
     const std::size_t length = shell_name_length(text_.substr(at_));
     here_end_ = text_.substr(at_, length);
     at_ += length;
     if (at_ < text_.size() && is_one_of(text_[at_], "'\"")) ++at_;
+    here_ = tokens_.size();
+    ShellToken token{.kind = ShellKind::here, .line = line_};
+    if (quoted) token.elements.emplace_back();
+    add(std::move(token));
   }
   void skip_here_document() {
     while (!here_end_.empty() && at_ < text_.size()) {
@@ -121,7 +127,9 @@ class Lexer {
       std::string_view line = text_.substr(at_, end - at_);
       while (!line.empty() && is_one_of(line.front(), kBlank)) line.remove_prefix(1);
       while (!line.empty() && is_one_of(line.back(), kBlank)) line.remove_suffix(1);
-      if (line == here_end_) here_end_ = {};
+      const bool ends = line == here_end_;
+      if (!ends) tokens_[here_].text += std::string(text_.substr(at_, end - at_)) + "\n";
+      if (ends) here_end_ = {};
       at_ = std::min(end + 1, text_.size());
       ++line_;
     }
@@ -209,6 +217,7 @@ class Lexer {
   int line_ = 1;
   bool first_ = true;
   std::string_view here_end_;
+  std::size_t here_ = 0;  // the token of the here-document whose text comes next
   std::vector<ShellToken> tokens_;
 };
 
@@ -240,6 +249,7 @@ std::size_t end_of(std::string_view text, std::size_t at, int depth) {
   if (depth > kDeepestBracket) return std::string_view::npos;
   const char c = text[at];
   const char next = at + 1 < text.size() ? text[at + 1] : '\0';
+  if (c == '$' && next == '[') return end_of_bracket(text, at + 1, '[', ']', depth);
   if (c == '$' && next == '{') return end_of_bracket(text, at + 1, '{', '}', depth);
   if (is_one_of(c, "$<>") && next == '(') return end_of_bracket(text, at + 1, '(', ')', depth);
   if (c == '$') return at + 1;

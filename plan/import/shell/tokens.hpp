@@ -1,5 +1,5 @@
 // The tokens of a shell script: words as they are written, quotes and all, and what separates
-// commands. Nothing is filled in here. Comments and here-documents are gone.
+// commands. Nothing is filled in here. Comments are gone.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +14,9 @@ enum class ShellKind : std::uint8_t {
   word,
   array,      // NAME=( elements ), NAME+=( elements ): `text` is what stands before the bracket
   condition,  // [[ elements ]]
-  sum,        // (( text ))
-  operation   // newline ; ;; & && | || ( )
+  here,  // a here-document's text; one element where its end was quoted, and nothing is filled in
+  sum,   // (( text ))
+  operation  // newline ; ;; & && | || ( )
 };
 
 struct ShellToken {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "plan/import/shell/arithmetic.hpp"
+#include "plan/import/shell/text_changes.hpp"
 #include "plan/import/shell/tokens.hpp"
 #include "plan/text/cells.hpp"
 
@@ -77,7 +78,8 @@ class ShellFiller {
   }
   static std::size_t reference_end(std::string_view raw, std::size_t at) {
     const std::string_view rest = raw.substr(at);
-    if (rest.starts_with("${") || rest.starts_with("$(") || rest[0] == '`') {
+    if (rest.starts_with("${") || rest.starts_with("$(") || rest.starts_with("$[") ||
+        rest[0] == '`') {
       const std::size_t end = shell_end_of(raw, at);
       return end == std::string_view::npos ? raw.size() : end;
     }
@@ -92,7 +94,9 @@ class ShellFiller {
     if (++v_.depth_ > kDeepestFill) {
       unknown(text);
     } else if (text.starts_with("$((") && text.ends_with("))")) {
-      sum(text, quoted);
+      sum(text, text.substr(3, text.size() - 5), quoted);
+    } else if (text.starts_with("$[")) {
+      sum(text, text.substr(2, text.size() - 3), quoted);
     } else if (text.starts_with("$(")) {
       command(text, text.substr(2, text.size() - 3), quoted);
     } else if (text[0] == '`') {
@@ -108,15 +112,31 @@ class ShellFiller {
     result_.known = false;
     literal(text);
   }
-  void sum(std::string_view text, bool quoted) {
-    const auto value = v_.sum(text.substr(3, text.size() - 5));
+  void sum(std::string_view text, std::string_view inside, bool quoted) {
+    const auto value = v_.sum(inside);
     if (!value) return unknown(text);
     add({{fmt::to_string(*value)}, true}, quoted);
   }
-  // Of commands whose output is a word, two are followed: expr, and echo into bc.
+  // The text of "cat <<END", a here-document's; nothing where it is another command.
+  std::optional<ShellText> here_document(std::string_view of) {
+    if (!of.starts_with("cat ") || !trimmed(of.substr(4)).starts_with("<<")) return std::nullopt;
+    const std::size_t line = of.find('\n'), end = of.rfind('\n');
+    if (line == of.npos || end <= line) return std::nullopt;
+    const std::string_view body = of.substr(line + 1, end - line);
+    if (of.substr(0, line).find_first_of("'\"") != of.npos) return ShellText{std::string(body)};
+    return v_.text(body);
+  }
+  // Of commands whose output is known some are followed: expr, echo, echo into bc, and a
+  // here-document.
   void command(std::string_view text, std::string_view inside, bool quoted) {
     std::string_view of = trimmed(inside);
     std::string expression;
+    if (const auto body = here_document(of)) return add({{body->text}, body->known}, quoted);
+    if (of.starts_with("echo ") && of.find_first_of("|;&<>\n") == of.npos &&
+        !trimmed(of.substr(5)).starts_with("-n")) {
+      ShellText said = v_.text(trimmed(of.substr(5)));
+      return add({{std::move(said.text)}, said.known}, quoted);
+    }
     if (of.starts_with("expr ")) {
       expression = v_.text(of.substr(5)).text;
     } else if (of.starts_with("echo ") && of.ends_with("bc")) {
@@ -168,7 +188,13 @@ class ShellFiller {
       const std::string_view index = rest.substr(1, close - 1);
       rest = rest.substr(close + 1);
       const bool all = index == "@" || index == "*";
-      if (!all && value) value = element(*value, index);
+      // An element that was set by its own name, as those of "declare -A" are.
+      auto own = all ? std::nullopt : value_of(fmt::format("{}[{}]", name, v_.text(index).text));
+      if (own) {
+        value = std::move(own);
+      } else if (!all && value) {
+        value = element(*value, index);
+      }
       if (!all && !value) return unknown(text);
     } else if (value && value->words.size() > 1 && counts) {
       value->words.resize(1);
@@ -219,12 +245,15 @@ class ShellFiller {
       ShellText other = v_.text(word);
       return add({{std::move(other.text)}, other.known}, quoted);
     }
-    if (value && value->words.size() == 1 && (rest == ",," || rest == "^^")) {
-      std::ranges::transform(value->words[0], value->words[0].begin(), [&](char c) {
-        const bool turns = rest == ",," ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
-        return turns ? static_cast<char>(c ^ 0x20) : c;
-      });
-      return add(std::move(*value), quoted);
+    if (value && value->known && value->words.size() == 1) {
+      auto changed = changed_text(
+          value->words[0], rest,
+          [this](std::string_view raw) -> std::optional<std::string> {
+            ShellText filled = v_.text(raw);
+            return filled.known ? std::optional(std::move(filled.text)) : std::nullopt;
+          },
+          [this](std::string_view sum) { return v_.sum(sum); });
+      if (changed) return add({{std::move(*changed)}, true}, quoted);
     }
     unknown(text);
   }
@@ -236,22 +265,25 @@ class ShellFiller {
       if (between && splits_) end_word();
       if (between && !splits_) literal(" ");
       between = true;
-      if (quoted || !splits_ || !value.known) {
+      if (quoted || !splits_) {
         literal(word);
       } else {
-        split(word);
+        split(word, value.known);
       }
     }
   }
-  void split(std::string_view text) {
+  // At blanks. What stands for something that is not known, "$(date +%s)", stays in one piece.
+  void split(std::string_view text, bool known) {
+    const std::string_view stops = known ? kSplits : " \t\r\n$`";
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t blank = text.find_first_of(kSplits, at);
-      if (blank == at) {
+      if (kSplits.find(text[at]) != kSplits.npos) {
         end_word();
         at = std::min(text.find_first_not_of(kSplits, at), text.size());
         continue;
       }
-      const std::size_t end = std::min(blank, text.size());
+      const bool open = !known && (text[at] == '$' || text[at] == '`');
+      const std::size_t end =
+          open ? reference_end(text, at) : std::min(text.find_first_of(stops, at), text.size());
       literal(text.substr(at, end - at));
       at = end;
     }
