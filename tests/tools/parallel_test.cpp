@@ -63,6 +63,10 @@ TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {
   EXPECT_THAT(read("out/report.html"), HasSubstr(measured_steps));
   EXPECT_EQ(Json::parse(weir("--json " + sweep).out)["builtin_accuracy"]["median_abs_error"],
             nullptr);
+  // What the text says stands in the JSON, too.
+  const Json h100 = Json::parse(weir("--json " + sweep).out)["builtin_accuracy"];
+  EXPECT_EQ(h100["measured_steps"], 800);
+  EXPECT_GT(h100["measured_median_abs_error"], 0);
   ASSERT_EQ(weir("-q profile tiny.json --backend cpu -b 1 -o costs.json").code, 0);
   const CommandResult measured = weir("--json simulate plan.json --costs costs.json");
   EXPECT_FALSE(Json::parse(measured.out).contains("builtin_accuracy")) << measured.out;

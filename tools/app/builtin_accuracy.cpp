@@ -80,6 +80,9 @@ Json with_accuracy(Json whole, std::string_view device) {
   json["median_abs_error"] = accuracy ? Json(accuracy->median) : Json();
   json["worst_abs_error"] = accuracy ? Json(accuracy->worst) : Json();
   json["worst_row"] = accuracy ? Json(accuracy->worst_row) : Json();
+  const auto measured = cross_validated(device);
+  json["measured_steps"] = measured ? measured->rows : 0;
+  json["measured_median_abs_error"] = measured ? Json(measured->median) : Json();
   return whole;
 }
 

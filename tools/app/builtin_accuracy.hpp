@@ -39,8 +39,9 @@ struct CrossValidatedAccuracy {
 [[nodiscard]] std::string describe(const std::optional<BuiltinAccuracy>& accuracy,
                                    std::string_view device);
 
-// `whole`, an object, with "builtin_accuracy" added: device, numbers, median_abs_error,
-// worst_abs_error and worst_row, the last three null where no number was forecast.
+// `whole`, an object, with "builtin_accuracy" added, both of the above: device, numbers,
+// median_abs_error, worst_abs_error and worst_row, the last three null where no number was
+// forecast; measured_steps and measured_median_abs_error, null where none was measured.
 [[nodiscard]] nlohmann::ordered_json with_accuracy(nlohmann::ordered_json whole,
                                                    std::string_view device);
 
