@@ -1,10 +1,12 @@
-// The median.
+// The median, and the spread about that of the fastest.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/stats.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace weir {
 
@@ -14,6 +16,14 @@ double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+double spread_over_fastest_half(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto half = static_cast<std::ptrdiff_t>((values.size() + 1) / 2);
+  const double centre = median({values.begin(), values.begin() + half});
+  for (double& value : values) value = std::abs(value - centre) / centre;
+  return median(std::move(values));
 }
 
 }  // namespace weir

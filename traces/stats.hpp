@@ -1,4 +1,4 @@
-// The one statistic that every floor above uses on measured times.
+// The statistics that every floor above uses on measured times.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,5 +9,10 @@ namespace weir {
 // Middle of the sorted values; the mean of the two middle ones where their number is even.
 // Precondition: not empty.
 [[nodiscard]] double median(std::vector<double> values);
+
+// Median |value - c| / c about c, the median of the fastest half (the odd one included): what is
+// disturbed is slower, so the fastest values tell best what undisturbed ones would be.
+// Precondition: not empty, above 0.
+[[nodiscard]] double spread_over_fastest_half(std::vector<double> values);
 
 }  // namespace weir

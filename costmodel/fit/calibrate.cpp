@@ -187,6 +187,11 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
   CalibratedRange range = base.range.value_or(CalibratedRange{});
   for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);
   result.costs.range = range;
+  for (const CalibrationRun& run : runs) {
+    const Disturbance its = disturbance_of(*run.measured);
+    auto& worst = result.costs.disturbance;
+    worst = worst ? worse_of(*worst, its) : its;
+  }
   return result;
 }
 

@@ -22,6 +22,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/words/dtype.hpp"
 #include "plan/words/units.hpp"
+#include "traces/disturbance.hpp"
 
 namespace weir {
 
@@ -47,6 +48,7 @@ struct Costs {
   std::optional<CalibratedRange> range;  // of calibrated costs
   Jitter jitter;                         // of calibrated costs
   OverlapSlowdown overlap;
+  std::optional<Disturbance> disturbance;  // while it was measured, or of the runs learnt from
   std::optional<CostAnchor>
       anchor;  // of anchored costs, whose file has no layers: they are built in
 

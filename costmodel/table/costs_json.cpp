@@ -128,6 +128,7 @@ nlohmann::ordered_json to_json(const Costs& costs) {
   }
   json["overlap"] = {{"compute_slowdown", costs.overlap.compute},
                      {"transfer_slowdown", costs.overlap.transfer}};
+  if (costs.disturbance) json["disturbance"] = to_json(*costs.disturbance);
   if (costs.anchor) json["anchor"] = to_json(*costs.anchor);
   json["layers"] = Json::array();
   for (const LayerCost& layer : costs.layers) {
@@ -226,6 +227,8 @@ Costs load_costs(const std::filesystem::path& file) {
                    overlap.number("transfer_slowdown", 0, 0.99)};
   overlap.finish();
   for (JsonObject& layer : top.objects("layers")) costs.layers.push_back(parse_layer(layer));
+  if (top.has("disturbance"))
+    costs.disturbance = parse_disturbance(top.at("disturbance"), file.string(), "disturbance");
   if (top.has("anchor")) costs.anchor = parse_anchor(top.object("anchor"));
   if (costs.basis == Basis::anchored && !costs.anchor)
     top.fail("anchor", "expected what these costs are anchored to");

@@ -4,15 +4,21 @@
 
 #include <sched.h>
 
-#include <algorithm>
-
 namespace weir {
 
-int available_cores() {
+std::vector<int> usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
 }
+
+int available_cores() { return static_cast<int>(usable_cores().size()); }
 
 }  // namespace weir

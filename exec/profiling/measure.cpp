@@ -262,7 +262,8 @@ class Measuring {
       if (kind != ActionKind::R) time[kind] = Seconds(median(all[kind]));
     }
     time.r = time.f;
-    result.samples.push_back({job.layer, job.batch, time, relative_spread(all.f), Bytes(scratch)});
+    result.samples.push_back({job.layer, job.batch, time, relative_spread(all.f),
+                              spread_over_fastest_half(all.f), Bytes(scratch)});
     result.optimizer[static_cast<std::size_t>(job.layer)] = time.optimizer;
   }
 

@@ -35,6 +35,7 @@ struct LayerSample {
   int micro_batch_size = 1;
   PerKind<Seconds> time;  // r is f again
   double spread = 0;      // interquartile range of f over its median
+  double unrest = 0;      // spread_over_fastest_half of f
   Bytes scratch{0};       // library scratch memory
 };
 

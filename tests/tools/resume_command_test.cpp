@@ -25,8 +25,8 @@ class Resume : public InFolder {
     EXPECT_EQ(weir("plan tiny.json -K 1 -M 2 -o k1.json").code, 0);
   }
   nlohmann::json result(const std::string& arguments) {
-    const CommandResult done = weir("--json -q run " + arguments);
-    EXPECT_EQ(done.code, 0) << done.out;
+    const CommandResult done = weir("--json -q run " + arguments + " 2> notes");
+    EXPECT_EQ(done.code, 0) << read("notes");
     return nlohmann::json::parse(done.out);
   }
   // The command, to which `signal` is sent after so long.
@@ -70,7 +70,7 @@ TEST_F(Resume, AKillLeavesNoBrokenCheckpoint) {
         interrupted("k2.json --warmup 0 --steps 1000000 --checkpoint-every 1 -o out" + from, "KILL",
                     300 + static_cast<int>(random() % 400)));
     if (!std::filesystem::exists(folder_ / "out" / "checkpoints")) continue;  // killed too early
-    const CommandResult found = weir("--json -q run k1.json --steps 0 --resume out");
+    const CommandResult found = weir("--json -q run k1.json --steps 0 --resume out 2> notes");
     if (trained == 0 && found.code == 3) continue;  // before its first checkpoint was whole
     ASSERT_EQ(found.code, 0) << found.out;
     const int first = nlohmann::json::parse(found.out).at("first_step");

@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/calibrate.hpp"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "plan/words/error.hpp"
 #include "tools/app/anchoring.hpp"
+#include "tools/app/fit_doubts.hpp"
 #include "tools/app/traced_plan.hpp"
+#include "tools/app/watch.hpp"
 
 namespace weir::app {
 namespace {
@@ -20,6 +24,30 @@ LinkRequest link_request(const CalibrateRequest& r, const Session& session) {
   links.output = r.output;
   if (r.output && r.cluster && !session.given("output")) links.output = "cluster.json";
   return links;
+}
+
+// What people call a trace of the request.
+Path name_of(const CalibrateRequest& r, std::size_t trace) {
+  const auto* file = std::get_if<Path>(&r.traces[trace]);
+  return file != nullptr ? *file : Path("traces[" + std::to_string(trace) + "]");
+}
+
+// Says which of the traces were measured on a disturbed machine, and why the first is doubted.
+void doubt_disturbed(const CalibrateRequest& r, const std::vector<PlannedTrace>& runs,
+                     const Session& session) {
+  std::string first, why;
+  int doubted = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string its = doubt(disturbance_of(runs[i].trace));
+    if (its.empty() || ++doubted > 1) continue;
+    first = name_of(r, i).string();
+    why = its;
+  }
+  if (doubted == 0) return;
+  session.note(
+      fmt::format("{}{}: measured on a disturbed machine ({}), and what is learnt from it "
+                  "is as doubtful",
+                  first, doubted > 1 ? fmt::format(" and {} more", doubted - 1) : "", why));
 }
 
 // The measured runs of a request.
@@ -36,8 +64,7 @@ std::vector<PlannedTrace> runs_of(const CalibrateRequest& r, const Session& sess
     return runs;
   }
   for (std::size_t i = 0; i < r.traces.size(); ++i) {
-    const auto* file = std::get_if<Path>(&r.traces[i]);
-    const Path name = file != nullptr ? *file : Path("traces[" + std::to_string(i) + "]");
+    const Path name = name_of(r, i);
     runs.push_back(load_planned_trace(r.traces[i], session));
     if (runs.back().trace.origin != TraceOrigin::measured)
       throw InputError(name.string(), "weir.origin", "expected a measured trace");
@@ -93,15 +120,17 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
         "expected traces and --costs, traces with --plan and --cluster, --measured, or --nccl or "
         "--topo");
   const std::vector<PlannedTrace> kept = runs_of(r, session);
+  doubt_disturbed(r, kept, session);
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   if (recorded && r.cluster) require_recorded_on(cluster.device, kept.front());
   std::vector<CalibrationRun> runs;
   for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});
   const ResolvedPlan& first = *runs.front().plan;
-  CalibrateResult result{
-      .fit = weir::calibrate(load(r.costs, first.model, first.plan, cluster), runs, cluster)};
+  const Costs base = load(r.costs, first.model, first.plan, cluster);
+  CalibrateResult result{.fit = weir::calibrate(base, runs, cluster)};
+  if (base.basis == Basis::measured) doubt_far_fits(result.fit.quality, kOtherWork, session);
   if (recorded) {
-    doubt_far_fits(result.fit.quality, session);
+    if (base.basis != Basis::measured) doubt_far_fits(result.fit.quality, kOtherModel, session);
     fit_link_of_run(kept.front(), result.fit.costs, session);
   }
   if (r.output) save_costs(result.fit.costs, session.output(*r.output));

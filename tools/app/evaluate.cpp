@@ -19,6 +19,7 @@
 #include "sim/partition/balanced.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/sweep.hpp"
+#include "tools/app/fit_doubts.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/provenance.hpp"
@@ -88,16 +89,17 @@ class Evaluator {
         unfinished_(r.output, asked(), r.resume, session) {
     const int most = std::ranges::max(stages_);
     host_ = local_cluster(backend_, most);
+    wait_for_quiet(r.quiet, session);
     profile_ = unfinished_.profile([&] { return profiled(most); });
     costs_ = profile_;
     draw_plans();
   }
 
-  EvaluationReport run() {
+  EvaluateResult run() {
     if (r_.fit > 0) fit();
     if (r_.interval > 0) set_interval();
-    save_costs(costs_, session_.output(r_.output / "costs.json"));
-    return judge();
+    EvaluationReport report = judge();
+    return {std::move(report), disturbance_};
   }
 
   // What was found, in place of an earlier evaluation's.
@@ -223,11 +225,16 @@ class Evaluator {
   }
 
   void fit() {
+    const Watch watch;
     std::vector<Trial> fitting = next_trials(r_.fit);
     run_all(fitting, "fit", 3);
+    disturbance_ = disturbance_of(costs_, fitting, watch);
+    note_disturbance(disturbance_, "what is learnt from these runs is as doubtful", session_);
     std::vector<CalibrationRun> runs;
     for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
-    costs_ = calibrate(costs_, runs, host_).costs;
+    Calibration fitted = calibrate(costs_, runs, host_);
+    doubt_far_fits(fitted.quality, kOtherWork, session_);
+    costs_ = std::move(fitted.costs);
     std::vector<double> misses;
     for (const Trial& t : fitting) {
       const Seconds predicted = forecast(t.plan, costs_, host_).forecast.step_time;
@@ -274,7 +281,11 @@ class Evaluator {
                             .predictions_sha256 = commit(held_out),
                             .interval = costs_.interval};
     report.provenance = provenance(session_, r_.seed);
+    const Watch watch;
     run_all(held_out, "held-out", r_.rounds);
+    const Disturbance judged = disturbance_of({}, held_out, watch);
+    note_disturbance(judged, "errors of forecasts are of this, too", session_);
+    disturbance_ = worse_of(disturbance_, judged);
     std::vector<Comparison> comparisons;
     for (const Trial& t : held_out) {
       const Forecast& f = t.first.forecast;
@@ -305,6 +316,7 @@ class Evaluator {
   std::size_t used_ = 0;     // of the plans
   std::string predictions_;  // of the held-out plans, as they are written
   double model_spread_ = 0;
+  Disturbance disturbance_;  // the worst so far
 };
 
 }  // namespace
@@ -338,12 +350,13 @@ Fields fields(EvaluateRequest& r) {
                 "Go on with what an evaluation of the same request that was cut short has left in "
                 "OUTPUT"},
                seed_field(r.seed)});
+  append(all, fields(r.quiet));
   return all;
 }
 
 EvaluateResult evaluate(const EvaluateRequest& r, const Session& session) {
   Evaluator evaluator(r, session);
-  EvaluateResult result{evaluator.run()};
+  EvaluateResult result = evaluator.run();
   evaluator.save(result);
   return result;
 }
@@ -365,6 +378,7 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                               {"machine", r.machine},
                               {"seed", r.seed},
                               {"predictions_sha256", r.predictions_sha256},
+                              {"disturbance", weir::to_json(result.disturbance)},
                               {"plans", r.outcomes.size()},
                               {"median_abs_error", a.median_error},
                               {"p95_abs_error", a.p95_error},

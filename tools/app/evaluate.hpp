@@ -13,6 +13,7 @@
 
 #include "tools/app/field.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/watch.hpp"
 #include "tools/report/evaluation_report.hpp"
 
 namespace weir::app {
@@ -30,12 +31,14 @@ struct EvaluateRequest {
   // report.html.
   std::filesystem::path output = "weir-out";
   bool resume = false;  // go on with what an evaluation that was cut short has measured
+  QuietOptions quiet;
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(EvaluateRequest& request);
 
 struct EvaluateResult {
   EvaluationReport report;
+  Disturbance disturbance = {};  // of the profile and the runs, the worst
 };
 
 [[nodiscard]] EvaluateResult evaluate(const EvaluateRequest& request, const Session& session);

@@ -37,7 +37,7 @@ namespace weir::app {
 // arguments.
 using Target =
     std::variant<bool*, int*, std::optional<int>*, std::optional<std::int64_t>*, std::uint64_t*,
-                 double*, std::string*, std::filesystem::path*,
+                 double*, std::optional<double>*, std::string*, std::filesystem::path*,
                  std::optional<std::filesystem::path>*, std::vector<int>*, Words*,
                  std::vector<std::string>*, std::vector<std::filesystem::path>*, PlanSource*,
                  CostsSource*, ScheduleChoice*, TraceSource*, std::vector<TraceSource>*>;
@@ -49,6 +49,7 @@ struct FieldTraits {
   std::vector<std::string> choices;  // of a text, and of each word
   bool required = false;
   Writes writes = Writes::nothing;  // what the use case writes there
+  std::optional<double> unsaid;     // of a number that may be left out behind its name: what it is
 };
 
 struct Field {

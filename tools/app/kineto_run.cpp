@@ -16,9 +16,6 @@
 namespace weir::app {
 namespace {
 
-// Built-in costs of kernels are off by less on all published runs (weir reproduce).
-constexpr double kFarFit = 1.5;
-
 void log_found(const KinetoTrace& found, const Session& session) {
   for (std::size_t r = 0; r < found.ranks.size(); ++r) {
     const KinetoRank& rank = found.ranks[r];
@@ -58,20 +55,6 @@ void require_recorded_on(const Device& device, const PlannedTrace& run) {
                    fmt::format("they were recorded on {}, the cluster has {}: give the --cluster "
                                "they are of",
                                found->second, device.name));
-}
-
-void doubt_far_fits(const std::vector<FitQuality>& quality, const Session& session) {
-  for (const FitQuality& q : quality) {
-    // "F" and "F alone" are times of passes; an optimizer's or a size's factor is no model's.
-    const bool pass = q.kind.size() == 1 || (q.kind.size() > 1 && q.kind[1] == ' ');
-    if (!pass || q.kind.front() == 'b' || (q.factor <= kFarFit && q.factor >= 1 / kFarFit))
-      continue;
-    session.note(
-        fmt::format("{} took {:.2f} times what its costs forecast: is this trace of the plan's "
-                    "model, sizes and number format?",
-                    q.kind, q.factor));
-    return;
-  }
 }
 
 void fit_link_of_run(const PlannedTrace& run, Costs& costs, const Session& session) {

@@ -27,10 +27,6 @@ struct KinetoOptions {
 // would be taken for errors of the costs.
 void require_recorded_on(const Device& device, const PlannedTrace& run);
 
-// Notes where the fitted times are so far from what the costs had forecast that the trace is hardly
-// one of this plan's model.
-void doubt_far_fits(const std::vector<FitQuality>& quality, const Session& session);
-
 // Puts into `costs` the link that the run's transfers show, and notes so.
 void fit_link_of_run(const PlannedTrace& run, Costs& costs, const Session& session);
 

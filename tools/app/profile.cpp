@@ -21,17 +21,21 @@ Fields fields(ProfileRequest& r) {
           {"-b,--micro-batch-size", &r.micro_batch_sizes, "Sizes to measure", {.range = kPositive}},
           {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
           seed_field(r.seed)});
+  append(all, fields(r.quiet));
   return all;
 }
 
 ProfileResult profile(const ProfileRequest& r, const Session& session) {
   const Model model = load_model(r.plan);
   const Plan plan = base_plan(r.plan, r.seed, model, session);
+  const BackendKind backend = parse_measuring_backend(r.backend);
+  wait_for_quiet(r.quiet, session);
   ProfileResult result{profile_machine(model, plan,
-                                       {.backend = parse_measuring_backend(r.backend),
+                                       {.backend = backend,
                                         .micro_batch_sizes = r.micro_batch_sizes,
                                         .devices = r.devices.value_or(0),
                                         .progress = session.part("profile")})};
+  note_disturbance(*result.costs.disturbance, "forecasts by this profile inherit it", session);
   if (r.output) save_costs(result.costs, session.output(*r.output));
   return result;
 }

@@ -12,6 +12,7 @@
 #include "costmodel/table/costs.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/watch.hpp"
 
 namespace weir::app {
 
@@ -21,6 +22,7 @@ struct ProfileRequest {
   std::optional<int> devices;  // that work at once
   std::vector<int> micro_batch_sizes{1, 2, 4, 8};
   std::optional<std::filesystem::path> output;  // costs file
+  QuietOptions quiet;
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(ProfileRequest& request);

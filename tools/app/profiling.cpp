@@ -14,6 +14,7 @@
 #include "exec/profiling/measure.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/host.hpp"
+#include "tools/app/watch.hpp"
 
 namespace weir {
 namespace {
@@ -73,6 +74,17 @@ std::string slowed_by_neighbours(const Model& model, const Plan& plan, const Mea
   return text;
 }
 
+// The spread of repetitions, of each layer's pass by its share of the time of all: a pass of
+// microseconds scatters on any machine.
+double unrest_of(const Measurements& measured) {
+  double sum = 0, time = 0;
+  for (const LayerSample& sample : measured.samples) {
+    sum += sample.unrest * sample.time.f.count();
+    time += sample.time.f.count();
+  }
+  return time > 0 ? sum / time : 0;
+}
+
 }  // namespace
 
 BackendKind parse_measuring_backend(const std::string& name) {
@@ -91,6 +103,7 @@ std::vector<int> divisors(int mini_batch) {
 }
 
 Costs profile_machine(const Model& model, const Plan& plan, const Profiling& profiling) {
+  const app::Watch watch;
   MeasureOptions options;
   options.backend = profiling.backend;
   options.micro_batch_sizes = profiling.micro_batch_sizes;
@@ -119,6 +132,8 @@ Costs profile_machine(const Model& model, const Plan& plan, const Profiling& pro
     costs.layers.push_back(std::move(cost));
   }
   costs.origin += slowed_by_neighbours(model, plan, busy, options);
+  costs.disturbance = watch.until_now();
+  costs.disturbance->spread = unrest_of(busy);
   return costs;
 }
 

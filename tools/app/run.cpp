@@ -41,6 +41,17 @@ void label(RunResult& result) {
   if (run.kernels) info["kernels"] = "recorded, which slows launches";
 }
 
+// What disturbed the run, said and written into its trace.
+void judge(RunResult& result, Disturbance disturbance, const Session& session) {
+  Trace& trace = result.run.trace;
+  // Ranks that outnumber the cores take them from each other, which is said already.
+  if (result.run.oversubscribed) disturbance.preemptions_per_s = 0;
+  if (!trace.steps.empty()) put_disturbance(trace, disturbance);
+  disturbance.spread = disturbance_of(trace).spread;
+  note_disturbance(disturbance, "the times of its steps are of this and not of the plan", session);
+  result.disturbance = disturbance;
+}
+
 void save(const RunResult& result, const std::filesystem::path& folder, const Session& session) {
   NewFiles written;
   if (!result.run.trace.steps.empty()) {
@@ -135,8 +146,10 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
     };
     options.stop = r.stopping;
   }
+  const Watch watch;
   result.run = execute(loaded, options);
   if (!leads) return result;
+  judge(result, watch.until_now(), session);
   if (result.run.stopped) {
     session.progress("run", 1, 1);  // wipes the bar
     session.note(stopped_line(result.run));
@@ -157,6 +170,7 @@ RunResult run_alone(const RunRequest& r, const Session& session) {
           fmt::format("K = {} on {} cores: the result is oversubscribed and compares with nothing",
                       loaded.plan.pp, available_cores()));
     }
+    wait_for_quiet(r.quiet, session, r.stopping);
     return weir::run(loaded, options, available_backends());
   });
 }
@@ -165,6 +179,8 @@ RunResult run_alone(const RunRequest& r, const Session& session) {
 RunResult run_with_others(const RunRequest& r, const Session& session, TransportKind transport) {
   if (r.kernels)
     throw UsageError("--kernels records the ranks of one process: leave out --transport");
+  if (r.quiet.limit_s)
+    throw UsageError("--wait-for-quiet waits for one process's cores: leave out --transport");
   const ProcessSession joined = open_session(transport, r.processes, session);
   Processes& processes = *joined.processes;
   const bool leads = processes.index() == 0;
@@ -266,6 +282,7 @@ Fields fields(RunRequest& r) {
                  &r.longest_action_s,
                  "Seconds after which an action that has not ended hangs, and the run ends",
                  {.range = {{0.01, 1e6}}}});
+  append(all, fields(r.quiet));
   append(all, fields(r.processes));
   return all;
 }
@@ -305,6 +322,7 @@ nlohmann::ordered_json to_json(const RunResult& result) {
   json["parameters_sha256"] = nullptr;
   if (!run.parameters_sha256.empty()) json["parameters_sha256"] = run.parameters_sha256;
   json["oversubscribed"] = run.oversubscribed;
+  json["disturbance"] = weir::to_json(result.disturbance);
   if (run.host_per_action) json["host_s_per_action"] = run.host_per_action->count();
   if (run.host_per_action) json["graph"] = run.graph;
   if (run.graph_refused) json["graph_refused"] = *run.graph_refused;

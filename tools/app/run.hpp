@@ -12,6 +12,7 @@
 #include "exec/run/run.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/process_session.hpp"
+#include "tools/app/watch.hpp"
 
 namespace weir::app {
 
@@ -29,6 +30,7 @@ struct RunRequest {
   bool graphs = false, launched = false;  // one CUDA graph always, or never
   bool kernels = false;
   std::optional<std::filesystem::path> output;  // folder for run.json and the trace
+  QuietOptions quiet;
   SessionOptions processes;
   double longest_action_s = 600;  // one that takes longer hangs
   // Told of an action that hangs, in one line; ends the process. No field, as the next.
@@ -41,8 +43,9 @@ struct RunRequest {
 struct RunResult {
   std::string backend;
   PlacedPlan plan;
-  weir::RunResult run;  // its trace says where it was made
-  bool leads = true;    // false: another process has the result, and this one's is empty
+  weir::RunResult run;           // its trace says where it was made
+  Disturbance disturbance = {};  // while its steps were run
+  bool leads = true;             // false: another process has the result, and this one's is empty
 };
 
 // Throws as weir::run does; EndedTogether where a run of several processes ends before its end.

@@ -33,6 +33,16 @@ Bytes Trial::measured_peak() const {
   return most;
 }
 
+Disturbance disturbance_of(const Costs& profile, const std::vector<Trial>& trials,
+                           const app::Watch& watch) {
+  std::vector<std::vector<double>> times;
+  times.reserve(trials.size());
+  for (const Trial& trial : trials) times.push_back(trial.times);
+  Disturbance runs = watch.until_now();
+  runs.spread = app::typical_spread(times);
+  return worse_of(profile.disturbance.value_or(Disturbance{}), runs);
+}
+
 int warm_up_steps(BackendKind backend) { return backend == BackendKind::cuda ? 4 : 1; }
 
 Trial make_trial(const Plan& plan, const Costs& costs, const Cluster& cluster) {

@@ -14,6 +14,7 @@
 #include "exec/run/run.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/unfinished.hpp"
+#include "tools/app/watch.hpp"
 
 namespace weir {
 
@@ -56,5 +57,9 @@ struct TrialRun {
 void add_run(RunResult run, Trial& trial);
 // Those that are kept already are not run again.
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, const Backends& backends);
+
+// What disturbed the profile and, since `watch` began, the runs by it: the worse of the two.
+[[nodiscard]] Disturbance disturbance_of(const Costs& profile, const std::vector<Trial>& trials,
+                                         const app::Watch& watch);
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/sweep_json.hpp"
+#include "tools/app/fit_doubts.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/provenance.hpp"
@@ -118,11 +119,11 @@ std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, co
   return contenders;
 }
 
-Costs recalibrated(const Costs& profile, const std::vector<const Trial*>& runs,
-                   const Cluster& host) {
+Calibration recalibrated(const Costs& profile, const std::vector<const Trial*>& runs,
+                         const Cluster& host) {
   std::vector<CalibrationRun> fitted;
   for (const Trial* trial : runs) fitted.push_back({&trial->plan, &trial->run.trace});
-  return calibrate(profile, fitted, host).costs;
+  return calibrate(profile, fitted, host);
 }
 
 // Forecast of one plan by costs fitted to all the others' runs; none where there are no others.
@@ -133,7 +134,7 @@ std::optional<Seconds> forecast_left_out(const std::vector<Trial>& contenders, c
     if (&trial != &out) others.push_back(&trial);
   }
   if (others.empty()) return std::nullopt;
-  return forecast(out.plan, recalibrated(profile, others, host), host).forecast.step_time;
+  return forecast(out.plan, recalibrated(profile, others, host).costs, host).forecast.step_time;
 }
 
 ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
@@ -248,6 +249,7 @@ Fields fields(TuneRequest& r) {
        {"--resume", &r.resume,
         "Go on with what a tune of the same request that was cut short has left in OUTPUT"},
        seed_field(r.seed)});
+  append(all, fields(r.quiet));
   return all;
 }
 
@@ -263,6 +265,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
 
   const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
+  wait_for_quiet(r.quiet, session);
   session.log("profiling this machine's layers");
   const Costs profile = unfinished.profile([&] {
     return profile_machine(loop.model, loop.base,
@@ -274,12 +277,18 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   session.log("sweeping");
   const SweepResult swept = ranking(loop, profile);
   session.log("running the most promising plans");
+  const Watch watch;
   std::vector<Trial> contenders = run_contenders(loop, swept, profile, unfinished, session);
+  const Disturbance disturbance = disturbance_of(profile, contenders, watch);
+  note_disturbance(disturbance, "what is learnt from these runs is as doubtful", session);
   session.log("recalibrating");
   std::vector<const Trial*> all;
   for (const Trial& c : contenders) all.push_back(&c);
-  const Costs costs = recalibrated(profile, all, loop.host);
-  TuneResult result{.report = report_of(loop, contenders, swept, profile)};
+  const Calibration fit = recalibrated(profile, all, loop.host);
+  doubt_far_fits(fit.quality, kOtherWork, session);
+  const Costs& costs = fit.costs;
+  TuneResult result{.report = report_of(loop, contenders, swept, profile),
+                    .disturbance = disturbance};
   result.report.provenance = provenance(session, r.seed);
   const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
   result.best = again.plans.front();
@@ -308,6 +317,7 @@ nlohmann::ordered_json to_json(const TuneResult& result) {
                               {"machine", report.machine},
                               {"candidates", report.candidates},
                               {"feasible", report.feasible},
+                              {"disturbance", weir::to_json(result.disturbance)},
                               {"median_abs_error", report.error_before},
                               {"median_abs_error_left_out", or_null(report.error_after)},
                               {"plans", nlohmann::ordered_json::array()}};

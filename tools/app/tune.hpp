@@ -13,6 +13,7 @@
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/watch.hpp"
 #include "tools/report/report.hpp"
 
 namespace weir::app {
@@ -27,13 +28,15 @@ struct TuneRequest {
   std::optional<std::filesystem::path> data;
   std::filesystem::path output = "weir-out";
   bool resume = false;  // go on with what a tune that was cut short has measured
+  QuietOptions quiet;
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(TuneRequest& request);
 
 struct TuneResult {
   Report report;
-  Ranked best;  // by the recalibrated costs
+  Ranked best;                   // by the recalibrated costs
+  Disturbance disturbance = {};  // of the profile and the runs, the worse
 };
 
 // Throws NoFeasiblePlan where nothing fits.

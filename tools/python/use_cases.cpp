@@ -94,6 +94,16 @@ class Argument {
       for (const int number : *target) check(number);
     }
   }
+  // True is the number that may be left out on the command line, False is none.
+  void operator()(std::optional<double>* target) const {
+    if (field_.traits.unsaid && py::isinstance<py::bool_>(value_)) {
+      if (value_.cast<bool>()) *target = field_.traits.unsaid;
+      return;
+    }
+    double number = 0;
+    (*this)(&number);
+    *target = number;
+  }
   template <class Value>
   void operator()(std::optional<Value>* target) const {
     Value value{};
@@ -210,6 +220,8 @@ std::string type_of(const app::Field& field) {
                       std::is_same_v<Value, std::optional<std::int64_t>>)
           return "int";
         if constexpr (std::is_same_v<Value, double>) return "float";
+        if constexpr (std::is_same_v<Value, std::optional<double>>)
+          return field.traits.unsaid ? "float | bool" : "float";
         if constexpr (std::is_same_v<Value, std::string>) return "str";
         if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, std::optional<Path>>)
           return file;

@@ -83,6 +83,10 @@ class Options {
     CLI::Option* option = command_.add_option(f.names, target, f.help)->capture_default_str();
     return option->check(within<double>(f.traits.range.value()));
   }
+  CLI::Option* added(const app::Field& f, std::optional<double>& target) {
+    return command_.add_option(f.names, target, f.help)
+        ->check(within<double>(f.traits.range.value()));
+  }
   // Whole numbers, texts and files, and lists of texts and files.
   template <class Value>
   CLI::Option* added(const app::Field& f, Value& target) {
@@ -226,9 +230,20 @@ bool asks_for_json(const std::vector<std::string_view>& words) {
   return false;
 }
 
-int run_parsed(CLI::App& app, int argc, char** argv) {
+// "--wait-for-quiet" without its number has it written out: CLI11 would take the next word for it.
+void say_unsaid(std::vector<std::string>& words, const std::map<std::string, double>& unsaid) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto found = unsaid.find(words[i]);
+    if (found == unsaid.end()) continue;
+    if (i + 1 < words.size() && whole_number<double>(words[i + 1])) continue;
+    words[i] += fmt::format("={}", found->second);
+  }
+}
+
+int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int argc, char** argv) {
   try {
     std::vector<std::string> words = words_of(argc, argv);
+    say_unsaid(words, unsaid);
     std::ranges::reverse(words);  // CLI11 takes them from the back
     app.parse(std::move(words));
   } catch (const CLI::Success& done) {  // --help, --version
@@ -328,6 +343,7 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   for (const app::Field& field : fields) {
     if (is_seed(field)) continue;
     Options(*command).add(field);
+    if (field.traits.unsaid) unsaid_["--" + app::long_names(field).front()] = *field.traits.unsaid;
     known.arguments.push_back(completed(field));
   }
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
@@ -356,7 +372,7 @@ int CommandLine::run(int argc, char** argv) {
   typed_ = "weir";
   for (int i = 1; i < argc; ++i) typed_ += " " + shell_quoted(argv[i]);
   try {
-    return run_parsed(*app_, argc, argv);
+    return run_parsed(*app_, unsaid_, argc, argv);
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
     const int code = exit_code(ending.kind);

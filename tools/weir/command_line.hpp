@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -81,7 +82,8 @@ class CommandLine {
   } global_;
   std::optional<TableFormat> format_;  // of tables; none: as none was asked for
   bool timeline_ = false;
-  std::string typed_;                        // the command as a shell takes it
+  std::string typed_;                     // the command as a shell takes it
+  std::map<std::string, double> unsaid_;  // options whose number may be left out, and that number
   std::vector<CompletedCommand> completed_;  // what --completion knows
   std::unique_ptr<CLI::App> app_;
 };

@@ -39,7 +39,8 @@ Table table_of(const Report& report) {
 }  // namespace
 
 void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result) {
-  const auto& [report, best] = result;
+  const Report& report = result.report;
+  const Ranked& best = result.best;
   out.show(table_of(report));
   out.say("\nmedian error {:.1f} % as first predicted{}\n", report.error_before * 100,
           report.error_after
