@@ -28,9 +28,10 @@ namespace weir {
 
 struct Costs {
   Basis basis = Basis::builtin;
-  std::string machine;  // "Intel Xeon ..., 2 cores" or a device name
-  std::string backend;  // "cpu", "cuda"
-  std::string origin;   // how and when it was obtained
+  std::string machine;         // "Intel Xeon ..., 2 cores" or a device name
+  std::string backend;         // "cpu", "cuda"
+  std::string origin;          // how and when it was obtained
+  std::string file = "costs";  // as messages name them: the file that they were read from
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
   std::vector<LayerCost> layers;

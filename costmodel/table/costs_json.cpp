@@ -158,6 +158,7 @@ Costs load_costs(const std::filesystem::path& file) {
   JsonObject top(json, file.string(), "");
   top.expect_schema(kSchema);
   Costs costs;
+  costs.file = file.string();
   const auto basis = parse_basis(top.text("basis"));
   if (!basis)
     top.fail("basis", "expected measured, calibrated, anchored, builtin or oversubscribed");

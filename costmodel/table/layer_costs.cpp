@@ -69,7 +69,7 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
       const std::string whole = layer_key(layer, plan.seq_length, plan.dtype);
       if (match.cost == nullptr && split != Split{}) match = {find(whole), true};
       if (match.cost == nullptr) {
-        throw InputError("costs", "layers",
+        throw InputError(costs.file, "layers",
                          fmt::format("nothing is known of layer {} ({})", layer.name, whole));
       }
     }

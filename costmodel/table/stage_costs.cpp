@@ -379,7 +379,7 @@ CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known
   require_stages(resolved, cluster.stack);
   if (divides_backward(resolved.schedule)) {
     if (const auto reason = unknown_halves(known))
-      throw InputError("costs", "layers", *reason + ", which the plan's schedule needs");
+      throw InputError(known.costs().file, "layers", *reason + ", which the plan's schedule needs");
   }
   const StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;

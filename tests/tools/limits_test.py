@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-weir = os.path.abspath(sys.argv[2])
+source, weir = (os.path.abspath(path) for path in sys.argv[1:3])
 TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
         "n_positions": 8}
 TIMES = "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
@@ -98,6 +98,16 @@ def graphs():
     refused("model graph.txt", 3, "graph.txt: ")
 
 
+def costs():
+    """What costs do not know is said with their file's name."""
+    file = pathlib.Path(source) / "tests/fuzz/seeds/costs/measured.json"
+    pathlib.Path("mine.json").write_bytes(file.read_bytes())
+    write("broad.json", json.dumps({**TINY, "n_embd": 32}))
+    assert run("plan broad.json -K 2 -M 4 -o broad-plan.json").returncode == 0
+    for line in ("simulate broad-plan.json", "sweep broad.json -K 2 -M 4"):
+        refused(f"{line} --costs mine.json", 3, "mine.json: layers: nothing is known of layer")
+
+
 def headers():
     """TOML whose headers and keys toml++ takes for granted."""
     for header in ("[/job]", "[a.]", "[.a]", "[a..b]", "[[a]", "[]", "[ ]", "[a]b", "[\"a]",
@@ -121,7 +131,7 @@ with tempfile.TemporaryDirectory() as folder:
     write("tiny.json", json.dumps(TINY))
     write("times.csv", TIMES + "l,x,10,1,1,1,64,64,8\n")
     assert run("plan tiny.json -K 2 -M 4 -o plan.json").returncode == 0
-    for test in (schedules, models, times, graphs, headers, messages):
+    for test in (schedules, models, times, graphs, costs, headers, messages):
         test()
 
 print("\n".join(faults) or "limits: every one is kept and named")

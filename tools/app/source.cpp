@@ -91,7 +91,7 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
   if (!known) return builtin;
   if (known->anchor->device != cluster.device.name) {
     throw InputError(
-        file != nullptr ? file->string() : "costs", "anchor.device",
+        known->file, "anchor.device",
         fmt::format("is {}, the cluster has {}", known->anchor->device, cluster.device.name));
   }
   builtin.basis = Basis::anchored;
