@@ -43,8 +43,7 @@ struct GridProof {
 // bound at F = I = W without communication. For each transport the first (K, M) that it fails on,
 // with its shortest cycle. Throws UsageError for a grid that cannot be read.
 [[nodiscard]] GridProof prove_grid(const ScheduleChoice& choice, const ScheduleSource& shape,
-                                   const std::string& grid, int slots,
-                                   const Session& session);
+                                   const std::string& grid, int slots, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const GridProof& proof);  // weir.proof/1
 
 }  // namespace weir::app
