@@ -17,7 +17,6 @@ namespace weir {
 namespace {
 
 constexpr double kMostStolen = 0.02, kMostPreemptions = 20, kMostSpread = 0.1;
-constexpr Seconds kLeastCounted(1);
 constexpr std::size_t kLeastSteps = 3;
 constexpr const char* kKey = "disturbance";  // of a trace's info
 
@@ -73,13 +72,13 @@ void put_disturbance(Trace& trace, const Disturbance& disturbance) {
 
 std::string doubt(const Disturbance& d) {
   std::vector<std::string> wrong;
-  if (d.stolen && *d.stolen > kMostStolen && d.watched >= kLeastCounted)
+  if (d.stolen && *d.stolen > kMostStolen && d.watched >= kLeastWatched)
     wrong.push_back(fmt::format("{:.1f}% of its cores' time was stolen", *d.stolen * 100));
-  if (d.preemptions_per_s > kMostPreemptions && d.worked >= kLeastCounted) {
+  if (d.preemptions_per_s > kMostPreemptions && d.worked >= kLeastWatched) {
     wrong.push_back(
         fmt::format("a thread lost its core {:.0f} times a second", d.preemptions_per_s));
   }
-  if (d.spread && *d.spread > kMostSpread && d.watched >= kLeastCounted)
+  if (d.spread && *d.spread > kMostSpread && d.watched >= kLeastWatched)
     wrong.push_back(fmt::format("repeated times spread by {:.0f}%", *d.spread * 100));
   return fmt::format("{}", fmt::join(wrong, ", "));
 }

@@ -13,6 +13,9 @@ namespace weir {
 
 struct Trace;
 
+// Less says nothing: the kernel's ticks are 10 ms, and a step of microseconds scatters anywhere.
+inline constexpr Seconds kLeastWatched{1};
+
 struct Disturbance {
   Seconds watched{0};            // of the wall clock
   Seconds worked{0};             // that the process's threads computed, all together

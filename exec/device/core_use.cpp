@@ -68,8 +68,11 @@ Disturbance disturbance_between(const CoreUse& before, const CoreUse& after) {
   Disturbance found;
   found.watched = after.at - before.at;
   found.worked = after.own - before.own;
-  if (before.all && after.all && found.watched.count() > 0)
-    found.stolen = (after.all->stolen - before.all->stolen) / (found.watched * after.cores);
+  if (before.all && after.all && found.watched.count() > 0) {
+    // A hypervisor's count may be corrected downwards.
+    found.stolen =
+        std::max(0.0, (after.all->stolen - before.all->stolen) / (found.watched * after.cores));
+  }
   if (found.worked.count() > 0) {
     found.preemptions_per_s =
         static_cast<double>(after.preemptions - before.preemptions) / found.worked.count();

@@ -18,7 +18,7 @@ import time
 
 import place
 from faults import faults_of
-from started import run, working_in
+from started import is_remark, run, working_in
 from work import MPI, Broken, Evaluate, Processes, Run, Sweep, Tune, lay_out, require
 
 CODES = {0, 2, 3, 4, 5, 6}
@@ -51,7 +51,7 @@ def check_end(case):
     if loader:
         return  # before there is a program
     require(ended.code in CODES, f"ended with {ended.code}: {ended.err}")
-    said = [line for line in ended.err.splitlines() if line]
+    said = [line for line in ended.err.splitlines() if line and not is_remark(line)]
     if ended.code != 0:
         require(len(said) == 1 and said[0].startswith("weir: "),
                 f"ended with {ended.code} and said {said}")

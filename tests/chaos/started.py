@@ -37,6 +37,12 @@ def working_in(folder):
     return found
 
 
+def is_remark(line):
+    """On a busy machine, and on what is learnt there: of no ending."""
+    return any(words in line for words in ("oversubscribed", "the machine was disturbed",
+                                           "times what its costs forecast"))
+
+
 class Ended:
     """An exit code, or minus the signal that ended it; what was printed; seconds; whether it had
     to be killed because it hung."""
@@ -45,9 +51,9 @@ class Ended:
         self.code, self.out, self.err, self.seconds, self.hung = code, out, err, seconds, hung
 
     def told(self):
-        """What Weir said, without the remark on a busy machine."""
+        """What Weir said, without remarks on a busy machine."""
         return [line for line in self.err.splitlines()
-                if line.startswith("weir: ") and "oversubscribed" not in line]
+                if line.startswith("weir: ") and not is_remark(line)]
 
 
 class Started:

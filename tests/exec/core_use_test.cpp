@@ -49,6 +49,8 @@ TEST(CoreUse, TellsOwnWorkFromThatOfOthers) {
   EXPECT_DOUBLE_EQ(found.preemptions_per_s, 50);
   EXPECT_EQ(found.watched, Seconds(10));
   EXPECT_EQ(found.worked, Seconds(9));
+  after.all->stolen = Seconds(0.5);  // less than before
+  EXPECT_EQ(disturbance_between(before, after).stolen.value(), 0);
   after.all.reset();
   EXPECT_FALSE(cores_of_others(before, after));
   EXPECT_FALSE(disturbance_between(before, after).stolen);

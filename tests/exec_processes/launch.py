@@ -15,7 +15,9 @@ class Ended:
         self.lines = [
             line
             for line in err.splitlines()
-            if line.startswith("weir: ") and "oversubscribed" not in line
+            if line.startswith("weir: ")
+            and "oversubscribed" not in line
+            and "the machine was disturbed" not in line
         ]
 
     def __repr__(self):

@@ -17,7 +17,7 @@ namespace weir {
 
 struct CommandResult {
   int code;
-  std::string out;  // stdout, then stderr
+  std::string out;  // stdout and stderr, where the arguments do not send them elsewhere
 };
 
 class InFolder : public testing::Test {
@@ -37,7 +37,7 @@ class InFolder : public testing::Test {
   }
   CommandResult weir(const std::string& arguments) const {
     const std::string line =
-        "cd " + folder_.string() + " && " WEIR_COMMAND " " + arguments + " 2>&1";
+        "cd " + folder_.string() + " && { " WEIR_COMMAND " " + arguments + "; } 2>&1";
     FILE* pipe = ::popen(line.c_str(), "r");
     std::string out;
     std::array<char, 4096> buffer{};

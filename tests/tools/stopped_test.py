@@ -31,6 +31,11 @@ def run(line):
                           check=False)
 
 
+def doubtful(line):
+    """What is said of a machine on which other work runs, as the suite's does."""
+    return "the machine was disturbed" in line or "times what its costs forecast" in line
+
+
 def interrupted(line, ready, what=signal.SIGINT):
     """Asked to end as soon as `ready` holds."""
     started = subprocess.Popen([weir, "-q", *line.split()], stdout=subprocess.PIPE,
@@ -41,7 +46,8 @@ def interrupted(line, ready, what=signal.SIGINT):
     check(line, started.poll() is None, "ended before it could be stopped")
     started.send_signal(what)
     out, error = started.communicate(timeout=60)
-    return started.returncode, out, error
+    return started.returncode, out, "".join(
+        line for line in error.splitlines(True) if not doubtful(line))
 
 
 def kept(folder):

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "plan/words/error.hpp"
@@ -128,7 +129,10 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
   const ResolvedPlan& first = *runs.front().plan;
   const Costs base = load(r.costs, first.model, first.plan, cluster);
   CalibrateResult result{.fit = weir::calibrate(base, runs, cluster)};
-  if (base.basis == Basis::measured) doubt_far_fits(result.fit.quality, kOtherWork, session);
+  const bool long_enough = std::ranges::any_of(
+      kept, [](const auto& run) { return disturbance_of(run.trace).watched >= kLeastWatched; });
+  if (base.basis == Basis::measured && long_enough)
+    doubt_far_fits(result.fit.quality, kOtherWork, session);
   if (recorded) {
     if (base.basis != Basis::measured) doubt_far_fits(result.fit.quality, kOtherModel, session);
     fit_link_of_run(kept.front(), result.fit.costs, session);

@@ -233,7 +233,7 @@ class Evaluator {
     std::vector<CalibrationRun> runs;
     for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
     Calibration fitted = calibrate(costs_, runs, host_);
-    doubt_far_fits(fitted.quality, kOtherWork, session_);
+    if (disturbance_.watched >= kLeastWatched) doubt_far_fits(fitted.quality, kOtherWork, session_);
     costs_ = std::move(fitted.costs);
     std::vector<double> misses;
     for (const Trial& t : fitting) {

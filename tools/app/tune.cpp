@@ -285,7 +285,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   std::vector<const Trial*> all;
   for (const Trial& c : contenders) all.push_back(&c);
   const Calibration fit = recalibrated(profile, all, loop.host);
-  doubt_far_fits(fit.quality, kOtherWork, session);
+  if (disturbance.watched >= kLeastWatched) doubt_far_fits(fit.quality, kOtherWork, session);
   const Costs& costs = fit.costs;
   TuneResult result{.report = report_of(loop, contenders, swept, profile),
                     .disturbance = disturbance};
