@@ -169,7 +169,7 @@ with tempfile.TemporaryDirectory() as name:
     )
     expect("and soon", ended.seconds < 15)
 
-    long_run = "-q run k2.json --steps 1000000 --patience 1"
+    long_run = "-q run k2.json --steps 300000 --patience 1"
     ended = by_mpi.start(
         folder,
         2,
@@ -213,7 +213,7 @@ with tempfile.TemporaryDirectory() as name:
     # Killed once it is under way, however long that takes on a machine that is busy.
     kill = ("(while [ ! -s killed/last-actions/rank-1.txt ]; do sleep 0.1; done; sleep 0.3; "
             "kill -KILL $$) > /dev/null 2>&1 &")
-    ended = by_mpi.start(folder, 2, "-q run k2.json --steps 1000000 -o killed", kill)
+    ended = by_mpi.start(folder, 2, "-q run k2.json --steps 300000 -o killed", kill)
     expect(f"a killed process ends all; the code is then the launcher's: {ended}",
            ended.codes[0] != 0 and ended.seconds < 20)
     left = folder / "killed" / "last-actions" / "rank-1.txt"

@@ -98,7 +98,7 @@ class BesideANeighbour : public InFolder {
 TEST_F(BesideANeighbour, ARunSaysThatItWasDisturbed) {
   // As many steps as take a second, from which on there is a doubt.
   Json found;
-  for (int steps = 200; steps <= 12800; steps *= 4) {
+  for (int steps = 200; steps <= 3200; steps *= 4) {
     const CommandResult run =
         weir("-q --json run plan.json -o out --steps " + std::to_string(steps) + " 2> notes");
     ASSERT_EQ(run.code, 0) << run.out;
