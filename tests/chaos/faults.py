@@ -117,6 +117,7 @@ def forbidden_folder(case):
     started = begin(case, place.become_nobody if os.getuid() == 0 else None)
     started.sleep_until(case.moment)
     place.forbid(case.folder)
+    case.forbidden = True
     case.ended = started.end()
     place.allow(case.folder)
 
