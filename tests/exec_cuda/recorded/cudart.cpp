@@ -3,8 +3,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "tests/exec_cuda/emulation/device.hpp"
 #include "tests/exec_cuda/recorded/calls.hpp"
@@ -14,6 +21,22 @@ namespace {
 
 const void* bytes_at(const void* from, std::size_t at) {
   return static_cast<const std::byte*>(from) + at;
+}
+
+// Host memory that a device may read by itself, by its first byte; guarded by the machine's mutex.
+std::map<std::uintptr_t, std::size_t>& pinned() {
+  static std::map<std::uintptr_t, std::size_t> ranges;
+  return ranges;
+}
+
+// Neither a device's nor pinned.
+bool is_pageable(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (machine().allocation_of(address) != nullptr) return false;
+  const auto after = pinned().upper_bound(address);
+  if (after == pinned().begin()) return true;
+  const auto& [begin, bytes] = *std::prev(after);
+  return address >= begin + bytes;
 }
 
 Operation copying(void* to, const void* from, std::size_t bytes) {
@@ -194,11 +217,13 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   WEIR_CALL();
   *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  pinned()[reinterpret_cast<std::uintptr_t>(*data)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
   WEIR_CALL();
   static_cast<void>(machine().finish_all());
+  pinned().erase(reinterpret_cast<std::uintptr_t>(data));
   std::free(data);
   return cudaSuccess;
 }
@@ -260,7 +285,19 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   WEIR_CALL();
   Stream* stream = machine().find(on, current().device);
   if (stream == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  // Pageable memory is read before the call returns, and has been written when it does (CUDA
+  // Runtime API, "API synchronization behavior"): whoever fails to wait afterwards may free it.
+  if (is_pageable(from)) {
+    const auto* data = static_cast<const std::byte*>(from);
+    const auto staged = std::make_shared<const std::vector<std::byte>>(data, data + bytes);
+    Operation copy = copying(to, staged->data(), bytes);
+    copy.work = [work = std::move(copy.work), staged] { work(); };
+    put(*stream, std::move(copy));
+    return cudaSuccess;
+  }
   put(*stream, copying(to, from, bytes));
+  if (is_pageable(to) && stream->capture == nullptr && !machine().finish(*stream))
+    return failed(cudaErrorLaunchTimeout);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
