@@ -143,13 +143,13 @@ clear; srun --jobid $SLURM_JOBID bash -c '$LAUNCHER \
 
 // Of "8b" 32 blocks of 4096. 16 devices over 4 x 2: 2 replicas; 128 samples are 64 micro-batches.
 TEST(LaunchScript, AFunctionThatSetsSizesByCase) {
-  EXPECT_EQ(started(R"sh(function model_args() {
+  const std::string script = R"sh(function model_args() {
   local size=$1 out
   case "$size" in
     small|125m) layers=12; hidden=768; heads=12 ;;
     8[bB])
       layers=32; hidden=4096
-      heads=32 ;;
+      heads=32; groups="--group-query-attention --num-query-groups 8" ;;
     *) echo "no such size"; exit 1 ;;
   esac
 }
@@ -157,32 +157,13 @@ SIZE=${SIZE:-8b}
 model_args "$SIZE"
 launch() { torchrun --nproc-per-node=8 --nnodes=2 pretrain_gpt.py "$@"; }
 launch --num-layers $layers --hidden-size $hidden --num-attention-heads $heads \
-  --seq-length 4096 --max-position-embeddings 4096 --group-query-attention \
-  --num-query-groups 8 --swiglu --ffn-hidden-size 14336 --micro-batch-size 1 \
+  --seq-length 4096 --max-position-embeddings 4096 $groups \
+  --swiglu --ffn-hidden-size 14336 --micro-batch-size 1 \
   --global-batch-size 128 --bf16 --vocab-size 128256 --tensor-model-parallel-size 4 \
   --pipeline-model-parallel-size 2
-)sh"),
-            "K2 tp4 dp2 M64 b1 1f1b [17], 32 of 4096");
-  EXPECT_EQ(started(R"sh(function model_args() {
-  local size=$1 out
-  case "$size" in
-    small|125m) layers=12; hidden=768; heads=12 ;;
-    8[bB])
-      layers=32; hidden=4096
-      heads=32 ;;
-    *) echo "no such size"; exit 1 ;;
-  esac
-}
-SIZE=${SIZE:-8b}
-model_args "$SIZE"
-launch() { torchrun --nproc-per-node=8 --nnodes=2 pretrain_gpt.py "$@"; }
-launch --num-layers $layers --hidden-size $hidden --num-attention-heads $heads \
-  --seq-length 4096 --max-position-embeddings 4096 --swiglu --ffn-hidden-size 14336 \
-  --micro-batch-size 1 --global-batch-size 128 --bf16 --vocab-size 128256 \
-  --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2
-)sh",
-                    {{"SIZE", "125m"}}),
-            "K2 tp4 dp2 M64 b1 1f1b [7], 12 of 768");
+)sh";
+  EXPECT_EQ(started(script), "K2 tp4 dp2 M64 b1 1f1b [17], 32 of 4096");
+  EXPECT_EQ(started(script, {{"SIZE", "125m"}}), "K2 tp4 dp2 M64 b1 1f1b [7], 12 of 768");
 }
 
 // 8 devices over 4 stages: 2 replicas, so 32 samples are 8 micro-batches of 2. An argument of the
