@@ -117,8 +117,13 @@ std::int64_t peak_memory_kib() {
 }
 
 // The file is written event by event and read as it streams: memory grows by blocks and kept
-// kernels, not by the file.
-void stream(const std::filesystem::path& file, std::int64_t bytes, std::int64_t most_kib) {
+// kernels, not by the file. The address sanitizer keeps what was freed for a while.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::int64_t most_kib = 8192;
+#else
+constexpr std::int64_t most_kib = 2048;
+#endif
+void stream(const std::filesystem::path& file, std::int64_t bytes) {
   SyntheticRun run = run_of(program_of("gpipe", {1, 1, 1}));
   const std::string text = run.file_of(Rank{0}, 1000);
   const auto first = text.find("{\"ph\""), last = text.find("{\"ph\": \"X\", \"cat\": \"kernel\"");
@@ -137,12 +142,10 @@ void stream(const std::filesystem::path& file, std::int64_t bytes, std::int64_t 
   EXPECT_LT(peak_memory_kib() - before, most_kib) << "of a file of " << bytes << " bytes";
 }
 
-TEST_F(Kineto, StreamsTwentyMegabytesInTwo) { stream(folder_ / "large.json", 20'000'000, 2048); }
+TEST_F(Kineto, StreamsTwentyMegabytesInTwo) { stream(folder_ / "large.json", 20'000'000); }
 
 using LongKineto = Kineto;
-TEST_F(LongKineto, StreamsTwoHundredMegabytesInTwo) {
-  stream(folder_ / "large.json", 200'000'000, 2048);
-}
+TEST_F(LongKineto, StreamsTwoHundredMegabytesInTwo) { stream(folder_ / "large.json", 200'000'000); }
 
 }  // namespace
 }  // namespace weir
