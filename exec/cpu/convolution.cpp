@@ -54,10 +54,10 @@ Geometry geometry(const ConvolutionSize& s) {
           weights_of(s, true),
           s.bias ? memory::desc({s.out}, memory::data_type::f32, Tag::x) : memory::desc(),
           map_of(s.batch, s.out, s.out_height, s.out_width),
-          {s.stride, s.stride},
+          {s.stride_y, s.stride_x},
           {s.pad_y, s.pad_x},
-          {behind(s.in_height, s.out_height, s.kernel_height, s.stride, s.pad_y),
-           behind(s.in_width, s.out_width, s.kernel_width, s.stride, s.pad_x)}};
+          {behind(s.in_height, s.out_height, s.kernel_height, s.stride_y, s.pad_y),
+           behind(s.in_width, s.out_width, s.kernel_width, s.stride_x, s.pad_x)}};
 }
 
 using Forward = dnnl::convolution_forward;

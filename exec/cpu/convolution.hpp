@@ -18,7 +18,8 @@ struct ConvolutionSize {
   std::int64_t batch = 1, groups = 1;
   std::int64_t in = 0, in_height = 0, in_width = 0;
   std::int64_t out = 0, out_height = 0, out_width = 0;
-  std::int64_t kernel_height = 1, kernel_width = 1, stride = 1;
+  std::int64_t kernel_height = 1, kernel_width = 1;
+  std::int64_t stride_y = 1, stride_x = 1;
   std::int64_t pad_y = 0, pad_x = 0;  // above and on the left; behind, what the output needs
   bool bias = false;
   auto operator<=>(const ConvolutionSize&) const = default;

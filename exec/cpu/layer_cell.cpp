@@ -34,7 +34,8 @@ ConvolutionSize convolution_size(const CellShape& cell, const CellOperation& o,
           .out_width = o.output.width,
           .kernel_height = o.kernel_y,
           .kernel_width = o.kernel_x,
-          .stride = o.stride,
+          .stride_y = o.stride_y,
+          .stride_x = o.stride_x,
           .pad_y = o.pad_y,
           .pad_x = o.pad_x,
           .bias = o.bias};
@@ -43,8 +44,21 @@ ConvolutionSize convolution_size(const CellShape& cell, const CellOperation& o,
 Pooling pooling(const CellShape& cell, const CellOperation& o, std::int64_t batch) {
   const FeatureMap& from = input_map(cell, o);
   // The whole map is one window.
-  if (o.kind == Kind::global_pool) return {batch, from, o.output, from.height, from.width, 1, 0, 0};
-  return {batch, from, o.output, o.kernel_y, o.kernel_x, o.stride, o.pad_y, o.pad_x};
+  if (o.kind == Kind::global_pool)
+    return {.batch = batch,
+            .input = from,
+            .output = o.output,
+            .kernel_y = from.height,
+            .kernel_x = from.width};
+  return {.batch = batch,
+          .input = from,
+          .output = o.output,
+          .kernel_y = o.kernel_y,
+          .kernel_x = o.kernel_x,
+          .stride_y = o.stride_y,
+          .stride_x = o.stride_x,
+          .pad_y = o.pad_y,
+          .pad_x = o.pad_x};
 }
 
 // The operands of one pass by the numbers of values and operations.

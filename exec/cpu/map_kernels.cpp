@@ -48,10 +48,10 @@ void each_window(const Pooling& p, Begin begin, Visit visit, End end) {
         begin(output);
         std::int64_t on_map = 0;
         for (std::int64_t ky = 0; ky < p.kernel_y; ++ky) {
-          const std::int64_t y = oy * p.stride + ky - p.pad_y;
+          const std::int64_t y = oy * p.stride_y + ky - p.pad_y;
           if (y < 0 || y >= p.input.height) continue;
           for (std::int64_t kx = 0; kx < p.kernel_x; ++kx) {
-            const std::int64_t x = ox * p.stride + kx - p.pad_x;
+            const std::int64_t x = ox * p.stride_x + kx - p.pad_x;
             if (x < 0 || x >= p.input.width) continue;
             const std::int64_t input = ((b * p.input.height + y) * p.input.width + x) * channels;
             visit(output, input, ky * p.kernel_x + kx);
@@ -260,7 +260,7 @@ void upsample(const Pooling& p, const float* x, float* y) {
   for (std::int64_t row = 0; row < p.batch * p.output.height; ++row) {
     for (std::int64_t column = 0; column < width; ++column) {
       std::memcpy(y + (row * width + column) * channels,
-                  x + (row / p.stride * p.input.width + column / p.stride) * channels,
+                  x + (row / p.stride_y * p.input.width + column / p.stride_x) * channels,
                   static_cast<std::size_t>(channels) * sizeof(float));
     }
   }
@@ -272,7 +272,7 @@ void upsample_gradient(const Pooling& p, const float* dy, float* dx) {
   for (std::int64_t row = 0; row < p.batch * p.output.height; ++row) {
     for (std::int64_t column = 0; column < width; ++column) {
       add(dy + (row * width + column) * channels, channels,
-          dx + (row / p.stride * p.input.width + column / p.stride) * channels);
+          dx + (row / p.stride_y * p.input.width + column / p.stride_x) * channels);
     }
   }
 }

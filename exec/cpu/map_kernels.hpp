@@ -46,7 +46,9 @@ void rectify_gradient(const std::uint8_t* signs, const float* dy, std::int64_t n
 struct Pooling {
   std::int64_t batch = 1;
   FeatureMap input, output;
-  std::int64_t kernel_y = 1, kernel_x = 1, stride = 1, pad_y = 0, pad_x = 0;
+  std::int64_t kernel_y = 1, kernel_x = 1;
+  std::int64_t stride_y = 1, stride_x = 1;
+  std::int64_t pad_y = 0, pad_x = 0;
 };
 // Each output's maximum, and its place in the window, row by row; of equal ones the first.
 void max_pool(const Pooling& p, const float* x, float* y, std::uint8_t* places);
@@ -55,7 +57,7 @@ void max_pool_gradient(const Pooling& p, const std::uint8_t* places, const float
 void average_pool(const Pooling& p, const float* x, float* y);
 void average_pool_gradient(const Pooling& p, const float* dy, float* dx);
 
-// Each place of [batch, height, width, channels] becomes factor x factor; and back, their sum.
+// Each place of [batch, height, width, channels] becomes stride_y x stride_x; and back, their sum.
 void upsample(const Pooling& p, const float* x, float* y);
 void upsample_gradient(const Pooling& p, const float* dy, float* dx);
 

@@ -30,7 +30,7 @@ enum class CellOperationKind : std::uint8_t {
   global_pool,   // the mean of each channel
   add,           // of all inputs
   concat,        // of all inputs' channels, in order
-  upsample,      // each place becomes stride x stride equal ones
+  upsample,      // each place becomes as many equal ones as the strides say
   pack,          // all inputs' numbers one after the other, a map of one place
   slice,         // of such a map, `offset` numbers on, as a map again
 };
@@ -40,9 +40,12 @@ struct CellOperation {
   std::string name;         // of its parameters: "conv1"
   std::vector<int> inputs;  // values
   FeatureMap output;
-  // Of convolutions and poolings: the window's height and width, its step, and the rows and columns
-  // added on each side (zeros to a convolution, nothing to a pooling).
-  std::int64_t kernel_y = 1, kernel_x = 1, stride = 1, pad_y = 0, pad_x = 0;
+  // Of convolutions and poolings: the window's height and width, its steps, and the rows and
+  // columns added on each side (zeros to a convolution, nothing to a pooling); a pooling with less
+  // than none begins so much further on.
+  std::int64_t kernel_y = 1, kernel_x = 1;
+  std::int64_t stride_y = 1, stride_x = 1;  // of an upsampling: how many it makes of one
+  std::int64_t pad_y = 0, pad_x = 0;
   std::int64_t groups = 1;  // of a convolution
   bool bias = false;        // of a convolution
   std::int64_t offset = 0;  // of a slice

@@ -73,9 +73,11 @@ std::string key_of(const CellOperation& operation) {
   std::string key = fmt::format(" {}", static_cast<int>(operation.kind));
   for (const int input : operation.inputs) key += fmt::format("<{}", input);
   key += fmt::format(">{}x{}x{}", map.channels, map.height, map.width);
-  if (operation.kernel_y * operation.kernel_x * operation.stride > 1) {
-    key += fmt::format(":{}x{}/{}+{}+{}", operation.kernel_y, operation.kernel_x, operation.stride,
-                       operation.pad_y, operation.pad_x);
+  const std::int64_t strides = operation.stride_y * operation.stride_x;
+  if (operation.kernel_y * operation.kernel_x * strides > 1) {
+    key += fmt::format(":{}x{}/{}", operation.kernel_y, operation.kernel_x, operation.stride_y);
+    if (operation.stride_x != operation.stride_y) key += fmt::format("x{}", operation.stride_x);
+    key += fmt::format("+{}+{}", operation.pad_y, operation.pad_x);
   }
   if (operation.groups > 1) key += fmt::format(" groups={}", operation.groups);
   if (operation.kind == Kind::slice) key += fmt::format(" from={}", operation.offset);

@@ -47,7 +47,8 @@ void each_place(const CellOperation& o, const FeatureMap& map, std::int64_t oy, 
                 Visit visit) {
   for (std::int64_t ky = 0; ky < o.kernel_y; ++ky) {
     for (std::int64_t kx = 0; kx < o.kernel_x; ++kx) {
-      const std::int64_t y = oy * o.stride + ky - o.pad_y, x = ox * o.stride + kx - o.pad_x;
+      const std::int64_t y = oy * o.stride_y + ky - o.pad_y;
+      const std::int64_t x = ox * o.stride_x + kx - o.pad_x;
       if (y >= 0 && y < map.height && x >= 0 && x < map.width) visit(y, x, ky, kx);
     }
   }
@@ -176,7 +177,7 @@ inline Matrix cell(const CellShape& shape, const std::vector<Matrix>& weights, M
       }
       case CellOperationKind::upsample:
         each_number(o.output, batch, [&](auto b, auto oy, auto ox, auto c) {
-          out[at(o.output, b, oy, ox, c)] = in[at(from, b, oy / o.stride, ox / o.stride, c)];
+          out[at(o.output, b, oy, ox, c)] = in[at(from, b, oy / o.stride_y, ox / o.stride_x, c)];
         });
         break;
     }

@@ -160,6 +160,39 @@ TEST(AmoebaNetD, HasTheParametersOfGPipesTable) {
   }
 }
 
+// Of cells that train: the same parameters, FLOPs and layers, but for the mean, a layer of its own
+// before the head.
+TEST(AmoebaNetD, OfBlocksHasTheSameParametersAndProducts) {
+  for (const std::int64_t cells : {3, 18}) {
+    const Model forecast = cnn::amoebanet_d(cells, 208, {}, 1000);
+    const Model model = cnn::amoebanet_d_blocks(cells, 208, {}, 1000);
+    EXPECT_EQ(parameter_count(model), parameter_count(forecast));
+    EXPECT_EQ(model.layers.size(), forecast.layers.size() + 1);
+    double products = 0;
+    for (const Layer& layer : model.layers)
+      products += std::visit([](const auto& s) { return kinds::forward_flops(s, 0).count(); },
+                             layer.shape) /
+                  1e9;
+    EXPECT_NEAR(products, gigaflops(forecast), 1e-9 * products);
+  }
+}
+
+// Its cells hand on two maps, the first only its own, the last too. D = 8: the stem's 2 channels of
+// 16 x 16; reductions to 3 x 4 of 8 x 8 and 3 x 8 of 4 x 4, each with what it read; a cell's 4 x 8.
+TEST(AmoebaNetD, ACellOfBlocksHandsOnTheOneBefore) {
+  const Model model = cnn::amoebanet_d_blocks(3, 8, {3, 32}, 10);
+  const auto numbers = [&](std::size_t layer) {
+    return layer_tensors(model.layers[layer], 0, Dtype::fp32).output_bytes_per_sample / 4;
+  };
+  const std::int64_t x0 = 2 * 256, x1 = 12 * 64, x2 = 24 * 16, x3 = 32 * 16;
+  EXPECT_EQ(numbers(0), x0);
+  EXPECT_EQ(numbers(1), x1 + x0);
+  EXPECT_EQ(numbers(2), x2 + x1);
+  EXPECT_EQ(numbers(3), x3 + x2);
+  EXPECT_EQ(numbers(7), 4 * 32);
+  EXPECT_EQ(kind_name(model.layers[7]), "cell");
+}
+
 // D = 8: the last cells have c = 8/4 2^4 = 32 channels on 7 x 7 and read two maps of 4 c. Weights:
 // 4 c^2 for each of those; three 1x1 convolutions, c^2 each; twice 1x1, 1x7, 7x1, 1x1 through c/4,
 // c^2/2 + 14 c^2/16 each: 13.75 c^2 in all. Gains and shifts: 2 c (2 + 3) + 2 (3.5 c) = 17 c. Kept,

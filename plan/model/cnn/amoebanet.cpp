@@ -1,62 +1,21 @@
 // AmoebaNet-D: a stem, two reduction cells, and three times L/3 normal cells with a reduction cell
 // between. Every cell reads the outputs of the two layers before it: the nearer by sequence, the
 // other by a skip.
-//
-// A cell brings both to its own width (states 0 and 1), makes five more states, each the sum of two
-// operations on earlier ones, and gives the concatenation of some. Which ones is the genotype
-// below, that of the authors' TPU code. The paper lets a normal cell give states 4, 5 and 6; the
-// code's 0, 3, 4 and 6 are what has the parameters of GPipe's table 1, as torchgpipe's authors
-// found.
+// plan/model/cnn/genotype has what a cell is made of.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <array>
 #include <initializer_list>
-#include <span>
 #include <vector>
 
+#include "plan/model/cnn/genotype.hpp"
 #include "plan/model/cnn/network.hpp"
 
 namespace weir::cnn {
 namespace {
 
-enum class Operation : std::uint8_t {
-  none,
-  average_pool,
-  max_pool,
-  conv_1x1,
-  conv_3x3,
-  conv_1x7_7x1
-};
-
-struct Input {
-  std::size_t state;
-  Operation operation;
-};
-using Genotype = std::array<Input, 10>;  // two inputs for each of the states 2 to 6
-
-constexpr Genotype kNormal{{{1, Operation::conv_1x1},
-                            {1, Operation::max_pool},
-                            {1, Operation::none},
-                            {0, Operation::conv_1x7_7x1},
-                            {0, Operation::conv_1x1},
-                            {0, Operation::conv_1x7_7x1},
-                            {2, Operation::max_pool},
-                            {2, Operation::none},
-                            {1, Operation::average_pool},
-                            {5, Operation::conv_1x1}}};
-constexpr std::array<std::size_t, 4> kNormalOutput{0, 3, 4, 6};
-constexpr Genotype kReduction{{{0, Operation::max_pool},
-                               {0, Operation::max_pool},
-                               {2, Operation::none},
-                               {1, Operation::conv_3x3},
-                               {2, Operation::conv_1x7_7x1},
-                               {2, Operation::max_pool},
-                               {3, Operation::none},
-                               {1, Operation::max_pool},
-                               {2, Operation::average_pool},
-                               {3, Operation::conv_1x1}}};
-constexpr std::array<std::size_t, 3> kReductionOutput{4, 5, 6};
+using genotype::Operation;
 
 // Rectifier, convolution and norm, in this order, for each. The rectified map is a new one: the
 // convolution keeps it.
@@ -125,9 +84,9 @@ Work cell(const Source& before, const Source& nearer, std::int64_t channels, boo
     states.push_back(before.map);
   }
   std::array<bool, 7> pooled{};
-  const Genotype& genotype = reduction ? kReduction : kNormal;
-  for (std::size_t i = 0; i < genotype.size(); ++i) {
-    const Input& input = genotype[i];
+  const genotype::Cell& made_of = reduction ? genotype::kReduction : genotype::kNormal;
+  for (std::size_t i = 0; i < made_of.inputs.size(); ++i) {
+    const genotype::Input& input = made_of.inputs[i];
     const Work work =
         apply(input.operation, states[input.state], reduction && input.state < 2 ? 2 : 1);
     total = then(total, work);
@@ -137,10 +96,8 @@ Work cell(const Source& before, const Source& nearer, std::int64_t channels, boo
   for (std::size_t state = 0; state < states.size(); ++state) {
     if (pooled[state]) total.kept += states[state].numbers();
   }
-  const auto outputs =
-      reduction ? std::span<const std::size_t>(kReductionOutput) : std::span(kNormalOutput);
   total.output = states.back();
-  total.output.channels = channels * static_cast<std::int64_t>(outputs.size());
+  total.output.channels = channels * static_cast<std::int64_t>(made_of.outputs.size());
   return total;
 }
 

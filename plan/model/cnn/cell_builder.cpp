@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "plan/words/units.hpp"
+
 namespace weir::cnn {
 namespace {
 
@@ -30,11 +32,12 @@ int CellBuilder::windowed(CellOperationKind kind, const std::string& name, int f
       {.kind = kind,
        .name = name,
        .inputs = {from},
-       .output = {channels, windows(input.height, window.height, window.pad_y, window.stride),
-                  windows(input.width, window.width, window.pad_x, window.stride)},
+       .output = {channels, windows(input.height, window.height, window.pad_y, window.stride_y),
+                  windows(input.width, window.width, window.pad_x, window.stride_x)},
        .kernel_y = window.height,
        .kernel_x = window.width,
-       .stride = window.stride,
+       .stride_y = window.stride_y,
+       .stride_x = window.stride_x,
        .pad_y = window.pad_y,
        .pad_x = window.pad_x});
 }
@@ -64,6 +67,22 @@ int CellBuilder::max_pool(const std::string& name, int from, const Window& windo
 
 int CellBuilder::average_pool(const std::string& name, int from, const Window& window) {
   return windowed(CellOperationKind::average_pool, name, from, map(from).channels, window);
+}
+
+// The mean of a window of one place is that place.
+int CellBuilder::subsample(const std::string& name, int from, std::int64_t stride,
+                           std::int64_t first) {
+  const FeatureMap& input = map(from);
+  assert(first < input.height && first < input.width && "some places are taken");
+  return append({.kind = CellOperationKind::average_pool,
+                 .name = name,
+                 .inputs = {from},
+                 .output = {input.channels, ceil_div(input.height - first, stride),
+                            ceil_div(input.width - first, stride)},
+                 .stride_y = stride,
+                 .stride_x = stride,
+                 .pad_y = -first,
+                 .pad_x = -first});
 }
 
 int CellBuilder::global_pool(const std::string& name, int from) {
@@ -97,7 +116,8 @@ int CellBuilder::upsample(const std::string& name, int from, std::int64_t factor
                  .name = name,
                  .inputs = {from},
                  .output = {input.channels, input.height * factor, input.width * factor},
-                 .stride = factor});
+                 .stride_y = factor,
+                 .stride_x = factor});
 }
 
 int CellBuilder::pack(const std::string& name, std::vector<int> from) {

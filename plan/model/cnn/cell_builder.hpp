@@ -16,11 +16,11 @@ namespace weir::cnn {
 // output then has ceil(input / stride) rows where the kernel is odd.
 struct Window {
   std::int64_t height = 1, width = 1;
-  std::int64_t stride = 1;
+  std::int64_t stride_y = 1, stride_x = 1;
   std::int64_t pad_y = height / 2, pad_x = width / 2;
 };
 [[nodiscard]] inline Window square(std::int64_t side, std::int64_t stride = 1) {
-  return {.height = side, .width = side, .stride = stride};
+  return {.height = side, .width = side, .stride_y = stride, .stride_x = stride};
 }
 
 struct Channels {
@@ -40,6 +40,8 @@ class CellBuilder {
   int relu(const std::string& name, int from);
   int max_pool(const std::string& name, int from, const Window& window);
   int average_pool(const std::string& name, int from, const Window& window);
+  // Every stride-th row and column, from row and column `first` on.
+  int subsample(const std::string& name, int from, std::int64_t stride, std::int64_t first);
   int global_pool(const std::string& name, int from);
   int add(const std::string& name, std::vector<int> from);
   int concat(const std::string& name, std::vector<int> from);

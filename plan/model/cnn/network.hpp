@@ -116,4 +116,8 @@ struct UNet {
 [[nodiscard]] Model amoebanet_d(std::int64_t cells, std::int64_t filters, const Image& image,
                                 std::int64_t classes);
 
+// The same as layers that can be executed, a cell each; the farther input is relayed.
+[[nodiscard]] Model amoebanet_d_blocks(std::int64_t cells, std::int64_t filters, const Image& image,
+                                       std::int64_t classes);
+
 }  // namespace weir::cnn

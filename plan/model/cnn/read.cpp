@@ -30,12 +30,6 @@ std::int64_t multiple_of(JsonObject& top, std::string_view key, std::int64_t fac
   return value;
 }
 
-Model read_amoebanet(JsonObject& top) {
-  const std::int64_t cells = multiple_of(top, "cells", 3, kMostRepeats);
-  const std::int64_t filters = multiple_of(top, "filters", 8, kMostChannels);
-  return cnn::amoebanet_d(cells, filters, image(top, 32), top.integer("classes", 1, kMostChannels));
-}
-
 struct NamedDepth {
   std::int64_t depth;
   bool bottleneck;
@@ -75,6 +69,15 @@ bool of_blocks(JsonObject& top) {
   if (layers != "blocks" && layers != "operations")
     top.fail("layers", "expected blocks or operations");
   return layers == "blocks";
+}
+
+Model read_amoebanet(JsonObject& top) {
+  const std::int64_t cells = multiple_of(top, "cells", 3, kMostRepeats);
+  const std::int64_t filters = multiple_of(top, "filters", 8, kMostChannels);
+  const cnn::Image size = image(top, 32);
+  const std::int64_t classes = top.integer("classes", 1, kMostChannels);
+  return of_blocks(top) ? cnn::amoebanet_d_blocks(cells, filters, size, classes)
+                        : cnn::amoebanet_d(cells, filters, size, classes);
 }
 
 Model read_resnet(JsonObject& top) {

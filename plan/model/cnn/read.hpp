@@ -7,8 +7,8 @@
 //   {"schema": "weir.cnn/1", "network": "unet", "depth": 5, "convolutions": 5, "channels": 64,
 //    "image": 192}
 //
-// A resnet or unet with "layers": "blocks" is made of layers that can be executed; without, of
-// operations that can be forecast.
+// With "layers": "blocks" a network is made of layers that can be executed; without, of operations
+// that can be forecast.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

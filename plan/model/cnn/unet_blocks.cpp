@@ -67,8 +67,9 @@ Model unet_blocks(const UNet& sizes, const Image& image) {
     CellBuilder cell(at.row(), level == 0);
     const int made = convolutions(cell, front(cell, at), channels, channels, sizes.convolutions);
     const FeatureMap skipped = cell.map(made);
-    const int down =
-        cell.max_pool("down", made, {.height = 2, .width = 2, .stride = 2, .pad_y = 0, .pad_x = 0});
+    const int down = cell.max_pool(
+        "down", made,
+        {.height = 2, .width = 2, .stride_y = 2, .stride_x = 2, .pad_y = 0, .pad_x = 0});
     const FeatureMap smaller = cell.map(down);
     relay(cell, {down, made}, at, at.map.numbers());
     at.map = smaller;
