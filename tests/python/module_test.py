@@ -325,6 +325,35 @@ class Engines(Case):
         first, _ = weir.run(plan, steps=0)
         self.assertEqual(again["parameters_sha256"], first["parameters_sha256"])
 
+    # Two images of 3 channels on 4 x 4, a class each: what a step of both dumps is the same numbers,
+    # 0..255 as -1..1, channels innermost and the class last. Labels first, channel by channel in the
+    # file, as CIFAR-10 has them.
+    def test_images_are_arrays(self):
+        pathlib.Path("net.json").write_text(json.dumps(
+            {"schema": "weir.cnn/1", "network": "resnet", "layers": "blocks", "blocks": [1],
+             "width": 4, "stem": "3x3", "image": 4, "classes": 5}))
+        images = numpy.arange(96, dtype=numpy.uint8).reshape(2, 3, 4, 4) * 2
+        weir.save_images("train.bin", images, [4, 1])
+        self.assertEqual(pathlib.Path("train.bin").read_bytes(),
+                         b"\4" + images[0].tobytes() + b"\1" + images[1].tobytes())
+        plan = weir.plan("net.json", micro_batch_size=2)
+        weir.run(plan, steps=1, warmup=0, data="train.bin", dump="dump.safetensors")
+        rows = weir.load_tensors("dump.safetensors")["images"]
+        rows = rows[numpy.argsort(-rows[:, -1])]  # the order is the seed's
+        numpy.testing.assert_array_equal(rows[:, -1], [4, 1])
+        expected = images.transpose(0, 2, 3, 1).reshape(2, -1) / numpy.float32(127.5) - 1
+        numpy.testing.assert_allclose(rows[:, :-1], expected, atol=1e-6)
+        places = numpy.zeros((2, 4, 4), numpy.int64)
+        weir.save_images("places.bin", images, places)
+        self.assertEqual(pathlib.Path("places.bin").stat().st_size, 2 * (16 + 48))
+        refused = [(images / 2, [4, 1], "images: expected an array of uint8"),
+                   (images[0], [4], "of 3 dimensions"), (images, [4], "labels: expected integers"),
+                   (images, [0.5, 1], "labels: expected integers"),
+                   (images, [4, 256], "labels: expected 0 to 255, found 256")]
+        for given, labels, line in refused:
+            self.refuses(weir.UsageError, line, weir.save_images, "none.bin", given, labels)
+        self.assertFalse(pathlib.Path("none.bin").exists())
+
     def test_runs_refuse_what_the_command_refuses(self):
         plan = weir.plan("tiny.json")
         self.refuses(weir.UsageError, "backend abacus", weir.run, plan, backend="abacus")

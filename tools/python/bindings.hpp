@@ -34,6 +34,7 @@ void bind_schedules(pybind11::module_& module);
 void bind_plans(pybind11::module_& module);
 void bind_costs(pybind11::module_& module);
 void bind_traces(pybind11::module_& module);
+void bind_images(pybind11::module_& module);
 void bind_tensors(pybind11::module_& module);
 void bind_commands(pybind11::module_& module);
 

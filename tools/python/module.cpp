@@ -2,7 +2,7 @@
 // Each takes the options of its command under the same names and returns the command's JSON as
 // Python's own objects; plans, schedules, costs and traces are values of their own. Start with
 // commands.cpp; plans.cpp, schedules.cpp and costs.cpp have the values; traces.cpp and tensors.cpp
-// give theirs to NumPy.
+// give theirs to NumPy, images.cpp and tensors.cpp take NumPy's.
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 #include <exception>
@@ -89,6 +89,7 @@ PYBIND11_MODULE(_weir, m) {
   weir::python::bind_plans(m);
   weir::python::bind_costs(m);
   weir::python::bind_traces(m);
+  weir::python::bind_images(m);
   weir::python::bind_tensors(m);
   weir::python::bind_commands(m);
   m.attr("__name__") = own_name;
