@@ -1,4 +1,4 @@
-// The sizes of causal attention on one core, and where each head's parts lie.
+// The sizes of attention on one core, and where each head's parts lie.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,11 +6,15 @@
 
 namespace weir::cpu {
 
+// Which keys a query sees: those up to its own place, or all.
+enum class KeyMask : std::uint8_t { causal, none };
+
 // Heads of d numbers; groups of heads share keys and values. Precondition: lent >= 2.
 struct AttentionSize {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
   std::int64_t kv_heads = heads;  // divides heads
   std::int64_t lent = heads * d;  // scratch memory for tiles: so many numbers a token
+  KeyMask mask = KeyMask::causal;
   [[nodiscard]] std::int64_t width() const { return heads * d; }  // of a row of the context
   [[nodiscard]] std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * d; }
   [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }

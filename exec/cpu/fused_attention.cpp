@@ -16,6 +16,11 @@ namespace {
 // Query rows [first, first + rows) of one head and the keys [0, keys) that they see.
 struct Tile {
   std::int64_t first = 0, rows = 0, keys = 0;
+  KeyMask mask = KeyMask::causal;
+  // The keys that a row of it sees: a causal query sees itself and those before it.
+  [[nodiscard]] std::int64_t seen(std::int64_t row) const {
+    return mask == KeyMask::causal ? first + row + 1 : keys;
+  }
 };
 
 // From the last rows to the first: the last tile sees every key, so it overwrites the gradients of
@@ -24,8 +29,8 @@ template <class Visit>
 void for_tiles(const AttentionSize& size, Visit visit) {
   const std::int64_t rows = size.tile_rows();
   for (std::int64_t t = ceil_div(size.s, rows); t-- > 0;) {
-    const std::int64_t keys = std::min(size.s, (t + 1) * rows);
-    visit(Tile{t * rows, keys - t * rows, keys});
+    const std::int64_t end = std::min(size.s, (t + 1) * rows);
+    visit(Tile{t * rows, end - t * rows, size.mask == KeyMask::causal ? end : size.s, size.mask});
   }
 }
 
@@ -34,7 +39,7 @@ struct TileGemms {
   Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
   TileGemms(const AttentionSize& size, const Tile& t, bool first_of_group) {
     const std::int64_t d = size.d, c = size.width(), q = size.qkv_width();
-    const bool add = !first_of_group || t.keys < size.s;
+    const bool add = !first_of_group || t.first + t.rows < size.s;
     scores = {
         .m = t.rows, .n = t.keys, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = t.keys};
     mix = {.m = t.rows, .n = d, .k = t.keys, .a_row = t.keys, .b_row = q, .c_row = c};
@@ -54,12 +59,11 @@ WEIR_INLINE float scale_of(const AttentionSize& size) {
   return 1.0F / std::sqrt(static_cast<float>(size.d));
 }
 
-// Scores become probabilities, zero past the diagonal; statistics[row] = L.
+// Scores become probabilities, zero past the keys that a row sees; statistics[row] = L.
 WEIR_MULTIVERSION void tile_softmax(const Tile& t, float scale, float* x, float* statistics) {
   for (std::int64_t row = 0; row < t.rows; ++row) {
     float* p = x + row * t.keys;
-    // Causal: query t.first + row sees itself and the keys before it.
-    const std::int64_t n = t.first + row + 1;
+    const std::int64_t n = t.seen(row);
     float largest = p[0];
     for (std::int64_t i = 1; i < n; ++i) largest = p[i] > largest ? p[i] : largest;
     // The largest score is taken off before exp, so that nothing overflows (exp of at most 0).
@@ -77,7 +81,7 @@ WEIR_MULTIVERSION void tile_probabilities(const Tile& t, float scale, const floa
                                           float* x) {
   for (std::int64_t row = 0; row < t.rows; ++row) {
     float* p = x + row * t.keys;
-    const std::int64_t n = t.first + row + 1;
+    const std::int64_t n = t.seen(row);
     const float l = statistics[row];
     for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp(p[i] * scale - l);
     for (std::int64_t i = n; i < t.keys; ++i) p[i] = 0.0F;
@@ -94,7 +98,7 @@ WEIR_MULTIVERSION void tile_score_gradient(const Tile& t, const AttentionSize& s
     const float sum = lane_sum(size.d, [=](std::int64_t i) { return ci[i] * dci[i]; });
     const float* q = p + row * t.keys;
     float* x = dp + row * t.keys;
-    const std::int64_t n = t.first + row + 1;
+    const std::int64_t n = t.seen(row);
     for (std::int64_t i = 0; i < n; ++i) x[i] = q[i] * (x[i] - sum) * scale;
     for (std::int64_t i = n; i < t.keys; ++i) x[i] = 0.0F;
   }

@@ -1,4 +1,4 @@
-// Causal attention without its s x s probabilities (FlashAttention: Dao et al., NeurIPS 2022), on
+// Attention without its s x s probabilities (FlashAttention: Dao et al., NeurIPS 2022), on
 // one core: a tile of query rows at a time against all the keys they see, so a row's softmax needs
 // no second pass. Forward keeps of each row L = log sum_j exp(scale q k_j'); the backward makes p_j
 // = exp(scale q k_j' - L) again.

@@ -255,10 +255,10 @@ WEIR_MULTIVERSION void dropout(const DropoutMask& mask, std::uint64_t first_elem
   masked(mask, first_element, n, [=](std::int64_t i, float factor) { y[i] = x[i] * factor; });
 }
 
-WEIR_MULTIVERSION void causal_softmax(float scale, std::int64_t s, float* x) {
+WEIR_MULTIVERSION void attention_softmax(float scale, KeyMask mask, std::int64_t s, float* x) {
   for (std::int64_t row = 0; row < s; ++row) {
     float* p = x + row * s;
-    const std::int64_t n = row + 1;
+    const std::int64_t n = mask == KeyMask::causal ? row + 1 : s;
     float largest = p[0];
     for (std::int64_t i = 1; i < n; ++i) largest = p[i] > largest ? p[i] : largest;
     for (std::int64_t i = 0; i < n; ++i) p[i] = fast_exp((p[i] - largest) * scale);
@@ -268,13 +268,14 @@ WEIR_MULTIVERSION void causal_softmax(float scale, std::int64_t s, float* x) {
   }
 }
 
-WEIR_MULTIVERSION void softmax_gradient(const float* p, std::int64_t s, float* dp) {
+WEIR_MULTIVERSION void softmax_gradient(const float* p, KeyMask mask, std::int64_t s, float* dp) {
   for (std::int64_t row = 0; row < s; ++row) {
     const float* q = p + row * s;
     float* d = dp + row * s;
-    const float dot = lane_sum(row + 1, [=](std::int64_t i) { return q[i] * d[i]; });
-    for (std::int64_t i = 0; i <= row; ++i) d[i] = q[i] * (d[i] - dot);
-    for (std::int64_t i = row + 1; i < s; ++i) d[i] = 0.0F;
+    const std::int64_t n = mask == KeyMask::causal ? row + 1 : s;
+    const float dot = lane_sum(n, [=](std::int64_t i) { return q[i] * d[i]; });
+    for (std::int64_t i = 0; i < n; ++i) d[i] = q[i] * (d[i] - dot);
+    for (std::int64_t i = n; i < s; ++i) d[i] = 0.0F;
   }
 }
 
@@ -283,6 +284,10 @@ WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* target
   double loss = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     float* x = logits + row * vocabulary;
+    if (targets[row] < 0) {
+      std::fill(x, x + vocabulary, 0.0F);
+      continue;
+    }
     float largest = x[0];
     for (std::int64_t i = 1; i < vocabulary; ++i) largest = x[i] > largest ? x[i] : largest;
     // Read before the logits are overwritten by their gradient.

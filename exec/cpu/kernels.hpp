@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "exec/cpu/attention_size.hpp"
 #include "exec/training/philox.hpp"
 #include "plan/model/model.hpp"
 
@@ -47,14 +48,14 @@ void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float*
 void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n,
              float* y);
 
-// Each row i of an s x s matrix: softmax over columns 0..i (causal) of scale * x, zero to the
-// right; in place.
-void causal_softmax(float scale, std::int64_t s, float* x);
+// Each row i of an s x s matrix: softmax over the columns that it sees (0..i where causal) of
+// scale * x, zero to the right; in place.
+void attention_softmax(float scale, KeyMask mask, std::int64_t s, float* x);
 // ds = p * (dp - sum(dp * p)), row by row, in place of dp.
-void softmax_gradient(const float* p, std::int64_t s, float* dp);
+void softmax_gradient(const float* p, KeyMask mask, std::int64_t s, float* dp);
 
 // Row i becomes (softmax - one at its target) * scale; returns the sum of -log softmax[target] over
-// the rows, in double.
+// the rows, in double. A row whose target is negative has no loss and becomes zeros.
 double cross_entropy(float* logits, const std::int32_t* targets, std::int64_t rows,
                      std::int64_t vocabulary, float scale);
 

@@ -1,4 +1,5 @@
-// The embedding on the CPU: rows of two tables, and their gradients scattered back.
+// The embedding on the CPU: rows of tables summed, and normalised where there is a norm; their
+// gradients scattered back. Images are exec/cpu/patch_embedding's.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -6,50 +7,126 @@
 
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
+#include "exec/cpu/patch_embedding.hpp"
 
 namespace weir::cpu {
+namespace {
 
-void prepare(const EmbeddingShape&, std::int64_t, std::int64_t, Workbench&) {}
+// Weights in order: what there is of token, position, token type, norm's gain and shift.
+struct Tables {
+  int position, token_type, gain;
+  explicit Tables(const EmbeddingShape& shape)
+      : position(1),
+        token_type(position + (shape.positions > 0 ? 1 : 0)),
+        gain(token_type + (shape.token_types > 0 ? 1 : 0)) {}
+};
 
-void forward(const EmbeddingShape& shape, const LayerCall& call, Workbench&) {
-  const std::int64_t h = shape.hidden;
-  const float* token = call.weights[0].floats();
-  float* out = call.output.floats();
-  for (std::int64_t b = 0; b < call.batch; ++b) {
-    for (std::int64_t t = 0; t < call.seq_length; ++t) {
-      float* row = out + (b * call.seq_length + t) * h;
-      std::memcpy(row, token + sample_tokens(call, b)[t] * h, static_cast<std::size_t>(h) * 4);
-      if (shape.positions > 0) add(call.weights[1].floats() + t * h, h, row);
-    }
-  }
-  const DropoutMask mask = mask_of(call, shape.dropout, DropoutSite::embedding);
-  if (mask.active()) dropout(mask, 0, out, call.batch * call.seq_length * h, out);
+// Of a sample's place t: its token's type, which follows the tokens.
+std::int32_t type_of(const LayerCall& call, std::int64_t sample, std::int64_t t) {
+  return sample_tokens(call, sample)[call.seq_length + t];
 }
 
-void backward_input(const EmbeddingShape&, const LayerCall&, Workbench&) {
-}  // tokens have no gradient
+// visit(sample, place, row) for every row of the micro-batch.
+template <class Visit>
+void for_rows(const LayerCall& call, Visit visit) {
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    for (std::int64_t t = 0; t < call.seq_length; ++t) visit(b, t, b * call.seq_length + t);
+  }
+}
 
-void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workbench&) {
+void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums) {
   const std::int64_t h = shape.hidden;
-  float* token = call.gradients[0].floats();
-  if (!call.accumulate) {
-    std::fill(token, token + shape.vocabulary * h, 0.0F);
-    if (shape.positions > 0) std::fill_n(call.gradients[1].floats(), shape.positions * h, 0.0F);
+  const Tables at(shape);
+  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+    float* row = sums + r * h;
+    std::memcpy(row, call.weights[0].floats() + sample_tokens(call, b)[t] * h,
+                static_cast<std::size_t>(h) * 4);
+    if (shape.positions > 0) add(call.weights[at.position].floats() + t * h, h, row);
+    if (shape.token_types > 0)
+      add(call.weights[at.token_type].floats() + type_of(call, b, t) * h, h, row);
+  });
+}
+
+// One row's gradient to the rows of the tables that it was made of.
+void scatter(const EmbeddingShape& shape, const LayerCall& call, std::int64_t b, std::int64_t t,
+             const float* gradient) {
+  const std::int64_t h = shape.hidden;
+  const Tables at(shape);
+  add(gradient, h, call.gradients[0].floats() + sample_tokens(call, b)[t] * h);
+  if (shape.positions > 0) add(gradient, h, call.gradients[at.position].floats() + t * h);
+  if (shape.token_types > 0)
+    add(gradient, h, call.gradients[at.token_type].floats() + type_of(call, b, t) * h);
+}
+
+void clear_tables(const EmbeddingShape& shape, const LayerCall& call) {
+  const Tables at(shape);
+  const auto clear = [&](int table, std::int64_t rows) {
+    std::fill_n(call.gradients[table].floats(), rows * shape.hidden, 0.0F);
+  };
+  clear(0, shape.vocabulary);
+  if (shape.positions > 0) clear(at.position, shape.positions);
+  if (shape.token_types > 0) clear(at.token_type, shape.token_types);
+}
+
+}  // namespace
+
+void prepare(const EmbeddingShape& shape, std::int64_t, std::int64_t, Workbench& on) {
+  if (shape.patch > 0) prepare_patches(shape, on);
+}
+
+void forward(const EmbeddingShape& shape, const LayerCall& call, Workbench& on) {
+  if (shape.patch > 0) return embed_patches(shape, call, on);
+  const std::int64_t rows = call.batch * call.seq_length;
+  float* out = call.output.floats();
+  float* sums = shape.norm ? call.saved[0].floats() : out;
+  sum_tables(shape, call, sums);
+  if (shape.norm) {
+    const int gain = Tables(shape).gain;
+    layer_norm(sums, call.weights[gain].floats(), call.weights[gain + 1].floats(), rows,
+               shape.hidden, static_cast<float>(shape.norm_epsilon), out, call.saved[1].floats());
+  }
+  const DropoutMask mask = mask_of(call, shape.dropout, DropoutSite::embedding);
+  if (mask.active()) dropout(mask, 0, out, rows * shape.hidden, out);
+}
+
+// Tokens have no gradient; through a norm the sum's is made here.
+void backward_input(const EmbeddingShape& shape, const LayerCall& call, Workbench&) {
+  if (!shape.norm) return;
+  const std::int64_t rows = call.batch * call.seq_length, h = shape.hidden;
+  // Nobody reads the output's gradient after this pass, so it is masked where it lies.
+  float* dy = call.output_gradient.floats();
+  dropout(mask_of(call, shape.dropout, DropoutSite::embedding), 0, dy, rows * h, dy);
+  float* gains = call.carried[1].floats();
+  layer_norm_gradient(call.saved[0].floats(), call.saved[1].floats(),
+                      call.weights[Tables(shape).gain].floats(), dy, rows, h, Beta::zero,
+                      call.carried[0].floats(), gains, gains + h);
+}
+
+void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workbench& on) {
+  if (shape.patch > 0) return embed_patches_backward_weight(shape, call, on);
+  const std::int64_t h = shape.hidden;
+  if (!call.accumulate) clear_tables(shape, call);
+  if (shape.norm) {
+    const float* sums = call.carried[0].floats();
+    for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+      scatter(shape, call, b, t, sums + r * h);
+    });
+    const Beta beta = call.accumulate ? Beta::one : Beta::zero;
+    const int gain = Tables(shape).gain;
+    const float* gains = call.carried[1].floats();
+    column_sum(gains, 1, h, beta, call.gradients[gain].floats());
+    return column_sum(gains + h, 1, h, beta, call.gradients[gain + 1].floats());
   }
   const DropoutMask mask = mask_of(call, shape.dropout, DropoutSite::embedding);
   std::vector<float> masked(static_cast<std::size_t>(h));
-  for (std::int64_t b = 0; b < call.batch; ++b) {
-    for (std::int64_t t = 0; t < call.seq_length; ++t) {
-      const std::int64_t first = (b * call.seq_length + t) * h;
-      const float* gradient = call.output_gradient.floats() + first;
-      if (mask.active()) {
-        dropout(mask, static_cast<std::uint64_t>(first), gradient, h, masked.data());
-        gradient = masked.data();
-      }
-      add(gradient, h, token + sample_tokens(call, b)[t] * h);
-      if (shape.positions > 0) add(gradient, h, call.gradients[1].floats() + t * h);
+  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+    const float* gradient = call.output_gradient.floats() + r * h;
+    if (mask.active()) {
+      dropout(mask, static_cast<std::uint64_t>(r * h), gradient, h, masked.data());
+      gradient = masked.data();
     }
-  }
+    scatter(shape, call, b, t, gradient);
+  });
 }
 
 }  // namespace weir::cpu

@@ -48,7 +48,7 @@ void unfused_forward(const UnfusedAttention& a, Matmul& matmul) {
     const HeadGemms gemms(z, head.first_of_group);
     float* p = a.probabilities + head.matrix * square;
     matmul.run(gemms.scores, a.qkv + head.query, a.qkv + head.key, nullptr, p);
-    causal_softmax(score_scale(z), z.s, p);
+    attention_softmax(score_scale(z), z.mask, z.s, p);
     const float* mixed = p;
     if (a.mask.active()) {
       dropout(a.mask, static_cast<std::uint64_t>(head.matrix * square), p, square, a.scratch);
@@ -78,7 +78,7 @@ void unfused_backward(const UnfusedAttention& a, const float* d_context, float* 
     matmul.run(gemms.d_value, mixed, dc, nullptr, d_qkv + head.value);
     matmul.run(gemms.d_probabilities, dc, a.qkv + head.value, nullptr, ds);
     if (a.mask.active()) dropout(a.mask, first, ds, square, ds);
-    softmax_gradient(p, z.s, ds);
+    softmax_gradient(p, z.mask, z.s, ds);
     for (std::int64_t i = 0; i < square; ++i) ds[i] *= scale;
     matmul.run(gemms.d_query, ds, a.qkv + head.key, nullptr, d_qkv + head.query);
     matmul.run(gemms.d_key, ds, a.qkv + head.query, nullptr, d_qkv + head.key);

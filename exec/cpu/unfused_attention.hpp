@@ -1,4 +1,4 @@
-// Causal attention product by product on one core, its probabilities kept for the backward.
+// Attention product by product on one core, its probabilities kept for the backward.
 //
 //   dP = (dc v') mask   dS = p (dP - sum(p dP)) scale
 //   dq = dS k           dk = dS' q     dv = (p mask)' dc

@@ -61,12 +61,7 @@ class LayerBench {
     backend.use_scratch(scratch_);
     worker_ = std::make_unique<StageWorker>(loaded_, Stage{layer}, seeded_state(loaded_), backend,
                                             arena_);
-    // Of images, numbers of ordinary size; as labels they are 0.
-    const bool images = images_of(model) != nullptr;
-    for (std::int64_t t = 0; t < tokens_; ++t) {
-      const float number = 0.1F * static_cast<float>(static_cast<int>(t % 13) - 6);
-      tokens()[t] = images ? std::bit_cast<std::int32_t>(number) : static_cast<std::int32_t>(t % 7);
-    }
+    fill_tokens(model, plan.seq_length);
     const auto output_of = [&](int l) {
       return loaded_.part->layer(l).tensors.output_bytes_per_sample * plan.micro_batch_size;
     };
@@ -106,6 +101,18 @@ class LayerBench {
     plan.boundaries.clear();
     for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
     return derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {plan.pp, 1, 1})));
+  }
+  // Of images, numbers of ordinary size; as labels they are 0. Of masked tokens all are of one type
+  // and each has a label.
+  void fill_tokens(const Model& model, std::int64_t seq_length) {
+    const SampleKind kind = sample_kind(model);
+    const std::int64_t words = sample_words(model, seq_length);
+    for (std::int64_t t = 0; t < tokens_; ++t) {
+      const float number = 0.1F * static_cast<float>(static_cast<int>(t % 13) - 6);
+      const bool type = kind == SampleKind::masked_tokens && t % words / seq_length == 1;
+      const auto token = static_cast<std::int32_t>(type ? 0 : t % 7);
+      tokens()[t] = kind == SampleKind::image ? std::bit_cast<std::int32_t>(number) : token;
+    }
   }
   template <class Work>
   double timed_pass(std::int64_t given_bytes, Work&& work) {

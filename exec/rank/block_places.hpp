@@ -26,7 +26,7 @@ enum Weight : std::uint8_t {
 };
 enum Saved : std::uint8_t {
   statistics1,
-  normed1,
+  normed1,  // and `normed2`: of a post-norm block the sums that its norms read
   qkv,
   probabilities,
   context,
@@ -43,7 +43,8 @@ enum Carried : std::uint8_t {
   out_gradient,
   qkv_gradient,
   norm_gradients,
-  query_key_norm_gradients  // with norms of queries and keys
+  query_key_norm_gradients,                 // with norms of queries and keys
+  down_gradient = query_key_norm_gradients  // of a post-norm block, which has no such norms
 };
 
 struct WeightPlaces {

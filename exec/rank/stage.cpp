@@ -135,7 +135,10 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   call.sample_words = sample_words(model_, plan_.seq_length);
   const std::int64_t samples = plan_.global_batch_size();
   call.sample_share = 1.0 / static_cast<double>(samples);
-  call.loss_scale = 1.0 / static_cast<double>(samples * sample_targets(model_, plan_.seq_length));
+  const std::int64_t targets = samples * sample_targets(model_, plan_.seq_length);
+  // Without any label there is no loss to scale.
+  call.loss_scale =
+      1.0 / static_cast<double>(std::max<std::int64_t>(pass.labels.value_or(targets), 1));
   call.loss = pass.loss;
   return call;
 }

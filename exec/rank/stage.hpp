@@ -32,6 +32,8 @@ struct Pass {
   RebuildClock* rebuilds = nullptr;  // told of layers that B or I rebuilds; null: nobody asks
   float* logits = nullptr;           // where the head's F puts them, [b, s, V]; null: nobody asks
   bool evaluates = false;            // exec/training/evaluation, and nothing is trained
+  // What the loss is a mean over: the mini-batch's labels; absent: all its samples' targets.
+  std::optional<std::int64_t> labels = std::nullopt;
 };
 
 // A parameter tensor with everything that updates it.

@@ -66,6 +66,7 @@ std::int32_t* Trainer::tokens(std::int64_t microbatch) const {
 void Trainer::begin_step(std::uint32_t step) {
   step_ = step;
   backend_.begin_step(step);
+  if (!owned_.empty()) labels_ = training_.batches->labels(step);
   const Plan& plan = training_.loaded.plan;
   for (std::int32_t m = 0; m < training_.program.shape().microbatches; ++m) {
     const std::int64_t microbatch = training_.first_microbatch + m;
@@ -108,6 +109,7 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   }
   const std::size_t m = action.microbatch.position();
   Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
+  pass.labels = labels_;
   if (!training_.logits.empty()) {
     pass.logits = training_.logits.data() + training_.logits_before(pass.microbatch);
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exec/rank/interpreter.hpp"
@@ -83,6 +84,7 @@ class Trainer : public ActionHandler {
   Rank rank_;
   RebuildClock rebuilds_;
   std::uint32_t step_ = 0;
+  std::optional<std::int64_t> labels_;  // of the step's mini-batch, at ranks that compute losses
   std::int64_t words_of_sample_, tokens_of_microbatch_;
   HostMemory host_;                         // losses, then tokens, by micro-batch
   std::vector<std::size_t> owned_;          // micro-batches whose loss this rank computes

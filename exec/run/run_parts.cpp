@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.hpp"
+#include "exec/run/labelled_tokens.hpp"
 #include "exec/weights/model_weights.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
@@ -30,6 +31,17 @@ std::int64_t targets_of(const ResolvedPlan& loaded) {
   return sample_targets(loaded.model, loaded.plan.seq_length);
 }
 
+// Of a model of masked tokens, reads the files that have labels.
+std::function<std::vector<std::int32_t>(const std::filesystem::path&)> labelled_reader(
+    const ResolvedPlan& loaded) {
+  if (sample_kind(loaded.model) != SampleKind::masked_tokens) return nullptr;
+  const auto& embedding = std::get<EmbeddingShape>(loaded.model.layers.front().shape);
+  const LabelledSizes sizes{loaded.plan.seq_length, embedding.vocabulary, embedding.token_types};
+  return [sizes](const std::filesystem::path& file) {
+    return holds_labels(file) ? read_labelled(file, sizes) : std::vector<std::int32_t>{};
+  };
+}
+
 BatchRequest batches_of(const ResolvedPlan& loaded, std::vector<std::filesystem::path> files) {
   const FeatureMap* image = images_of(loaded.model);
   const Layer& first = loaded.model.layers.front();
@@ -41,6 +53,8 @@ BatchRequest batches_of(const ResolvedPlan& loaded, std::vector<std::filesystem:
           .seq_length = loaded.plan.seq_length,
           .image = image == nullptr ? FeatureMap{} : *image,
           .targets = targets_of(loaded),
+          .masked = sample_kind(loaded.model) == SampleKind::masked_tokens,
+          .labelled = labelled_reader(loaded),
           .seed = loaded.plan.seed,
           .samples = loaded.plan.global_batch_size()};
 }
@@ -127,11 +141,19 @@ Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
   const std::int64_t each = loaded.plan.global_batch_size();
   const std::int64_t steps = batches.windows() / each;
   Evaluation evaluation;
-  for (std::int64_t step = 0; step < steps; ++step)
-    evaluation.loss += loss_of(static_cast<std::uint32_t>(step));
-  evaluation.loss /= static_cast<double>(steps);
+  const std::int64_t targets = each * targets_of(loaded);
+  double weights = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto number = static_cast<std::uint32_t>(step);
+    const std::int64_t labels = batches.labels(number).value_or(targets);
+    // 1 where every target has a label.
+    const double weight = static_cast<double>(labels) / static_cast<double>(targets);
+    evaluation.loss += weight * loss_of(number);
+    evaluation.tokens += labels;
+    weights += weight;
+  }
+  if (weights > 0) evaluation.loss /= weights;
   evaluation.samples = steps * each;
-  evaluation.tokens = evaluation.samples * targets_of(loaded);
   return evaluation;
 }
 

@@ -42,7 +42,7 @@ struct Beginning {
 // the one before, two beginnings.
 void require_consistent(const RunOptions& options);
 
-// The mean of the losses of as many steps as the data has whole mini-batches.
+// The mean loss of the labels of as many steps as the data has whole mini-batches.
 [[nodiscard]] Evaluation evaluate(const ResolvedPlan& loaded, const Batches& batches,
                                   const std::function<double(std::uint32_t step)>& loss_of);
 

@@ -70,7 +70,7 @@ struct StepResult {
 struct Evaluation {
   double loss = 0;
   std::int64_t samples = 0;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;  // that have a label
 };
 
 struct CheckpointWritten {

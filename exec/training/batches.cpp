@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "exec/training/philox.hpp"
+#include "plan/model/sample.hpp"
 #include "plan/text/bytes_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr std::uint32_t kDataStream = 0x64617461;
 constexpr std::uint32_t kOrderStream = 0x6f726472;
 constexpr std::uint32_t kImageStream = 0x696d6167;
+constexpr std::uint32_t kMaskStream = 0x6d61736b;
 
 }  // namespace
 
@@ -54,12 +56,22 @@ std::int64_t Batches::record_bytes() const {
 
 void Batches::add(const std::filesystem::path& file) {
   if (request_.image.numbers() > 0) return add_images(file);
-  if (request_.vocabulary < 256) {
-    throw InputError(
-        file.string(), "",
-        fmt::format("bytes need a vocabulary of 256, the model's is {}", request_.vocabulary));
+  if (request_.labelled) {
+    std::vector<std::int32_t> words = request_.labelled(file);
+    if (!words.empty()) {
+      const auto windows = static_cast<std::int64_t>(words.size()) / (3 * request_.seq_length);
+      windows_ += windows;
+      return texts_.push_back({"", windows, std::move(words)});
+    }
   }
-  Text text{read_bytes(file)};
+  // What hides a token is a token of its own.
+  const std::int64_t needed = request_.masked ? 257 : 256;
+  if (request_.vocabulary < needed) {
+    throw InputError(file.string(), "",
+                     fmt::format("bytes need a vocabulary of {}, the model's is {}", needed,
+                                 request_.vocabulary));
+  }
+  Text text{read_bytes(file), 0, {}};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes < request_.seq_length + 1) {
     throw InputError(file.string(), "",
@@ -72,7 +84,7 @@ void Batches::add(const std::filesystem::path& file) {
 }
 
 void Batches::add_images(const std::filesystem::path& file) {
-  Text text{read_bytes(file)};
+  Text text{read_bytes(file), 0, {}};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes == 0 || bytes % record_bytes() != 0) {
     throw InputError(
@@ -97,17 +109,63 @@ void Batches::add_images(const std::filesystem::path& file) {
 
 void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const {
   const bool images = request_.image.numbers() > 0;
-  if (texts_.empty()) return images ? draw_image(step, index, tokens) : draw(step, index, tokens);
+  if (texts_.empty()) {
+    if (images) return draw_image(step, index, tokens);
+    draw(step, index, tokens);
+    if (request_.masked) hide(step, index, tokens);
+    return;
+  }
   const std::int64_t number = std::int64_t{step} * request_.samples + index;
   const auto epoch = static_cast<std::uint32_t>(number / windows_);
   std::int64_t window = number % windows_;
   if (request_.shuffled) window = shuffled(window, windows_, request_.seed, epoch);
   const Text* text = texts_.data();
   while (window >= text->windows) window -= (text++)->windows;
+  if (!text->labelled.empty()) {
+    const std::int64_t words = 3 * request_.seq_length;
+    std::copy_n(text->labelled.begin() + window * words, words, tokens);
+    return;
+  }
   const char* first = text->bytes.data() + window * record_bytes();
   if (images) return read_image(first, tokens);
   for (std::int64_t i = 0; i <= request_.seq_length; ++i)
     tokens[i] = static_cast<unsigned char>(first[i]);
+  if (request_.masked) hide(step, index, tokens);
+}
+
+std::optional<std::int64_t> Batches::labels(std::uint32_t step) const {
+  if (!request_.masked) return std::nullopt;
+  std::vector<std::int32_t> words(static_cast<std::size_t>(3 * request_.seq_length));
+  std::int64_t labels = 0;
+  for (std::int64_t i = 0; i < request_.samples; ++i) {
+    sample(step, static_cast<std::uint32_t>(i), words.data());
+    labels += std::count_if(words.begin() + 2 * request_.seq_length, words.end(),
+                            [](std::int32_t label) { return label != kNoLabel; });
+  }
+  return labels;
+}
+
+// Devlin et al., NAACL 2019, section 3.1, drawn anew for each step (Liu et al., "RoBERTa", 2019).
+void Batches::hide(std::uint32_t step, std::uint32_t index, std::int32_t* words) const {
+  const std::int64_t s = request_.seq_length;
+  const auto at = [&](std::int64_t place) {
+    return philox4x32_10(PhiloxBlock{{static_cast<std::uint32_t>(place), index, step, kMaskStream}},
+                         request_.seed);
+  };
+  constexpr auto kHidden = static_cast<std::uint32_t>(0.15 * 4294967296.0);
+  const std::int64_t always = at(s).word[0] % s;
+  const std::int64_t vocabulary = request_.vocabulary;
+  for (std::int64_t i = 0; i < s; ++i) {
+    const PhiloxBlock drawn = at(i);
+    const bool hidden = i == always || drawn.word[0] < kHidden;
+    std::int32_t& token = words[i];
+    words[s + i] = 0;  // all of one type
+    words[2 * s + i] = hidden ? token : kNoLabel;
+    if (!hidden) continue;
+    const std::uint32_t how = drawn.word[1] % 10;
+    if (how < 8) token = static_cast<std::int32_t>(vocabulary - 1);
+    if (how == 8) token = static_cast<std::int32_t>(drawn.word[2] % vocabulary);
+  }
 }
 
 // From a record's channels one after the other to channels innermost.
@@ -164,7 +222,8 @@ void Batches::draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* 
 
 // Three tokens in four follow from the one before, so that there is something to learn.
 void Batches::draw(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const {
-  const std::int64_t vocabulary = request_.vocabulary;
+  // Masked, the last token hides others.
+  const std::int64_t vocabulary = request_.vocabulary - (request_.masked ? 1 : 0);
   std::int64_t last = 0;
   for (std::int64_t i = 0; i <= request_.seq_length; ++i) {
     const PhiloxBlock block = philox4x32_10(

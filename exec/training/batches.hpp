@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,10 @@ struct BatchRequest {
   std::int64_t seq_length = 0;
   FeatureMap image = {};  // samples are images of so many numbers, with a label below `vocabulary`
   std::int64_t targets = 1;  // labels of an image: one, or one for each place
+  bool masked = false;       // samples are masked tokens (plan/model/sample)
+  // Of masked tokens: the words of a file's samples, where it holds labels; empty where it is read
+  // as bytes.
+  std::function<std::vector<std::int32_t>(const std::filesystem::path& file)> labelled = {};
   std::uint64_t seed = 0;
   std::int64_t samples = 1;  // of a mini-batch, all replicas together
   bool shuffled = true;      // false: in the order of the files
@@ -33,12 +39,19 @@ class Batches {
   // unreadable or shorter than a sample.
   explicit Batches(BatchRequest request);
 
+  // Masked tokens, where a file has no labels of its own: as BERT hides them, by the seed, step and
+  // sample. Of 15 % of the tokens, and one of each sample, the token itself is the label; 8 in 10
+  // of those are read as the vocabulary's last token, which no text has, 1 as any, 1 as itself.
+  //
   // Images: files are records of a byte for each label and a byte a number, channel by channel and
   // row by row, as CIFAR-10's binary version has them; 0..255 becomes -1..1. Without a file, each
   // class has a pattern of its own, under as much noise.
-  // Writes seq_length + 1 tokens: inputs, and each input's target one further on; or an image, as
-  // plan/model/sample has it.
+  // Writes a sample's words, as plan/model/sample has them: seq_length + 1 tokens, inputs and each
+  // input's target one further on; masked tokens; or an image.
   void sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
+
+  // Places of a step's mini-batch that have a label; absent where every target has one.
+  [[nodiscard]] std::optional<std::int64_t> labels(std::uint32_t step) const;
 
   // Windows of the files; 0 without one. What is left at a file's end is no window.
   [[nodiscard]] std::int64_t windows() const { return windows_; }
@@ -47,10 +60,12 @@ class Batches {
   struct Text {
     std::string bytes;
     std::int64_t windows = 0;
+    std::vector<std::int32_t> labelled;  // or these: words of its samples
   };
   void add(const std::filesystem::path& file);
   void add_images(const std::filesystem::path& file);
   void draw(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const;
+  void hide(std::uint32_t step, std::uint32_t index, std::int32_t* words) const;
   void draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* words) const;
   void read_image(const char* record, std::int32_t* words) const;
   [[nodiscard]] std::int64_t record_bytes() const;  // from a window to the next

@@ -17,9 +17,6 @@ struct LackingOnCpu {
   bool images = false;  // the model's samples
 
   std::string_view operator()(const EmbeddingShape& e) const {
-    if (e.token_types > 0) return "token types";
-    if (e.norm) return "a normalised embedding";
-    if (e.patch > 0) return "image patches";
     if (e.shared) return "a second embedding";
     if (e.scale != 1) return "a scaled embedding";
     return "";
@@ -32,15 +29,15 @@ struct LackingOnCpu {
     if (b.latent.key_value > 0) return "latent attention";
     if (b.window > 0 || b.sinks) return "windows or sinks of attention";
     if (b.post_norms) return "norms of what attention and MLP give";
-    if (!b.pre_norm || b.parallel) return "this order of norms";
-    if (!b.causal || b.cross_attention || b.relative_buckets > 0) return "this attention";
+    if (b.parallel || (!b.pre_norm && b.qk_norm)) return "this order of norms";
+    if (b.cross_attention || b.relative_buckets > 0) return "this attention";
     return "";
   }
   std::string_view operator()(const NormShape&) const { return ""; }
   std::string_view operator()(const HeadShape& h) const {
-    if (h.dense != HeadDense::none) return "a dense layer before the head";
+    if (h.dense == HeadDense::pooler) return "a pooler before the head";
     if (images) return h.pooled || h.places > 0 ? "" : "a head of tokens on maps";
-    if (h.bias) return "a head with bias";
+    if (h.bias && h.dense == HeadDense::none) return "a head with bias";
     return h.pooled ? "a pooled head" : "";
   }
   std::string_view operator()(const CellShape&) const { return ""; }
@@ -52,7 +49,19 @@ struct LackingOnCpu {
 struct LackingOnCuda : LackingOnCpu {
   using LackingOnCpu::operator();
   std::string_view operator()(const CellShape&) const { return "convolutions"; }
+  std::string_view operator()(const EmbeddingShape& e) const {
+    if (e.token_types > 0) return "token types";
+    if (e.norm) return "a normalised embedding";
+    if (e.patch > 0) return "image patches";
+    return LackingOnCpu::operator()(e);
+  }
+  std::string_view operator()(const HeadShape& h) const {
+    if (h.dense != HeadDense::none) return "a dense layer before the head";
+    return LackingOnCpu::operator()(h);
+  }
   std::string_view operator()(const TransformerShape& b) const {
+    if (!b.pre_norm) return "this order of norms";
+    if (!b.causal) return "this attention";
     if (b.norm != NormKind::layer_norm) return "RMS norms";
     if (b.rotary) return "rotary positions";
     if (b.gated) return "a gated MLP";
@@ -116,6 +125,16 @@ void require_optimizer(const Optimizer& optimizer, BackendKind backend) {
   if (optimizer.clip_norm > 0) refuse("clip_norm");
 }
 
+// An image is as long as it is.
+void require_whole_images(const ResolvedPlan& loaded) {
+  const auto* embedding = std::get_if<EmbeddingShape>(&loaded.model.layers.front().shape);
+  if (embedding == nullptr || embedding->patch == 0) return;
+  if (loaded.plan.seq_length == embedding->positions) return;
+  throw InputError(loaded.plan.model_path, "seq_length",
+                   fmt::format("an image has {} positions, the plan's sequences {}",
+                               embedding->positions, loaded.plan.seq_length));
+}
+
 }  // namespace
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
@@ -123,6 +142,7 @@ void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKin
   require_stages(loaded, Stack{});
   require_kernels(loaded.model, backend);
   require_optimizer(loaded.plan.optimizer, backend);
+  require_whole_images(loaded);
   if (loaded.plan.samples > 0 && backend == BackendKind::cuda)
     throw MissingComponent(
         "the cuda backend trains on micro-batches of one size: the plan's global_batch_size is "

@@ -49,10 +49,15 @@ class ModelFiles {
     return named_rows(loaded_.model, weight.layer, parameter);
   }
 
-  // Without the base's prefix where the files are of the base alone.
+  // Without the base's prefix where the files are of the base alone, and as older files have it.
   [[nodiscard]] std::string name_here(const std::string& name) const {
-    if (files_.find(name) != nullptr || !name.starts_with(base_)) return name;
-    return name.substr(base_.size());
+    for (const std::string& called : {name, older_name(name)}) {
+      if (files_.find(called) != nullptr) return called;
+      if (!called.starts_with(base_)) continue;
+      const std::string of_base = called.substr(base_.size());
+      if (files_.find(of_base) != nullptr) return of_base;
+    }
+    return name;
   }
 
   // The name in these files of a tensor that is there as it must be.

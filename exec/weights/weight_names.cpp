@@ -21,6 +21,7 @@ struct Place {
   std::string_view tensor;
   std::int64_t rows = 0;
   const TransformerShape* block = nullptr;
+  const HeadShape* head = nullptr;
 };
 
 using Words = std::pair<std::string_view, std::string_view>;
@@ -63,13 +64,15 @@ std::vector<NamedRows> gpt2_rows(const Place& place) {
 constexpr std::string_view kQkv = "attention.qkv";
 
 // Queries, keys and values as three tensors behind `before`.
-std::vector<NamedRows> qkv_rows(const std::string& before, const Place& place) {
+using Three = std::array<std::string_view, 3>;
+constexpr Three kProjections{"q_proj", "k_proj", "v_proj"};
+std::vector<NamedRows> qkv_rows(const std::string& before, const Place& place,
+                                const Three& names = kProjections) {
   const std::int64_t query = place.block->heads * place.block->head_dim;
   const std::int64_t key = place.block->kv_heads * place.block->head_dim;
   const std::string behind(place.tensor.substr(kQkv.size()));
-  return {{before + "q_proj" + behind, 0, query},
-          {before + "k_proj" + behind, query, key},
-          {before + "v_proj" + behind, query + key, key}};
+  const auto name = [&](std::size_t i) { return before + std::string(names[i]) + behind; };
+  return {{name(0), 0, query}, {name(1), query, key}, {name(2), query + key, key}};
 }
 
 // transformers' OPTForCausalLM. Its position table begins with two rows that only padding reads,
@@ -126,6 +129,62 @@ std::vector<NamedRows> llama_rows(const Place& place) {
   return {whole(before + translated(place.tensor, kBlock), place)};
 }
 
+// transformers' BertForMaskedLM. A head of its own has a bias of its own, a tied one that of the
+// predictions.
+std::vector<NamedRows> bert_rows(const Place& place) {
+  static constexpr std::array<Words, 7> kBlock{
+      {{"attention.norm.gain", "attention.output.LayerNorm.weight"},
+       {"attention.norm.shift", "attention.output.LayerNorm.bias"},
+       {"attention.output", "attention.output.dense"},
+       {"mlp.norm.gain", "output.LayerNorm.weight"},
+       {"mlp.norm.shift", "output.LayerNorm.bias"},
+       {"mlp.up", "intermediate.dense"},
+       {"mlp.down", "output.dense"}}};
+  static constexpr std::array<Words, 5> kEmbedding{{{"token_type", "token_type_embeddings.weight"},
+                                                    {"token", "word_embeddings.weight"},
+                                                    {"position", "position_embeddings.weight"},
+                                                    {"norm.gain", "LayerNorm.weight"},
+                                                    {"norm.shift", "LayerNorm.bias"}}};
+  static constexpr std::array<Words, 4> kHead{{{"dense.norm.gain", "transform.LayerNorm.weight"},
+                                               {"dense.norm.shift", "transform.LayerNorm.bias"},
+                                               {"dense", "transform.dense"},
+                                               {"weight", "decoder.weight"}}};
+  if (place.head != nullptr) {
+    const std::string bias = place.head->tied ? "bias" : "decoder.bias";
+    const std::string name = place.tensor == "bias" ? bias : translated(place.tensor, kHead);
+    return {whole("cls.predictions." + name, place)};
+  }
+  if (place.block == nullptr)
+    return {whole("bert.embeddings." + translated(place.tensor, kEmbedding), place)};
+  const std::string before = "bert.encoder.layer." + place.index + ".";
+  if (place.tensor.starts_with(kQkv))
+    return qkv_rows(before + "attention.self.", place, {"query", "key", "value"});
+  return {whole(before + translated(place.tensor, kBlock), place)};
+}
+
+// transformers' ViTForImageClassification.
+std::vector<NamedRows> vit_rows(const Place& place) {
+  static constexpr std::array<Words, 7> kBlock{{{"attention.norm.gain", "layernorm_before.weight"},
+                                                {"attention.norm.shift", "layernorm_before.bias"},
+                                                {"attention.output", "attention.output.dense"},
+                                                {"mlp.norm.gain", "layernorm_after.weight"},
+                                                {"mlp.norm.shift", "layernorm_after.bias"},
+                                                {"mlp.up", "intermediate.dense"},
+                                                {"mlp.down", "output.dense"}}};
+  static constexpr std::array<Words, 5> kOthers{
+      {{"class_token", "embeddings.cls_token"},
+       {"patch", "embeddings.patch_embeddings.projection"},
+       {"position", "embeddings.position_embeddings"},
+       {"norm.gain", "layernorm.weight"},
+       {"norm.shift", "layernorm.bias"}}};
+  if (place.head != nullptr) return {whole("classifier." + std::string(place.tensor), place)};
+  if (place.block == nullptr) return {whole("vit." + translated(place.tensor, kOthers), place)};
+  const std::string before = "vit.encoder.layer." + place.index + ".";
+  if (place.tensor.starts_with(kQkv))
+    return qkv_rows(before + "attention.attention.", place, {"query", "key", "value"});
+  return {whole(before + translated(place.tensor, kBlock), place)};
+}
+
 // torchvision's resnet: layers are called as there, but for the stem, which has no name of its own.
 // Running means and variances are two tensors of a file.
 std::vector<NamedRows> cnn_rows(const Place& place) {
@@ -142,12 +201,14 @@ struct Family {
   std::string_view base;  // base_prefix
   std::vector<NamedRows> (*rows)(const Place&);
 };
-constexpr std::array<Family, 7> kFamilies{{{"gpt2", "transformer.", gpt2_rows},
+constexpr std::array<Family, 9> kFamilies{{{"gpt2", "transformer.", gpt2_rows},
                                            {"opt", "model.", opt_rows},
                                            {"llama", "model.", llama_rows},
                                            {"mistral", "model.", llama_rows},
                                            {"qwen2", "model.", llama_rows},
                                            {"qwen3", "model.", llama_rows},
+                                           {"bert", "bert.", bert_rows},
+                                           {"vit", "vit.", vit_rows},
                                            {"cnn", "", cnn_rows}}};
 
 const Family* family_of(const Model& model) {
@@ -191,7 +252,8 @@ std::vector<NamedRows> named_rows(const Model& model, int layer, const Parameter
               {},
               parameter.name,
               parameter.shape.front(),
-              std::get_if<TransformerShape>(&of.shape)};
+              std::get_if<TransformerShape>(&of.shape),
+              std::get_if<HeadShape>(&of.shape)};
   if (place.block != nullptr) place.index = of.name.substr(of.name.rfind('.') + 1);
   return family->rows(place);
 }
@@ -202,9 +264,25 @@ std::string base_prefix(const Model& model) {
 }
 
 bool is_no_weight(const std::string& name) {
-  return name == "lm_head.weight" || name.ends_with(".num_batches_tracked") ||
+  // What BERT was trained with beside its masked tokens, copies of what its head has, and the bare
+  // models' poolers.
+  const bool of_encoders = name.starts_with("bert.pooler.") || name.starts_with("vit.pooler.") ||
+                           name.starts_with("pooler.") ||
+                           name.starts_with("cls.seq_relationship.") ||
+                           name.starts_with("cls.predictions.") || name.ends_with(".position_ids");
+  return of_encoders || name == "lm_head.weight" || name.ends_with(".num_batches_tracked") ||
          name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
+}
+
+std::string older_name(const std::string& name) {
+  // BERT's, which were converted from TensorFlow's.
+  static constexpr std::array<Words, 2> kNorms{
+      {{".LayerNorm.weight", ".LayerNorm.gamma"}, {".LayerNorm.bias", ".LayerNorm.beta"}}};
+  for (const auto& [now, then] : kNorms) {
+    if (name.ends_with(now)) return name.substr(0, name.size() - now.size()) + std::string(then);
+  }
+  return name;
 }
 
 std::vector<TensorShape> file_shapes(std::span<const NamedRows> rows,

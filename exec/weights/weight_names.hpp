@@ -36,8 +36,11 @@ struct NamedRows {
 [[nodiscard]] std::string base_prefix(const Model& model);
 
 // Tensors of a file that hold nothing of a model's: masks and the like, which older files have,
-// and a tied head's copy of the token table.
+// heads that it was trained with beside its own, and a tied head's copies.
 [[nodiscard]] bool is_no_weight(const std::string& name);
+
+// What older files call a tensor of this name; the name itself where they call it the same.
+[[nodiscard]] std::string older_name(const std::string& name);
 
 // The tensors of a file that a parameter with these rows fills, in order.
 [[nodiscard]] std::vector<TensorShape> file_shapes(std::span<const NamedRows> rows,

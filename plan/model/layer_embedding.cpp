@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "plan/model/layer_kinds.hpp"
 
 namespace weir::kinds {
@@ -13,14 +16,20 @@ std::int64_t parameter_count(const EmbeddingShape& s) {
          (s.norm ? 2 * s.hidden : 0);
 }
 
-// x = token[id] + position[p], dropped out; of images, the class token and the projected patches
-// in place of tokens. W scatters the output gradient into the tables.
+// x = token[id] + position[p] + token_type[type], normalised where there is a norm, dropped out; of
+// images, the class token and the projected patches in place of tokens. W scatters the sum's
+// gradient into the tables.
 LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
   LayerTensors t;
   if (e.patch > 0) {
-    t.parameters.push_back({"class_token", {e.hidden}, ParameterTensor::Init::normal, false, ""});
+    // Shapes as transformers' ViT has them: a batch of one, and a convolution's kernel.
     t.parameters.push_back(
-        {"patch.weight", {e.hidden, e.patch}, ParameterTensor::Init::normal, true, ""});
+        {"class_token", {1, 1, e.hidden}, ParameterTensor::Init::normal, false, ""});
+    t.parameters.push_back({"patch.weight",
+                            {e.hidden, e.image.channels, e.patch_side, e.patch_side},
+                            ParameterTensor::Init::normal,
+                            true,
+                            ""});
     t.parameters.push_back({"patch.bias", {e.hidden}, ParameterTensor::Init::zeros, false, ""});
     t.saved.push_back({"patches", (z.s - 1) * e.patch * z.element, KeptUntil::W});
   } else {
@@ -30,9 +39,11 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
                             true,
                             e.tied ? "token" : ""});
   }
-  if (e.positions > 0)
-    t.parameters.push_back(
-        {"position", {e.positions, e.hidden}, ParameterTensor::Init::normal, true, ""});
+  if (e.positions > 0) {
+    std::vector<std::int64_t> shape{e.positions, e.hidden};
+    if (e.patch > 0) shape.insert(shape.begin(), 1);
+    t.parameters.push_back({"position", std::move(shape), ParameterTensor::Init::normal, true, ""});
+  }
   if (e.token_types > 0)
     t.parameters.push_back(
         {"token_type", {e.token_types, e.hidden}, ParameterTensor::Init::normal, true, ""});
@@ -40,9 +51,11 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
     add_norm(t, "norm", e.hidden, NormKind::layer_norm);
     t.saved.push_back({"sum", z.rows * e.hidden * z.element, KeptUntil::I});
     t.saved.push_back({"norm.statistics", 2 * z.rows * 4, KeptUntil::I});
+    t.carried.push_back({"sum.gradient", z.rows * e.hidden * z.element, KeptUntil::W});
+    t.carried.push_back({"norm.gradients", 2 * e.hidden * 4, KeptUntil::W});
   }
   t.output_bytes_per_sample = z.rows * e.hidden * z.element;
-  t.w_needs_output_gradient = true;
+  t.w_needs_output_gradient = !e.norm;
   return t;
 }
 

@@ -7,19 +7,22 @@
 namespace weir::kinds {
 namespace {
 
-// The pooler's output, and of a transform also what its activation and norm read.
+// The pooler's output, which the projection reads; of a transform what its activation, its norm
+// and the projection read.
 void add_dense(LayerTensors& t, const HeadShape& head, std::int64_t positions,
                std::int64_t element) {
   const std::int64_t bytes = positions * head.hidden * element;
   add_product(t, "dense", {head.hidden, head.hidden}, ParameterTensor::Init::normal, true);
-  t.saved.push_back({"dense.output", bytes, KeptUntil::W});
-  if (head.dense == HeadDense::transform) {
+  const bool transform = head.dense == HeadDense::transform;
+  t.saved.push_back({"dense.output", bytes, transform ? KeptUntil::I : KeptUntil::W});
+  if (transform) {
     add_norm(t, "dense.norm", head.hidden, NormKind::layer_norm);
     t.saved.push_back({"dense.activated", bytes, KeptUntil::I});
     t.saved.push_back({"dense.norm.statistics", 2 * positions * 4, KeptUntil::I});
     t.saved.push_back({"dense.normed", bytes, KeptUntil::W});
   }
   t.carried.push_back({"dense.gradient", bytes, KeptUntil::W});
+  if (transform) t.carried.push_back({"dense.norm.gradients", 2 * head.hidden * 4, KeptUntil::W});
 }
 
 }  // namespace

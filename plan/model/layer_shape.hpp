@@ -61,18 +61,21 @@ struct LatentAttention {
 
 // Token (and, where `positions` > 0, learned position) embedding: ids[b, s] -> x[b, s, hidden].
 // With `patch` > 0 the samples are images: s - 1 patches, each projected to hidden with a bias,
-// after a learned class token (ViT).
+// after a learned class token (ViT); what of the image is no whole patch is left out.
 struct EmbeddingShape {
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
   std::int64_t positions = 0;    // rows of the learned position table; 0: none
   std::int64_t token_types = 0;  // BERT's segment table; 0: none
   bool norm = false;             // BERT normalises the sum
+  double norm_epsilon = 1e-12;   // of that norm
   double dropout = 0;
   bool tied = false;       // the token table is shared with the head (T5: with the decoder)
   bool shared = false;     // the token table is the first layer's (T5's decoder), which counts it
   std::int64_t patch = 0;  // values of a patch, channels x side^2; 0: tokens
-  double scale = 1;        // that tokens are multiplied by (Gemma)
+  std::int64_t patch_side = 0;  // with patches
+  FeatureMap image = {};        // with patches
+  double scale = 1;             // that tokens are multiplied by (Gemma)
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -152,10 +155,13 @@ struct HeadShape {
   std::int64_t vocabulary = 0;  // 0: no projection, a bare model's pooler
   std::int64_t hidden = 0;
   bool bias = false;
-  bool tied = false;    // uses the embedding's token table
-  bool pooled = false;  // one position a sample (ViT, classifiers) instead of every position
+  bool tied = false;         // uses the embedding's token table
+  bool pooled = false;       // one position a sample (ViT, classifiers) instead of every position
+  bool first_token = false;  // pooled: that position is the first of many, not all there is
   HeadDense dense = HeadDense::none;
   std::int64_t places = 0;  // of a map, each a position with a target; 0: samples are tokens
+  Activation activation = Activation::gelu;  // of a transform
+  double norm_epsilon = 1e-12;               // of a transform
 
   // Of a sample, that are projected and have a loss.
   [[nodiscard]] std::int64_t positions(std::int64_t seq_length) const {

@@ -226,6 +226,9 @@ void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTok
   t.carried.push_back({"norm.gradients", norm_count(b) * 2 * b.hidden * 4, KeptUntil::W});
   if (b.qk_norm)
     t.carried.push_back({"query_key.norm.gradients", 2 * b.head_dim * 4, KeptUntil::W});
+  // Behind a norm the output's gradient is none of the MLP's answer.
+  if (!b.pre_norm)
+    t.carried.push_back({"mlp.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
 }
 
 }  // namespace
@@ -266,7 +269,7 @@ LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
   t.output_bytes_per_sample = tokens;
   t.saves_input = true;
   t.input_until = until(!b.pre_norm);
-  t.w_needs_output_gradient = true;
+  t.w_needs_output_gradient = b.pre_norm;
   carry_gradients(t, b, z);
   const bool fused = b.attention == AttentionKind::fused;
   const std::int64_t scores = fused ? 0 : z.s * z.keys;
@@ -279,7 +282,7 @@ LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
   t.workspace_f_bytes_per_sample = scores * z.element + gathered;
   t.workspace_i_bytes_per_sample =
       (z.s * (b.hidden + widest) + 2 * scores) * z.element + row_sums + gathered;
-  t.workspace_w_bytes_per_sample = z.s * b.hidden * z.element + gathered;
+  t.workspace_w_bytes_per_sample = (b.pre_norm ? z.s * b.hidden * z.element : 0) + gathered;
   return t;
 }
 

@@ -1,4 +1,4 @@
-// Causal attention of one micro-batch in double precision, straight from its definition, with
+// Attention of one micro-batch in double precision, straight from its definition, with
 // dropout of the probabilities and with the gradients written out by the chain rule. What every
 // fused implementation is held against.
 // SPDX-License-Identifier: Apache-2.0
@@ -15,6 +15,7 @@ namespace weir::reference {
 struct AttentionCase {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
   DropoutMask mask;  // of the probabilities, row-major in [batch, heads, s, s]
+  bool causal = true;
 };
 
 struct AttentionResult {
@@ -41,10 +42,11 @@ AttentionResult attention(const AttentionCase& a, const Values& qkv, const Value
         return static_cast<std::size_t>(((b * a.s + token) * a.heads + head) * a.d + e);
       };
       for (std::int64_t i = 0; i < a.s; ++i) {
-        const auto seen = static_cast<std::size_t>(i + 1);
+        const std::int64_t keys = a.causal ? i + 1 : a.s;
+        const auto seen = static_cast<std::size_t>(keys);
         std::vector<double> p(seen), factor(seen, 1.0), dp(seen);
         double sum = 0, dot = 0;
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < keys; ++j) {
           double score = 0;
           for (std::int64_t e = 0; e < a.d; ++e)
             score += double{qkv[at(i, 0, e)]} * double{qkv[at(j, 1, e)]};
@@ -52,7 +54,7 @@ AttentionResult attention(const AttentionCase& a, const Values& qkv, const Value
         }
         const std::int64_t row = (b * a.heads + head) * a.s + i;
         r.statistics[static_cast<std::size_t>(row)] = std::log(sum);
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < keys; ++j) {
           const auto k = static_cast<std::size_t>(j);
           p[k] /= sum;
           if (a.mask.active()) factor[k] = a.mask.factor(static_cast<std::uint64_t>(row * a.s + j));
@@ -63,7 +65,7 @@ AttentionResult attention(const AttentionCase& a, const Values& qkv, const Value
           }
           dot += p[k] * dp[k];
         }
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = 0; j < keys; ++j) {
           const auto k = static_cast<std::size_t>(j);
           const double ds = p[k] * (dp[k] - dot) * scale;
           for (std::int64_t e = 0; e < a.d; ++e) {

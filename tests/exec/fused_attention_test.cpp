@@ -35,16 +35,18 @@ void expect_close(const std::vector<double>& expected, const std::vector<float>&
 }
 
 // Every output and the scratch memory begin as NaN: what is read before it is written shows.
-void check(std::int64_t s, std::int64_t heads, std::int64_t d, double probability) {
+void check(std::int64_t s, std::int64_t heads, std::int64_t d, double probability,
+           cpu::KeyMask keys = cpu::KeyMask::causal) {
   SCOPED_TRACE("s " + std::to_string(s) + ", d " + std::to_string(d) + ", dropout " +
                std::to_string(probability));
-  const cpu::AttentionSize size{2, s, heads, d};
+  cpu::AttentionSize size{2, s, heads, d};
+  size.mask = keys;
   const DropoutMask mask = dropout_mask(probability, 11, 3, 1, 2, DropoutSite::attention);
   std::mt19937 engine(7);
   const auto n = static_cast<std::size_t>(2 * s * heads * d);
   const std::vector<float> qkv = random_values(3 * n, engine), d_context = random_values(n, engine);
   const reference::AttentionResult expected =
-      reference::attention({2, s, heads, d, mask}, qkv, d_context);
+      reference::attention({2, s, heads, d, mask, keys == cpu::KeyMask::causal}, qkv, d_context);
 
   constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> context(n, kPoison),
@@ -71,6 +73,15 @@ TEST(FusedAttention, IsTheDefinitionOnTilesOfEveryKind) {
   for (const double probability : {0.0, 0.3}) {
     for (const std::int64_t s : {1, 7, 8, 37}) check(s, 3, 5, probability);
     check(150, 2, 64, probability);  // tiles of 64 rows
+  }
+}
+
+// To both sides every tile sees every key: the last rows' overwrites their gradients, the others
+// add.
+TEST(FusedAttention, SeesAllKeysWhereNothingIsCausal) {
+  for (const double probability : {0.0, 0.3}) {
+    for (const std::int64_t s : {1, 7, 8, 37}) check(s, 3, 5, probability, cpu::KeyMask::none);
+    check(150, 2, 64, probability, cpu::KeyMask::none);
   }
 }
 

@@ -9,10 +9,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "exec/rank/stage.hpp"
 #include "exec/training/batches.hpp"
+#include "plan/model/sample.hpp"
 #include "tests/exec/reference.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -131,6 +133,9 @@ std::vector<Family> families() {
                    R"("rope_scaling":{"rope_type":"linear","factor":4.0})")},
       {"mistral", of("mistral", "")},
       {"qwen2", of("qwen2", R"(,"rope_theta":1000000.0)")},
+      {"bert", tiny_bert(0, "", 1, 12)},
+      {"bert with a head of its own", tiny_bert(0, R"(,"tie_word_embeddings":false)", 1, 12)},
+      {"vit", tiny_vit(0, 1)},
       {"qwen3", of("qwen3", R"(,"rope_parameters":{"rope_theta":100.0,"rope_type":"default"})")}};
 }
 
@@ -139,15 +144,31 @@ struct Setting {
   ResolvedPlan loaded;
   std::vector<std::int32_t> tokens;
   Batch batch;
+  std::optional<std::int64_t> labels;
   Setting(const TinyConfig& config, std::vector<int> boundaries, AttentionKind attention)
       : model(config), loaded(load(std::move(boundaries), attention)) {
-    tokens.resize(2 * 9);
-    const Batches data({.vocabulary = 12, .seq_length = 8, .seed = 9});
+    const std::int64_t s = config.tokens;
+    const auto words = static_cast<std::size_t>(sample_words(loaded.model, s));
+    const bool masked = sample_kind(loaded.model) == SampleKind::masked_tokens;
+    const FeatureMap* image = images_of(loaded.model);
+    tokens.resize(2 * words);
+    const Batches data({.vocabulary = image == nullptr ? 12 : 5,
+                        .seq_length = s,
+                        .image = image == nullptr ? FeatureMap{} : *image,
+                        .masked = masked,
+                        .seed = 9,
+                        .samples = 2});
     for (std::uint32_t sample = 0; sample < 2; ++sample)
-      data.sample(0, sample, &tokens[sample * 9]);
-    batch = {2, 8, tokens.data()};
+      data.sample(0, sample, &tokens[sample * words]);
+    if (masked) tokens[words + 8 + 3] = tokens[words + 8 + 6] = 1;  // two places of another type
+    labels = data.labels(0);
+    batch = {2, static_cast<std::size_t>(s), tokens.data(), words, masked};
   }
-  [[nodiscard]] Pass pass(double* loss = nullptr) const { return {0, 0, tokens.data(), loss}; }
+  [[nodiscard]] Pass pass(double* loss = nullptr) const {
+    Pass made{0, 0, tokens.data(), loss};
+    made.labels = labels;
+    return made;
+  }
   [[nodiscard]] ResolvedPlan load(std::vector<int> boundaries, AttentionKind attention) const {
     Plan plan = model.plan(std::move(boundaries), 1);
     plan.attention = attention;
@@ -166,15 +187,22 @@ INSTANTIATE_TEST_SUITE_P(, Gradients, testing::ValuesIn(families()), [](const au
 // run apart, twice, so that accumulation over micro-batches is seen as well: W's gradients must
 // then be doubled.
 TEST_P(Gradients, OfEachLayersInputAndWeights) {
-  Setting setting(GetParam().config, {1, 2, 3}, AttentionKind::unfused);
+  const auto layers = [](const TinyConfig& config) {
+    return static_cast<int>(Setting(config, {}, AttentionKind::unfused).loaded.model.layers.size());
+  };
+  const int last = layers(GetParam().config) - 1;
+  std::vector<int> boundaries(static_cast<std::size_t>(last));
+  std::iota(boundaries.begin(), boundaries.end(), 1);
+  Setting setting(GetParam().config, boundaries, AttentionKind::unfused);
   std::mt19937 random(6);
   std::normal_distribution<double> normal;
-  for (int index = 0; index < 4; ++index) {
+  for (int index = 0; index <= last; ++index) {
     StageOnCpu stage(setting.loaded, Stage{index});
     const Layer& layer = setting.loaded.model.layers[static_cast<std::size_t>(index)];
     const std::string name = kind_name(layer);
-    const bool first = index == 0, head = index == 3;
-    Matrix x(first ? 0 : 2 * 8 * 16), r(head ? 1 : 2 * 8 * 16, 1.0);
+    const bool first = index == 0, head = index == last;
+    const std::size_t numbers = 2 * setting.batch.tokens * 16;
+    Matrix x(first ? 0 : numbers), r(head ? 1 : numbers, 1.0);
     for (double& value : x) value = static_cast<float>(normal(random));
     if (!head) {
       for (double& value : r) value = static_cast<float>(normal(random));

@@ -37,6 +37,32 @@ inline TinyConfig tiny_llama(const std::string& family, const std::string& more,
       tokens};
 }
 
+// BERT's family: dropout of all kinds at one rate. `more` are further keys.
+inline TinyConfig tiny_bert(double dropout, const std::string& more = "", int blocks = 4,
+                            int vocabulary = 32, int tokens = 8) {
+  const std::string rate = std::to_string(dropout);
+  return {R"({"model_type":"bert","architectures":["BertForMaskedLM"],"hidden_size":16,)"
+          R"("num_attention_heads":2,"intermediate_size":20,"initializer_range":0.2,)"
+          R"("num_hidden_layers":)" +
+              std::to_string(blocks) + R"(,"vocab_size":)" + std::to_string(vocabulary) +
+              R"(,"max_position_embeddings":)" + std::to_string(tokens) +
+              R"(,"hidden_dropout_prob":)" + rate + R"(,"attention_probs_dropout_prob":)" + rate +
+              more + "}",
+          tokens};
+}
+
+// A ViT of images of 3 channels, 9 x 9, of which patches of 4 x 4 leave a row and a column out:
+// five positions. Five classes.
+inline TinyConfig tiny_vit(double dropout, int blocks = 3) {
+  const std::string rate = std::to_string(dropout);
+  return {R"({"model_type":"vit","architectures":["ViTForImageClassification"],"hidden_size":16,)"
+          R"("num_attention_heads":2,"intermediate_size":20,"initializer_range":0.2,)"
+          R"("image_size":9,"patch_size":4,"num_labels":5,"num_hidden_layers":)" +
+              std::to_string(blocks) + R"(,"hidden_dropout_prob":)" + rate +
+              R"(,"attention_probs_dropout_prob":)" + rate + "}",
+          5};
+}
+
 // Wavelengths of 6, 134 and 2900 tokens: left as they are, blended, slowed.
 inline const char* const kLlama3Scaling =
     R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,)"

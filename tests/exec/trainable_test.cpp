@@ -16,6 +16,7 @@ namespace weir {
 namespace {
 
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 ResolvedPlan loaded(const TinyModel& tiny, const std::string& config) {
   const ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
@@ -76,6 +77,37 @@ TEST(Trainable, AScalingOfPositionsThatIsNotComputedIsRefused) {
   }
 }
 
+TEST(Trainable, ABertIsRefusedOnCudaAndWithAPooler) {
+  const TinyModel tiny;
+  const ResolvedPlan masked = loaded(tiny, tiny_bert(0).text);
+  require_trainable(masked, Replicas::one, BackendKind::cpu);
+  EXPECT_THAT([&] { require_trainable(masked, Replicas::one, BackendKind::cuda); },
+              ThrowsMessage<MissingComponent>(
+                  HasSubstr("embedding: the cuda backend has no kernels for token types")));
+  std::string config = tiny_bert(0).text;
+  config.replace(config.find("BertForMaskedLM"), 15, "BertModel");
+  const ResolvedPlan bare = loaded(tiny, config);
+  EXPECT_THAT([&] { require_trainable(bare, Replicas::one, BackendKind::cpu); },
+              ThrowsMessage<MissingComponent>(
+                  HasSubstr("pooler: the cpu backend has no kernels for a pooler")));
+}
+
+// Five positions, of four patches and the class token.
+TEST(Trainable, AVitIsRefusedOnCudaAndForOtherLengths) {
+  const TinyModel tiny(tiny_vit(0));
+  const ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
+  require_trainable(plan, Replicas::one, BackendKind::cpu);
+  EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
+              ThrowsMessage<MissingComponent>(
+                  HasSubstr("embedding: the cuda backend has no kernels for image patches")));
+  Plan shorter = tiny.plan({2}, 2);
+  shorter.seq_length = 4;
+  const ResolvedPlan cut = tiny.load(shorter);
+  EXPECT_THAT([&] { require_trainable(cut, Replicas::one, BackendKind::cpu); },
+              ThrowsMessage<InputError>(
+                  HasSubstr("seq_length: an image has 5 positions, the plan's sequences 4")));
+}
+
 TEST(Trainable, AnEmptyStageIsRefused) {
   const TinyModel tiny;
   try {
@@ -106,6 +138,26 @@ void expect_training(const std::string& config) {
 TEST(Trainable, AnOptTrains) { expect_training(kOpt); }
 
 TEST(Trainable, ALlamaTrains) { expect_training(kLlama); }
+
+// Of the tokens that BERT guesses most are read as the mask, so they are known by the rule from the
+// one before: to guess evenly is ln 32 = 3.47.
+TEST(Trainable, ABertLearnsToGuess) {
+  const TinyModel tiny(tiny_bert(0, "", 2, 32, 16));
+  Plan plan = tiny.plan({2}, 4);
+  plan.micro_batch_size = 8;
+  plan.optimizer.learning_rate = 1e-2;
+  RunOptions options;
+  options.steps = 400;
+  options.warmup_steps = 0;
+  const RunResult result = run(tiny.load(plan), options, cpu_only());
+  double first = 0, last = 0;
+  for (std::size_t i = 0; i < 20; ++i) {
+    first += result.steps[i].loss / 20;
+    last += result.steps[380 + i].loss / 20;
+  }
+  EXPECT_GT(first, 3.0);
+  EXPECT_LT(last, 2.3);
+}
 
 }  // namespace
 }  // namespace weir

@@ -79,6 +79,21 @@ TEST(Training, ParametersOfALlamaAreBitwiseEqualForEveryPipeline) {
       AttentionKind::fused);
 }
 
+// BERT's: norms behind the sums, attention to both sides, masked tokens of which few have a loss, a
+// transform before the head. Layers 0, 2, 4 and 5 are the embedding, two blocks and the head.
+TEST(Training, ParametersOfABertAreBitwiseEqualForEveryPipeline) {
+  expect_every_pipeline_equal(TinyModel(tiny_bert(0.1)), AttentionKind::unfused);
+  expect_every_pipeline_equal(
+      TinyModel(tiny_bert(0.1, R"(,"tie_word_embeddings":false)", 4, 32, 20)),
+      AttentionKind::fused);
+}
+
+// ViT's: patches behind a class token, of which alone the head reads.
+TEST(Training, ParametersOfAVitAreBitwiseEqualForEveryPipeline) {
+  expect_every_pipeline_equal(TinyModel(tiny_vit(0.1)), AttentionKind::unfused);
+  expect_every_pipeline_equal(TinyModel(tiny_vit(0.1)), AttentionKind::fused);
+}
+
 // The same training by both kinds of attention, dropout of the probabilities included: they round
 // differently, the losses agree as fp32 sums do.
 TEST(Training, FusedAttentionLearnsTheSame) {
@@ -126,6 +141,10 @@ TEST(Training, EverySchedulesParametersAreBitwiseEqual) {
 
 TEST(Training, EverySchedulesParametersOfAQwenAreBitwiseEqual) {
   expect_every_schedule_equal(TinyModel(tiny_llama("qwen2", R"(,"tie_word_embeddings":true)")));
+}
+
+TEST(Training, EverySchedulesParametersOfABertAreBitwiseEqual) {
+  expect_every_schedule_equal(TinyModel(tiny_bert(0.1)));
 }
 
 // Two copies sum partial sums: the same bits every time, and the loss of one copy to rounding.
@@ -243,6 +262,15 @@ TEST(Memory, PredictedPeakIsTheArenasForEveryOptimizer) {
 TEST(Memory, PredictedPeakIsTheArenasOfLlamas) {
   expect_predicted_peaks(TinyModel(tiny_llama("llama", kLlama3Scaling)), AttentionKind::unfused);
   expect_predicted_peaks(TinyModel(tiny_llama("qwen3", "", 3, 32, 20)), AttentionKind::fused);
+}
+
+TEST(Memory, PredictedPeakIsTheArenasOfBerts) {
+  expect_predicted_peaks(TinyModel(tiny_bert(0.1)), AttentionKind::unfused);
+  expect_predicted_peaks(TinyModel(tiny_bert(0.1, "", 4, 32, 20)), AttentionKind::fused);
+}
+
+TEST(Memory, PredictedPeakIsTheArenasOfAVit) {
+  expect_predicted_peaks(TinyModel(tiny_vit(0.1)), AttentionKind::unfused);
 }
 
 // Median over plans and steps of |replay without gaps / measured - 1|; with gaps the replay must be

@@ -203,6 +203,51 @@ TEST(WeightNames, OfOptSplitAndShiftRows) {
   EXPECT_EQ(back, ours);
 }
 
+// Of BERT's head the bias is the predictions' where the table is shared, else the decoder's own;
+// files that were made from TensorFlow's call a norm's numbers gamma and beta.
+TEST(WeightNames, OfBertAreThoseOfItsMaskedModel) {
+  Model model;
+  model.family = "bert";
+  const TransformerShape block{.hidden = 2, .heads = 1, .kv_heads = 1, .head_dim = 2};
+  model.layers = {{"embedding", EmbeddingShape{}, ""},
+                  {"block.1", block, ""},
+                  {"head", HeadShape{.tied = true}, ""}};
+  const auto name = [&](int layer, const std::string& tensor) {
+    return named_rows(model, layer, {tensor, {6}}).front().name;
+  };
+  EXPECT_EQ(name(0, "token_type"), "bert.embeddings.token_type_embeddings.weight");
+  EXPECT_EQ(name(0, "norm.shift"), "bert.embeddings.LayerNorm.bias");
+  EXPECT_EQ(name(1, "attention.qkv.bias"), "bert.encoder.layer.1.attention.self.query.bias");
+  EXPECT_EQ(name(1, "mlp.norm.gain"), "bert.encoder.layer.1.output.LayerNorm.weight");
+  EXPECT_EQ(name(2, "dense.weight"), "cls.predictions.transform.dense.weight");
+  EXPECT_EQ(name(2, "bias"), "cls.predictions.bias");
+  std::get<HeadShape>(model.layers[2].shape).tied = false;
+  EXPECT_EQ(name(2, "bias"), "cls.predictions.decoder.bias");
+  EXPECT_EQ(older_name("bert.embeddings.LayerNorm.weight"), "bert.embeddings.LayerNorm.gamma");
+  EXPECT_EQ(older_name("bert.embeddings.word_embeddings.weight"),
+            "bert.embeddings.word_embeddings.weight");
+}
+
+TEST(WeightNames, OfAVitAreThoseOfItsClassifier) {
+  Model model;
+  model.family = "vit";
+  const TransformerShape block{.hidden = 2, .heads = 1, .kv_heads = 1, .head_dim = 2};
+  model.layers = {{"embedding", EmbeddingShape{.patch = 12}, ""},
+                  {"block.0", block, ""},
+                  {"norm", NormShape{}, ""},
+                  {"head", HeadShape{}, ""}};
+  const auto name = [&](int layer, const std::string& tensor) {
+    return named_rows(model, layer, {tensor, {6}}).front().name;
+  };
+  EXPECT_EQ(name(0, "class_token"), "vit.embeddings.cls_token");
+  EXPECT_EQ(name(0, "patch.bias"), "vit.embeddings.patch_embeddings.projection.bias");
+  EXPECT_EQ(name(0, "position"), "vit.embeddings.position_embeddings");
+  EXPECT_EQ(name(1, "attention.qkv.weight"),
+            "vit.encoder.layer.0.attention.attention.query.weight");
+  EXPECT_EQ(name(2, "norm.gain"), "vit.layernorm.weight");
+  EXPECT_EQ(name(3, "bias"), "classifier.bias");
+}
+
 // Two rows of three inputs here, three of two there.
 TEST(WeightNames, OfGpt2TransposeProducts) {
   Model model;

@@ -238,8 +238,9 @@ Fields fields(RunRequest& r) {
        "Steps before them, trained but not measured",
        {.range = kStepsOrNone}},
       {"--data", &r.data,
-       "Any file, as bytes, in an order by the seed; repeatable (default: seeded synthetic "
-       "tokens)"},
+       "Any file, as bytes, or what else the model's samples are read from, in an order by the "
+       "seed; "
+       "repeatable (default: seeded synthetic samples)"},
       {"--init", &r.init,
        "Weights to begin with: safetensors as Hugging Face has them, their index, or a folder of "
        "them (default: by the seed)"},

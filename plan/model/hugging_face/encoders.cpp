@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLargestSide = 65'536;
 
 HeadShape bare_pooler(std::int64_t hidden) {
-  return {.hidden = hidden, .pooled = true, .dense = HeadDense::pooler};
+  return {.hidden = hidden, .pooled = true, .first_token = true, .dense = HeadDense::pooler};
 }
 
 // What the class adds to the blocks. Without one the bare model with its pooler.
@@ -62,7 +62,9 @@ Model bert_model(JsonObject& config) {
   block.norm_epsilon = config.number_or("layer_norm_eps", 1e-12, 1e-12, 1);
   block.attention_dropout = rate(config, "attention_probs_dropout_prob", 0.1);
   block.residual_dropout = rate(config, "hidden_dropout_prob", 0.1);
-  const HeadShape head = bert_head(config, sizes.hidden, vocabulary);
+  HeadShape head = bert_head(config, sizes.hidden, vocabulary);
+  head.activation = block.activation;
+  head.norm_epsilon = block.norm_epsilon;
   Model model;
   model.max_positions = position_count(config);
   model.layers.push_back(
@@ -72,6 +74,7 @@ Model bert_model(JsonObject& config) {
                       .positions = model.max_positions,
                       .token_types = config.integer_or("type_vocab_size", 2, 1, kLargestSize),
                       .norm = true,
+                      .norm_epsilon = block.norm_epsilon,
                       .dropout = block.residual_dropout,
                       .tied = head.tied},
        ""});
@@ -102,23 +105,28 @@ Model vit_model(JsonObject& config) {
   block.norm_epsilon = config.number_or("layer_norm_eps", 1e-12, 1e-12, 1);
   block.attention_dropout = rate(config, "attention_probs_dropout_prob", 0);
   block.residual_dropout = rate(config, "hidden_dropout_prob", 0);
+  const std::int64_t channels = config.integer_or("num_channels", 3, 1, kLargestSide);
   Model model;
   model.max_positions = (image / side) * (image / side) + 1;
-  model.layers.push_back(
-      {"embedding",
-       EmbeddingShape{.hidden = sizes.hidden,
-                      .positions = model.max_positions,
-                      .dropout = block.residual_dropout,
-                      .patch = config.integer_or("num_channels", 3, 1, kLargestSide) * side * side},
-       ""});
+  model.layers.push_back({"embedding",
+                          EmbeddingShape{.hidden = sizes.hidden,
+                                         .positions = model.max_positions,
+                                         .dropout = block.residual_dropout,
+                                         .patch = channels * side * side,
+                                         .patch_side = side,
+                                         .image = {channels, image, image}},
+                          ""});
   append_blocks(model, "block", block, sizes.blocks);
   model.layers.push_back(
       {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
   if (name == "ViTModel") {
     model.layers.push_back({"pooler", bare_pooler(sizes.hidden), ""});
   } else {
-    const HeadShape head{
-        .vocabulary = label_count(config), .hidden = sizes.hidden, .bias = true, .pooled = true};
+    const HeadShape head{.vocabulary = label_count(config),
+                         .hidden = sizes.hidden,
+                         .bias = true,
+                         .pooled = true,
+                         .first_token = true};
     model.layers.push_back({"head", head, ""});
   }
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);

@@ -133,6 +133,7 @@ struct Entry {
                {"hidden", s.hidden},  {"positions", s.positions},
                {"norm", s.norm},      {"token_types", s.token_types},
                {"tied", s.tied},      {"dropout", s.dropout}};
+    if (s.norm) entry["norm_epsilon"] = s.norm_epsilon;
     if (s.scale != 1) entry["scale"] = s.scale;
     return entry;
   }

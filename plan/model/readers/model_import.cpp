@@ -37,6 +37,7 @@ LayerShape listed_shape(JsonObject& layer, const std::string& kind) {
                           .positions = layer.integer_or("positions", 0, 0, kLargestSize),
                           .token_types = layer.integer_or("token_types", 0, 0, kLargestSize),
                           .norm = layer.boolean_or("norm", false),
+                          .norm_epsilon = layer.number_or("norm_epsilon", 1e-12, 1e-12, 1),
                           .dropout = layer.number_or("dropout", 0, 0, 0.999),
                           .tied = layer.boolean_or("tied", false),
                           .scale = layer.number_or("scale", 1, 1e-6, 1e6)};
