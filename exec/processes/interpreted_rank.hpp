@@ -25,6 +25,7 @@ class InterpretedRank : public ProcessRank {
   void begin_step(std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] Step run_step(std::uint32_t step) override;
   void end_step() override;
+  [[nodiscard]] std::optional<double> gradient_norm() const override { return gradients_.norm(); }
   [[nodiscard]] std::int64_t blocks() const override { return transport_->blocks(); }
 
  private:

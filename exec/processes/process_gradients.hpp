@@ -45,6 +45,7 @@ class ProcessGradients : public GradientExchange {
   void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
   [[nodiscard]] double factor() const override { return setup_.norm.factor(); }
+  [[nodiscard]] std::optional<double> norm() const override { return setup_.norm.norm(); }
   void end_step() override;
   void stop() override {}  // those who wait for another process are stopped by Processes
 

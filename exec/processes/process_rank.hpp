@@ -25,6 +25,8 @@ class ProcessRank {
   // The rank's actions; their starts and ends go to the clock given before.
   [[nodiscard]] virtual Step run_step(std::uint32_t step) = 0;
   virtual void end_step() = 0;  // waits until all that was sent has left
+  // GradientExchange::norm.
+  [[nodiscard]] virtual std::optional<double> gradient_norm() const { return std::nullopt; }
   [[nodiscard]] virtual std::int64_t blocks()
       const = 0;  // taken from the backend so far, beside the arena's
 };

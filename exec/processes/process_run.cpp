@@ -188,7 +188,9 @@ class ProcessRun {
   void finish_step(int done, Seconds time) {
     const std::int64_t trained = from_.step + done;
     const double loss = training_ ? gather_loss() : 0;
-    if (leads() && options_.on_step) options_.on_step({trained, done, shape_.steps, loss, time});
+    norms_.push_back(own_rank_->gradient_norm());
+    if (leads() && options_.on_step)
+      options_.on_step({trained, done, shape_.steps, loss, time, norms_.back()});
     stopped_ = agree_to_stop(leads() && done < shape_.steps && options_.stop && options_.stop());
     if (!training_ || !checkpoint_due(options_, trained, stopped_ || done == shape_.steps)) return;
     const CheckpointWritten written = save_checkpoint(loaded_, options_, from_, trained,
@@ -358,6 +360,8 @@ class ProcessRun {
       result.scratch.push_back(records[rank].scratch());
       add_device(result.devices, records[rank].device_use(), processes_.location(rank).host);
     }
+    for (std::size_t step = 0; step < result.steps.size(); ++step)
+      result.steps[step].gradient_norm = norms_[step];
     result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
@@ -422,6 +426,7 @@ RunResult run_as_process(const ResolvedPlan& loaded, const RunOptions& options,
                          const ProcessLinks& links) {
   ProcessRun run(loaded, options, processes);
   try {
+  std::vector<std::optional<double>> norms_;                   // of gradients, by step
     return run.execute(backends, links);
   } catch (const Transport::Stopped&) {
     static_cast<void>(processes.conclude({}));

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "exec/rank/transport.hpp"
@@ -34,6 +35,9 @@ class GradientExchange {
   [[nodiscard]] virtual std::vector<Tensor> copies(Stage stage, std::size_t parameter) = 0;
   // After `await`: what all gradients are multiplied with, 1 or below where they are clipped.
   [[nodiscard]] virtual double factor() const = 0;
+  // After the step's optimizers: the norm of all gradients before it; absent where nothing is
+  // clipped.
+  [[nodiscard]] virtual std::optional<double> norm() const { return std::nullopt; }
   virtual void end_step() = 0;  // gradients may be overwritten after it
   virtual void stop() = 0;      // a rank failed: wakes all that wait
 };

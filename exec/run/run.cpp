@@ -287,7 +287,8 @@ class ThreadRun {
 
   void end_step(int step, std::int64_t start, std::int64_t end) {
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
-    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before};
+    StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before,
+                      gradients_->norm()};
     if (training_) {
       result.loss = loss();
       dumped_ = std::exchange(training_->logits, {});
@@ -303,7 +304,8 @@ class ThreadRun {
   // What a step leaves behind it: word of it, a checkpoint, and the question whether to go on.
   void finish_step(int done, const StepResult& step) {
     const std::int64_t trained = from_.step + done;
-    if (options_.on_step) options_.on_step({trained, done, all_steps(), step.loss, step.time});
+    if (options_.on_step)
+      options_.on_step({trained, done, all_steps(), step.loss, step.time, step.gradient_norm});
     result_.stopped = done < all_steps() && options_.stop && options_.stop();
     if (training_ && checkpoint_due(options_, trained, result_.stopped || done == all_steps())) {
       result_.checkpoints.push_back(

@@ -22,6 +22,7 @@ struct StepReport {
   int done = 0, of = 0;   // of this run's, warm-up included
   double loss = 0;
   Seconds time{0};
+  std::optional<double> gradient_norm = std::nullopt;  // where gradients are clipped
 };
 
 // Whether a step is launched as one CUDA graph, from the second on.
@@ -64,6 +65,8 @@ struct StepResult {
   Seconds time{0};
   std::int64_t allocations =
       0;  // blocks that the ranks took from their backends; none in a steady state
+  // Of all gradients together, before they are clipped; none where they are not.
+  std::optional<double> gradient_norm = std::nullopt;
 };
 
 // The mean loss over the whole mini-batches of a file, without dropout.

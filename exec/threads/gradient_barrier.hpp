@@ -35,6 +35,7 @@ class GradientBarrier : public GradientExchange {
   void await(OperationId optimizer, std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
   [[nodiscard]] double factor() const override { return norm_.factor(); }
+  [[nodiscard]] std::optional<double> norm() const override { return norm_.norm(); }
   void end_step() override {}  // the barrier comes before anybody overwrites
   void stop() override;
 

@@ -40,13 +40,19 @@ std::span<double> GradientNorm::squares_of(Stage stage) {
   return std::span(squares_).subspan(first, first_[stage.position() + 1] - first);
 }
 
-double GradientNorm::factor() const {
-  if (!clips()) return 1;
+std::optional<double> GradientNorm::norm() const {
+  if (!clips()) return std::nullopt;
   double sum = 0;
   for (const double squares : squares_) sum += squares;
-  const double norm = std::sqrt(sum);
-  if (!std::isfinite(norm)) throw RunFailed(fmt::format("the norm of the gradients is {}", norm));
-  return clip_factor(optimizer_, norm);
+  return std::sqrt(sum);
+}
+
+double GradientNorm::factor() const {
+  const std::optional<double> found = norm();
+  if (!found) return 1;
+  if (!std::isfinite(*found))
+    throw RunFailed(fmt::format("the norm of the gradients is {}", *found));
+  return clip_factor(optimizer_, *found);
 }
 
 }  // namespace weir

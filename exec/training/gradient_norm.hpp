@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,8 +29,9 @@ class GradientNorm {
   // They, for another process, which sets them by the same span.
   [[nodiscard]] std::span<double> squares_of(Stage stage);
 
-  // Of the gradients, when all stages' are set. Throws RunFailed where their norm is not finite,
-  // which every weight would be after it.
+  // Of the gradients as they are, when all stages' are set; absent where nothing is clipped.
+  [[nodiscard]] std::optional<double> norm() const;
+  // Throws RunFailed where the norm is not finite, which every weight would be after it.
   [[nodiscard]] double factor() const;
 
  private:

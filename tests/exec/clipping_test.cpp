@@ -75,6 +75,39 @@ TEST(Clipping, ANormAboveTheGradientsChangesNothing) {
   EXPECT_EQ(hash_after(model, plan), free);
 }
 
+// The norm that a step reports is that of the gradients it leaves, the same bits by threads and by
+// processes, in the report while it runs too; without clipping there is none.
+TEST(Clipping, EachStepSaysItsNorm) {
+  const TinyModel model;
+  Plan plan = model.plan({2, 4}, 4);
+  RunOptions options = steps(2);
+  EXPECT_EQ(run(model.load(plan), options, cpu_only()).steps[0].gradient_norm, std::nullopt);
+  plan.optimizer.clip_norm = kNorm;
+  options.dump = std::filesystem::temp_directory_path() /
+                 ("weir-exec-test-" + std::to_string(::getpid())) / "dumped.safetensors";
+  std::vector<std::optional<double>> reported;
+  options.on_step = [&](const StepReport& r) { reported.push_back(r.gradient_norm); };
+  const RunResult threads = run(model.load(plan), options, cpu_only());
+  double squares = 0;
+  const SafetensorsFile file(*options.dump);
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (name == "logits" || name == "tokens") continue;
+    for (const float value : to_floats(tensor, name))
+      squares += static_cast<double>(value) * static_cast<double>(value);
+  }
+  ASSERT_EQ(threads.steps.size(), 2U);
+  EXPECT_NEAR(threads.steps[1].gradient_norm.value(), std::sqrt(squares), 1e-9);
+  EXPECT_NE(threads.steps[0].gradient_norm, threads.steps[1].gradient_norm);
+  EXPECT_THAT(reported,
+              testing::ElementsAre(threads.steps[0].gradient_norm, threads.steps[1].gradient_norm));
+  const RunResult processes =
+      run_as_threads(
+          model.load(plan), steps(2), [](int) { return cpu_only(); }, copied_links())
+          .leaders;
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(processes.steps[i].gradient_norm, threads.steps[i].gradient_norm) << i;
+}
+
 // The numbers of processes' messages are those of threads that read in place.
 TEST(Clipping, EveryPipelineClipsBitwiseAlike) {
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {

@@ -67,8 +67,9 @@ void save(const RunResult& result, const std::filesystem::path& folder, const Se
   written.commit();
 }
 
-// "step 12 of 100  loss 3.456789  12345 tokens/s  1 min 05 s left"; of samples that are no
-// sequences samples/s. What trains nothing has no loss.
+// "step 12 of 100  loss 3.456789  gradient norm 0.8123  12345 tokens/s  1 min 05 s left"; of
+// samples that are no sequences samples/s. What trains nothing has no loss, and the norm is said
+// where gradients are clipped.
 std::string status_line(const StepReport& report, const Plan& plan, BackendKind backend) {
   const bool sequences = plan.seq_length > 0;
   const auto samples = static_cast<double>(plan.global_batch_size());
@@ -77,6 +78,7 @@ std::string status_line(const StepReport& report, const Plan& plan, BackendKind 
   std::string line =
       fmt::format("step {} of {}", report.step, report.step + report.of - report.done);
   if (backend != BackendKind::synthetic) line += fmt::format("  loss {:.6f}", report.loss);
+  if (report.gradient_norm) line += fmt::format("  gradient norm {:.4g}", *report.gradient_norm);
   if (report.time.count() > 0) {
     line +=
         fmt::format("  {:.0f} {}/s", units / report.time.count(), sequences ? "tokens" : "samples");
@@ -239,8 +241,7 @@ Fields fields(RunRequest& r) {
        {.range = kStepsOrNone}},
       {"--data", &r.data,
        "Any file, as bytes, or what else the model's samples are read from, in an order by the "
-       "seed; "
-       "repeatable (default: seeded synthetic samples)"},
+       "seed; repeatable (default: seeded synthetic samples)"},
       {"--init", &r.init,
        "Weights to begin with: safetensors as Hugging Face has them, their index, or a folder of "
        "them (default: by the seed)"},
@@ -302,11 +303,13 @@ nlohmann::ordered_json to_json(const RunResult& result) {
                               {"first_step", run.first_step},
                               {"steps", nlohmann::ordered_json::array()}};
   const bool trains = parse_backend(result.backend) != BackendKind::synthetic;
-  for (const StepResult& step : run.steps)
+  for (const StepResult& step : run.steps) {
     json["steps"].push_back(
         {{"loss", trains ? nlohmann::ordered_json(step.loss) : nlohmann::ordered_json(nullptr)},
          {"time_s", step.time.count()},
          {"allocations", step.allocations}});
+    if (step.gradient_norm) json["steps"].back()["gradient_norm"] = *step.gradient_norm;
+  }
   if (run.stopped) json["stopped"] = true;
   if (run.resumed) json["resumed"] = run.resumed->string();
   for (const CheckpointWritten& written : run.checkpoints) {

@@ -37,7 +37,9 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const char* kind = static_cast<int>(i) < request.warmup ? " (warm-up)" : "";
     const std::string loss = trains ? fmt::format("loss {:.6f}  ", run.steps[i].loss) : "";
-    out.say("step {:>3}  {}{}{}\n", run.first_step + static_cast<std::int64_t>(i), loss,
+    const std::optional<double> norm = run.steps[i].gradient_norm;
+    out.say("step {:>3}  {}{}{}{}\n", run.first_step + static_cast<std::int64_t>(i), loss,
+            norm ? fmt::format("gradient norm {:.4g}  ", *norm) : "",
             format_duration(run.steps[i].time), kind);
   }
   for (const CheckpointWritten& written : run.checkpoints) {
