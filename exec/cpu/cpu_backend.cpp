@@ -11,6 +11,7 @@
 #include "exec/cpu/layers.hpp"
 #include "exec/cpu/map_kernels.hpp"
 #include "exec/cpu/update.hpp"
+#include "exec/device/free_memory.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"
 
@@ -63,6 +64,7 @@ class CpuBackend : public Backend {
   }
   void finish() override {}
   bool in_host_memory() const override { return true; }
+  std::optional<Bytes> shared_memory() const override { return free_memory(); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     std::memcpy(to.data, from, static_cast<std::size_t>(bytes));
   }

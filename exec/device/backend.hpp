@@ -157,6 +157,10 @@ class Backend : public BlockSource {
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
 
+  // What is left of memory that all devices of this kind share, before any of it is asked for;
+  // absent where each has its own or nobody knows.
+  [[nodiscard]] virtual std::optional<Bytes> shared_memory() const { return std::nullopt; }
+
   // For measurements: afterwards no cache holds a tensor that was used before. May return before it
   // is done.
   virtual void evict_caches() {}

@@ -22,8 +22,8 @@ class NoMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// The least of what the system calls available and of what the process' control group (version 2)
-// has left; nothing where neither says.
+// The least of what the system calls available, of what the process' control group (version 2) has
+// left, and of what its limit of addresses (RLIMIT_AS) leaves; nothing where none of them says.
 struct MemoryFiles {
   std::filesystem::path system = "/proc/meminfo";
   std::filesystem::path group = "/sys/fs/cgroup";

@@ -16,6 +16,7 @@
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/message_sizes.hpp"
 #include "exec/rank/rank_device.hpp"
+#include "exec/rank/rehearsal.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
 #include "exec/training/each_weight.hpp"
@@ -114,6 +115,7 @@ class ProcessRun {
                                                  .ranks = location.host_processes,
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest}));
+    rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
       evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
@@ -121,6 +123,14 @@ class ProcessRun {
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->state, training_->stages);
+  }
+
+  // Before anything is allocated: what this rank's steps take is there, whatever others take.
+  void rehearse_own_rank() const {
+    const auto there = device_->backend().shared_memory();
+    if (!there) return;
+    CountedBlocks blocks(*there);
+    rehearse(loaded_, rank_, blocks);
   }
 
   void connect(const ProcessLinks& links) {
@@ -350,6 +360,8 @@ class ProcessRun {
       lines.push_back({before[process], after[process]});
     }
     RunResult result = merge(program_, shape_, records, lines);
+    for (std::size_t step = 0; step < result.steps.size(); ++step)
+      result.steps[step].gradient_norm = norms_[step];
     for (int rank = 0; rank < program_.shape().ranks && training_; ++rank) {
       Bytes peak{0};
       for (auto p = static_cast<std::size_t>(rank); p < records.size();
@@ -360,8 +372,6 @@ class ProcessRun {
       result.scratch.push_back(records[rank].scratch());
       add_device(result.devices, records[rank].device_use(), processes_.location(rank).host);
     }
-    for (std::size_t step = 0; step < result.steps.size(); ++step)
-      result.steps[step].gradient_norm = norms_[step];
     result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
@@ -416,6 +426,7 @@ class ProcessRun {
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
   std::vector<double> launching_s_;                            // by measured step
+  std::vector<std::optional<double>> norms_;                   // of gradients, by step
   std::map<std::pair<std::string, int>, int> device_numbers_;  // by host and its own number there
 };
 
@@ -426,7 +437,6 @@ RunResult run_as_process(const ResolvedPlan& loaded, const RunOptions& options,
                          const ProcessLinks& links) {
   ProcessRun run(loaded, options, processes);
   try {
-  std::vector<std::optional<double>> norms_;                   // of gradients, by step
     return run.execute(backends, links);
   } catch (const Transport::Stopped&) {
     static_cast<void>(processes.conclude({}));

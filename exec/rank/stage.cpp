@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <new>
@@ -17,6 +18,16 @@
 
 namespace weir {
 namespace {
+
+// Some at a time: as many zeros beside a tensor as it has itself would be twice its memory.
+void put_zeros(Backend& backend, const Tensor& to, std::int64_t bytes) {
+  static constexpr std::array<float, 16384> kZeros{};
+  constexpr std::int64_t kAtOnce = sizeof(kZeros);
+  for (std::int64_t done = 0; done < bytes; done += kAtOnce) {
+    const std::int64_t part = std::min(kAtOnce, bytes - done);
+    backend.to_device({to.data + done, part}, kZeros.data(), part);
+  }
+}
 
 void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtype dtype) {
   const std::vector<std::byte> bytes = stored(values, dtype);
@@ -75,9 +86,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
         part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
     made.gradient = take(elements * 4, layer, made.description.name + "'s gradient");
-    const std::vector<float> zeros(static_cast<std::size_t>(elements), 0.0F);
-    backend_.to_device(made.gradient, zeros.data(),
-                       elements * 4);  // stays so on a replica without micro-batches
+    put_zeros(backend_, made.gradient, elements * 4);  // stays so without micro-batches
     const Parameter* same = nullptr;
     for (const Parameter& other : parameters_) {
       if (other.first_use == weight) same = &other;
@@ -105,9 +114,10 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
 void StageWorker::put_state(const Parameter& parameter, const ParameterState& state) {
   put(backend_, parameter.weight, state.values, plan_.dtype);
   if (parameter.master) put(backend_, parameter.master, state.values, Dtype::fp32);
-  const std::vector<float> zeros(state.values.size(), 0.0F);
   const auto begin = [&](const Tensor& tensor, const std::vector<float>& values) {
-    if (tensor) put(backend_, tensor, values.empty() ? zeros : values, Dtype::fp32);
+    if (!tensor) return;
+    if (values.empty()) return put_zeros(backend_, tensor, parameter.description.elements() * 4);
+    put(backend_, tensor, values, Dtype::fp32);
   };
   begin(parameter.state1, state.state1);
   begin(parameter.state2, state.state2);
@@ -260,13 +270,14 @@ void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Te
   LayerCall call = call_for(pass, layer);
   call.input = state.input;
   call.output_gradient = gradient;
-  call.input_gradient = arena_.allocate(input_bytes(layer));
-  for (const KeptTensor& kept : t.carried) {
-    state.carried.push_back(arena_.allocate(kept.bytes_per_sample * plan_.micro_batch_size));
-  }
+  const std::int64_t batch = plan_.micro_batch_size;
+  const int index = range_.first + static_cast<int>(layer);
+  call.input_gradient = take(input_bytes(layer), index, "the input's gradient");
+  for (const KeptTensor& kept : t.carried)
+    state.carried.push_back(take(kept.bytes_per_sample * batch, index, kept.name));
   call.saved = state.saved;
   call.carried = state.carried;
-  call.workspace = arena_.allocate(t.workspace_i_bytes_per_sample * plan_.micro_batch_size);
+  call.workspace = take(t.workspace_i_bytes_per_sample * batch, index, "the workspace");
   backend_.backward_input(call);
   arena_.release(call.workspace);
   // What only I reads goes now, what W reads too stays until weight_pass.
@@ -289,8 +300,8 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
   call.output_gradient = state.output_gradient;
   call.saved = state.saved;
   call.carried = state.carried;
-  call.workspace =
-      arena_.allocate(tensors(layer).workspace_w_bytes_per_sample * plan_.micro_batch_size);
+  call.workspace = take(tensors(layer).workspace_w_bytes_per_sample * plan_.micro_batch_size,
+                        range_.first + static_cast<int>(layer), "the workspace");
   backend_.backward_weight(call);
   arena_.release(call.workspace);
   for (Tensor& saved : state.saved) arena_.release(saved);

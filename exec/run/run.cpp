@@ -17,6 +17,7 @@
 #include "exec/device/cores.hpp"
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/rank_device.hpp"
+#include "exec/rank/rehearsal.hpp"
 #include "exec/rank/step_trace.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
@@ -212,11 +213,20 @@ class ThreadRun {
                                                             .fastest = options_.fastest,
                                                             .kernels = options_.kernels})));
     }
+    rehearse_ranks();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
       evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
     from_ = begin_run(loaded_, options_);
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
+  }
+
+  // Before anything is allocated: what all ranks' steps take together is there.
+  void rehearse_ranks() {
+    const auto there = devices_.front()->backend().shared_memory();
+    if (!there) return;
+    CountedBlocks blocks(*there);
+    for (const Rank rank : program_.ranks()) rehearse(loaded_, rank, blocks);
   }
 
   [[nodiscard]] std::unique_ptr<ActionHandler> prepare(std::int32_t rank) {
