@@ -7,6 +7,7 @@ Usage: endings_test.py SOURCE_DIR WEIR"""
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -160,6 +161,15 @@ def large():
           "weir: training, besides activations, takes some 12.01 GiB of this machine's memory",
           done.stderr)
     check("a large model", done.returncode == 6, f"ended with {done.returncode}")
+    check("a large model", said[1].startswith(
+        "weir: rank 0, before the first step: out of memory for "), done.stderr)
+    # Few weights, and 4 MiB of the residual stream for each 8192 samples: gigabytes of activations.
+    assert run("plan tiny.json -K 2 -M 2 -b 65536 -o wide-batch.json").returncode == 0
+    done = run("run wide-batch.json --steps 1", limit(resource.RLIMIT_AS, 600 << 20))
+    check("large activations", done.returncode == 6 and one_line(done.stderr), done.stderr)
+    check("large activations", re.fullmatch(
+        r"weir: before the first step: rank 0, step 0, 0F\d: out of memory for .* of .*, .*iB: "
+        r".* are free\n", done.stderr), done.stderr)
     long = subprocess.Popen([weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps",
                              "1000000"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
                             text=True)
