@@ -10,7 +10,7 @@
 #include "costmodel/table/cost_table.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "plan/schedule/generators/orders.hpp"
+#include "plan/schedule/generators/list_schedule.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"

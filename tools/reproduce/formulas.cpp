@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "plan/schedule/generators/generators.hpp"
-#include "plan/schedule/generators/orders.hpp"
+#include "plan/schedule/generators/list_schedule.hpp"
 #include "plan/words/error.hpp"
 #include "tools/reproduce/pipeline.hpp"
 #include "tools/reproduce/reproduction.hpp"

@@ -7,6 +7,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "plan/schedule/generators/list_schedule.hpp"
 #include "plan/schedule/generators/orders.hpp"
 
 namespace weir {

@@ -19,6 +19,7 @@
 #include <array>
 #include <string>
 
+#include "plan/schedule/generators/list_schedule.hpp"
 #include "plan/schedule/generators/orders.hpp"
 
 namespace weir {

@@ -1,0 +1,292 @@
+// The list scheduler: it takes, again and again, the action that can start earliest (docs/theory.md
+// 2.4), and repeats a round of many micro-batches once it has come round to where it was.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedule/generators/list_schedule.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plan/schedule/generators/orders.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+class ListScheduler {
+ public:
+  ListScheduler(Schedule schedule, const ListRule& rule)
+      : schedule_(std::move(schedule)),
+        shape_(schedule_.shape),
+        rule_(rule),
+        free_(shape_.ranks),
+        held_(shape_.ranks),
+        best_of_(shape_.ranks),
+        stages_of_(shape_.ranks),
+        waiting_w_(shape_.ranks),
+        next_f_(shape_.total_stages()),
+        next_b_(next_f_),
+        end_f_(shape_, kUnknown),
+        end_i_(shape_, kUnknown) {
+    for (const Stage stage : shape_.all_stages())
+      stages_of_[shape_.rank_of(stage)].push_back(stage);
+  }
+
+  ScheduleOrReason run() {
+    std::int64_t left = 0;
+    for (const Stage stage : shape_.all_stages())
+      left += microbatches_of(stage) * (rule_.split ? 3 : 2);
+    for (const Rank rank : free_.ids()) consider(rank);
+    // Ranks are looked at in ascending order, and only a smaller choice replaces a found one: equal
+    // ones go to the lower rank.
+    while (left > 0) {
+      const std::optional<Choice>* best = nullptr;
+      for (const std::optional<Choice>& one : best_of_) {
+        if (one && (best == nullptr || one->order < (*best)->order)) best = &one;
+      }
+      if (best == nullptr) {
+        return std::string("nothing may run: ") + std::to_string(rule_.most_in_flight) +
+               " micro-batches in flight a rank are too few";
+      }
+      const Choice taken = **best;
+      take(taken);
+      --left;
+      // What has ended matters to its rank, and to the one that waits for its output.
+      consider(taken.rank);
+      const Action& action = taken.action;
+      if (action.kind == ActionKind::F) {
+        if (!shape_.is_last(action.stage)) consider(shape_.rank_of(action.stage + 1));
+      } else if (action.kind != ActionKind::W && !shape_.is_first(action.stage)) {
+        consider(shape_.rank_of(action.stage - 1));
+      }
+      if (is_backward(action.kind) && action.stage == Stage{0}) left -= repeat_rounds();
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  [[nodiscard]] const ListRule::Times& times(Stage stage) const {
+    return rule_.stages.empty() ? rule_.times : rule_.stages[Stage{stage.value % shape_.stages}];
+  }
+  // Smaller is better: earliest start, then kind, then depth, then rank.
+  struct Choice {
+    std::tuple<std::int64_t, int, std::int32_t, Rank> order;
+    Action action;
+    Rank rank;
+  };
+
+  // Replica r of n has the micro-batches [r M / n, (r + 1) M / n).
+  [[nodiscard]] std::int32_t first_microbatch(Stage stage) const {
+    return shape_.replica_of(stage) * shape_.microbatches / shape_.replicas;
+  }
+  [[nodiscard]] std::int32_t microbatches_of(Stage stage) const {
+    return (shape_.replica_of(stage) + 1) * shape_.microbatches / shape_.replicas -
+           first_microbatch(stage);
+  }
+
+  // What may start on a rank; of what starts at one time, the smaller kind, then the deeper stage.
+  struct Offer {
+    std::int64_t start = kUnknown;
+    int kind_order = 0;
+    std::int32_t depth_order = 0;
+    Action action{};
+    [[nodiscard]] auto order() const { return std::tie(start, kind_order, depth_order); }
+  };
+  static void offer(const Offer& one, Offer& best) {
+    if (one.order() < best.order()) best = one;
+  }
+
+  // The rank's next action, as things are. Stages have their micro-batches in order, so what has
+  // ended is a matter of counting; a limit counts from the start of F: a full rank may not begin
+  // another.
+  void consider(Rank rank) {
+    Offer best;
+    const bool room = rule_.most_in_flight == 0 || held_[rank] < rule_.most_in_flight;
+    const std::int64_t free = free_[rank];
+    for (const Stage stage : stages_of_[rank]) {
+      const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
+      const Microbatch first{first_microbatch(stage)};
+      const std::int32_t b = next_b_[stage], f = next_f_[stage];
+      const bool last = shape_.is_last(stage), head = shape_.is_first(stage);
+      if (b < f && (last || b < next_b_[stage + 1])) {
+        const Microbatch m{first.value + b};
+        const std::int64_t gradient = last ? 0 : end_i_(stage + 1, m);
+        offer({std::max({end_f_(stage, m), gradient, free}),
+               0,
+               depth,
+               {stage, rule_.split ? ActionKind::I : ActionKind::B, m}},
+              best);
+      }
+      if (room && f < microbatches_of(stage) && (head || f < next_f_[stage - 1])) {
+        const Microbatch m{first.value + f};
+        const std::int64_t input = head ? 0 : end_f_(stage - 1, m);
+        offer({std::max(input, free), 1, depth, {stage, ActionKind::F, m}}, best);
+      }
+    }
+    // A W is always ready, so it starts when the rank is free; kind 2 lets it go after all others
+    // that start then.
+    if (!waiting_w_[rank].empty()) offer({free, 2, 0, waiting_w_[rank].front()}, best);
+    best_of_[rank].reset();
+    if (best.start != kUnknown)
+      best_of_[rank] = {{best.start, best.kind_order, best.depth_order, rank}, best.action, rank};
+  }
+
+  void take(const Choice& choice) {
+    const Action& action = choice.action;
+    const Rank rank = choice.rank;
+    const std::int64_t start = std::get<0>(choice.order);
+    schedule_.order[rank].push_back(action);
+    switch (action.kind) {
+      case ActionKind::F:
+        ++next_f_[action.stage];
+        ++held_[rank];
+        free_[rank] = end_f_[action] = start + times(action.stage).f;
+        break;
+      case ActionKind::W:
+        waiting_w_[rank].pop_front();
+        --held_[rank];
+        free_[rank] = start + times(action.stage).w;
+        break;
+      default:
+        ++next_b_[action.stage];
+        free_[rank] = end_i_[action] =
+            start + times(action.stage).i + (rule_.split ? 0 : times(action.stage).w);
+        if (rule_.split) {
+          waiting_w_[rank].push_back({action.stage, ActionKind::W, action.microbatch});
+        } else {
+          --held_[rank];
+        }
+    }
+  }
+
+  // Where things stood when the first stage had ended a backward.
+  struct Mark {
+    std::int32_t microbatches = 0;  // of which it had
+    std::int64_t time = 0;
+    // All that later choices depend on but the number of micro-batches left, as distances from the
+    // two above.
+    std::vector<std::int64_t> state{};
+    Indexed<Rank, std::size_t> taken{};  // actions
+  };
+
+  [[nodiscard]] Mark mark() const {
+    Mark mark{.microbatches = next_b_[Stage{0}], .time = free_[shape_.rank_of(Stage{0})]};
+    const auto add = [&state = mark.state](std::int64_t value) { state.push_back(value); };
+    for (const Rank rank : free_.ids()) {
+      mark.taken.push_back(schedule_.order[rank].size());
+      add(free_[rank] - mark.time);
+      add(held_[rank]);
+      add(std::ssize(waiting_w_[rank]));
+      for (const Action& w : waiting_w_[rank]) {
+        add(w.stage.value);
+        add(w.microbatch.value - mark.microbatches);
+      }
+    }
+    for (const Stage stage : shape_.all_stages()) {
+      const std::int32_t first = first_microbatch(stage);
+      add(next_f_[stage] - mark.microbatches);
+      add(next_b_[stage] - mark.microbatches);
+      // An output that waits for its rank may have come at any time before that is free.
+      const auto there = [&](std::int64_t end, Stage user) {
+        add(std::max(end, free_[shape_.rank_of(user)]) - mark.time);
+      };
+      if (!shape_.is_last(stage)) {
+        for (std::int32_t m = next_f_[stage + 1]; m < next_f_[stage]; ++m)
+          there(end_f_(stage, Microbatch{first + m}), stage + 1);
+      }
+      if (!shape_.is_first(stage)) {
+        for (std::int32_t m = next_b_[stage - 1]; m < next_b_[stage]; ++m)
+          there(end_i_(stage, Microbatch{first + m}), stage - 1);
+      }
+    }
+    return mark;
+  }
+
+  // Brent's search for a cycle: each mark is compared with a saved one, and saved anew after 1, 2,
+  // 4, ... of them. Where a state comes back, so do the choices that followed it, until a stage has
+  // begun its last micro-batch. Returns how many actions were added.
+  std::int64_t repeat_rounds() {
+    if (repeated_) return 0;
+    Mark now = mark();
+    if (saved_ && now.state == saved_->state) {
+      repeated_ = true;
+      return repeat(*saved_, now);
+    }
+    if (++since_saved_ < window_) return 0;
+    saved_ = std::move(now);
+    since_saved_ = 0;
+    window_ *= 2;
+    return 0;
+  }
+
+  // What was taken between two marks of one state, as often as every stage has micro-batches to
+  // begin at each choice.
+  std::int64_t repeat(const Mark& from, const Mark& to) {
+    const std::int32_t each = to.microbatches - from.microbatches;
+    std::int32_t rounds = shape_.microbatches;
+    for (const Stage stage : shape_.all_stages())
+      rounds = std::min(rounds, (microbatches_of(stage) - 1 - next_f_[stage]) / each);
+    if (rounds <= 0) return 0;
+    const std::int32_t skipped = rounds * each;
+    const std::int64_t later = rounds * (to.time - from.time);
+    std::int64_t added = 0;
+    for (const Rank rank : free_.ids()) {
+      auto& order = schedule_.order[rank];
+      const std::size_t first = from.taken[rank], last = order.size();
+      for (std::int32_t round = 1; round <= rounds; ++round) {
+        for (std::size_t p = first; p < last; ++p) {
+          Action again = order[p];
+          again.microbatch.value += round * each;
+          order.push_back(again);
+        }
+      }
+      added += std::ssize(order) - static_cast<std::int64_t>(last);
+      free_[rank] += later;
+      for (Action& w : waiting_w_[rank]) w.microbatch.value += skipped;
+    }
+    for (const Stage stage : shape_.all_stages()) shift_ends(stage, skipped, later);
+    for (const Stage stage : shape_.all_stages()) {
+      next_f_[stage] += skipped;
+      next_b_[stage] += skipped;
+    }
+    for (const Rank rank : free_.ids()) consider(rank);
+    return added;
+  }
+  // Ends that are still to be read are those of as many micro-batches later; from the last down,
+  // since the two may overlap.
+  void shift_ends(Stage stage, std::int32_t skipped, std::int64_t later) {
+    const std::int32_t first = first_microbatch(stage);
+    for (std::int32_t m = next_f_[stage]; m-- > next_b_[stage];)
+      end_f_(stage, Microbatch{first + m + skipped}) = end_f_(stage, Microbatch{first + m}) + later;
+    if (shape_.is_first(stage)) return;
+    for (std::int32_t m = next_b_[stage]; m-- > next_b_[stage - 1];)
+      end_i_(stage, Microbatch{first + m + skipped}) = end_i_(stage, Microbatch{first + m}) + later;
+  }
+
+  Schedule schedule_;
+  const ScheduleShape shape_;
+  const ListRule& rule_;
+  Indexed<Rank, std::int64_t> free_;  // when it can start something
+  Indexed<Rank, std::int32_t> held_;  // in flight
+  Indexed<Rank, std::optional<Choice>> best_of_;
+  Indexed<Rank, std::vector<Stage>> stages_of_;
+  Indexed<Rank, std::deque<Action>> waiting_w_;
+  Indexed<Stage, std::int32_t> next_f_, next_b_;
+  Cells<std::int64_t> end_f_, end_i_;
+  std::optional<Mark> saved_;
+  std::int32_t since_saved_ = 0, window_ = 1;  // marks since, and until the next is saved
+  bool repeated_ = false;
+};
+
+}  // namespace
+
+ScheduleOrReason list_schedule(std::string name, const ScheduleShape& shape, const ListRule& rule) {
+  return ListScheduler(empty_schedule(std::move(name), shape), rule).run();
+}
+
+}  // namespace weir
