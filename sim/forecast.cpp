@@ -249,13 +249,16 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
   result.trace.steps.front().end += overhead;
   Forecast& f = result.forecast;
-  f.metrics = step_metrics(program, result.trace);
-  f.step_time = to_seconds(f.metrics.step_time);
-  f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
+  f.step_time = to_seconds(result.trace.steps.front().end);
   f.warnings = table.warnings;
   warn_of_empty_stages(loaded, f);
-  f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
-  add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  if (options.detail != ForecastDetail::order) {
+    f.metrics = step_metrics(program, result.trace);
+    f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
+    f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
+    f.peak_in_flight = peak_in_flight(loaded.schedule);
+    add_basis(f, loaded.plan, costs, cluster, table.inside_range);
+  }
   if (options.jitter && costs.jitter != Jitter{}) {
     f.distribution = distribution_of(program, operation_costs, contention, costs, *options.jitter);
   } else if (options.jitter) {
@@ -266,7 +269,6 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
-  f.peak_in_flight = peak_in_flight(loaded.schedule);
   MemoryRules rules = memory_rules(cluster, *known.part());
   rules.device_over_host = table.device_over_host;
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
@@ -275,7 +277,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   narrow_band(f, costs, cluster);
   warn_of_crowded_memory(loaded.plan, cluster, f);
   add_rates(f, loaded, cluster);
-  if (options.detail == ForecastDetail::ranking) return result;
+  if (options.detail != ForecastDetail::full) return result;
   result.trace.counters =
       memory_counters(loaded, program, result.trace.of_step(0), table.scratch, rules);
   for (Counter& counter : result.trace.counters) scale(counter, held);

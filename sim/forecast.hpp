@@ -72,8 +72,9 @@ struct Forecast {
 };
 
 // A search that compares many plans has no use for their memory over time and their names in a
-// trace.
-enum class ForecastDetail : std::uint8_t { full, ranking };
+// trace (ranking), and until it has found the best of them only for what it orders them by: step
+// time and memory (order; no metrics, no bound, no interval).
+enum class ForecastDetail : std::uint8_t { full, ranking, order };
 
 // What operations of this plan share: node cards, and devices where there are fewer than ranks.
 [[nodiscard]] Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,

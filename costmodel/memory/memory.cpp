@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <compare>
-#include <map>
-#include <tuple>
+#include <optional>
 
 #include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
+#include "plan/words/indexed.hpp"
+#include "plan/words/per_kind.hpp"
 
 namespace weir {
 namespace {
@@ -29,7 +30,8 @@ class Timeline {
         running_(live_.size()),
         peaks_(live_.size()),
         in_flight_(live_.size()),
-        most_in_flight_(live_.size()) {
+        most_in_flight_(live_.size()),
+        footprints_(program.shape().total_stages()) {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
@@ -47,22 +49,19 @@ class Timeline {
     }
   }
 
-  // `sample(time, rank)` after every change.
+  // `sample(time, rank)` after every change, rank by rank: what one holds its own events decide.
   template <class Sample>
   void replay(Sample sample) {
-    for (const Event& event : sorted_events()) {
-      const OperationId id{static_cast<std::int32_t>(event.order & 0xffffffff)};
-      const auto phase = static_cast<Phase>(event.order >> 32);
-      const Action& action = program_.op(id).action;
-      const auto rank = at(program_.rank_of(id).value);
-      if (phase == starts || phase == starts_at_once) begin(rank, id, action);
-      if (phase == ends || phase == ends_at_once) end(rank, action);
-      if (phase == sends) {
-        const auto to = at(program_.edge_of(id).to.value);
-        send(rank, to, action);
-        sample(event.time, to);
+    Indexed<Rank, std::vector<LaneId>> messages(program_.shape().ranks);  // from the rank and to it
+    for (const Edge& edge : program_.edges()) {
+      messages[edge.from].push_back(edge.send_lane);
+      messages[edge.to].push_back(edge.send_lane);
+    }
+    for (const Rank rank : messages.ids()) {
+      for (const Event& event : events_of(rank, messages[rank])) {
+        happen(rank, event);
+        sample(event.time, rank.position());
       }
-      sample(event.time, rank);
     }
   }
 
@@ -83,23 +82,44 @@ class Timeline {
     std::uint64_t order;
     auto operator<=>(const Event&) const = default;
   };
-  [[nodiscard]] std::vector<Event> sorted_events() const {
+  // A lane's events come in order, but for those of actions of no length: lanes are merged.
+  [[nodiscard]] std::vector<Event> events_of(Rank rank, const std::vector<LaneId>& messages) const {
     std::vector<Event> events;
-    events.reserve(2 * spans_.size());
+    if (spans_.size() == 0) return events;  // between steps
     const auto add = [&](Nanoseconds time, Phase phase, OperationId id) {
       events.push_back({time.count(), std::uint64_t{phase} << 32 | at(id.value)});
     };
-    for (const Span& span : spans_) {
+    const auto merge = [&events](std::size_t from) {
+      const auto middle = events.begin() + static_cast<std::ptrdiff_t>(from);
+      if (!std::is_sorted(middle, events.end())) std::sort(middle, events.end());
+      std::inplace_merge(events.begin(), middle, events.end());
+    };
+    const Lane& computes = program_.compute_lane(rank);
+    events.reserve(4 * at(computes.size()));
+    for (const OperationId id : computes.operations()) {
+      const Span& span = spans_[id];
       const bool instant = span.start == span.end;
-      if (span.lane == LaneKind::compute) {
-        add(span.start, instant ? starts_at_once : starts, span.operation);
-        add(span.end, instant ? ends_at_once : ends, span.operation);
-      } else if (span.lane == LaneKind::send) {
-        add(span.start, sends, span.operation);
-      }
+      add(span.start, instant ? starts_at_once : starts, id);
+      add(span.end, instant ? ends_at_once : ends, id);
     }
-    std::ranges::sort(events);
+    merge(0);
+    for (const LaneId lane : messages) {
+      const std::size_t before = events.size();
+      for (const OperationId id : program_.lane(lane).operations())
+        add(spans_[id].start, sends, id);
+      merge(before);
+    }
     return events;
+  }
+  void happen(Rank rank, const Event& event) {
+    const OperationId id{static_cast<std::int32_t>(event.order & 0xffffffff)};
+    const auto phase = static_cast<Phase>(event.order >> 32);
+    const Action& action = program_.op(id).action;
+    if (phase == starts || phase == starts_at_once) begin(rank.position(), id, action);
+    if (phase == ends || phase == ends_at_once) end(rank.position(), action);
+    if (phase != sends) return;
+    const bool leaves = program_.edge_of(id).from == rank;
+    (leaves ? sent(rank.position(), action) : comes(rank.position(), action));
   }
   [[nodiscard]] bool rematerialised(const Action& action) const {
     return (mode_ == RecomputeMode::full || mode_ == RecomputeMode::stage) &&
@@ -114,9 +134,10 @@ class Timeline {
   }
   const Footprint& footprint(const Action& action) {
     const bool remat = rematerialised(action);
-    const auto [found, fresh] = footprints_.try_emplace({action.stage.value, action.kind, remat});
-    if (fresh) found->second = stages_[at(action.stage.value)].of(action.kind, remat);
-    return found->second;
+    auto& of_stage = footprints_[action.stage];
+    std::optional<Footprint>& known = (remat ? of_stage.rebuilt : of_stage.kept)[action.kind];
+    if (!known) known = stages_[at(action.stage.value)].of(action.kind, remat);
+    return *known;
   }
   // A received message leaves its slot when its consumer takes it.
   void take_from_slot(std::size_t rank, OperationId id, std::int64_t bytes) {
@@ -144,13 +165,17 @@ class Timeline {
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
   }
-  void send(std::size_t from, std::size_t to, const Action& action) {
+  [[nodiscard]] std::int64_t bytes_sent(const Action& action) const {
     const StageMemory& stage = stages_[at(action.stage.value)];
-    const std::int64_t bytes =
-        action.kind == ActionKind::SEND_F ? stage.output_bytes() : stage.input_bytes();
-    live_[from][MemoryKind::activations] -= bytes;
-    live_[to][MemoryKind::receive_slots] += bytes;
-    note(to);
+    return action.kind == ActionKind::SEND_F ? stage.output_bytes() : stage.input_bytes();
+  }
+  void sent(std::size_t rank, const Action& action) {
+    live_[rank][MemoryKind::activations] -= bytes_sent(action);
+  }
+  // From the start of its send a message holds a slot where it goes.
+  void comes(std::size_t rank, const Action& action) {
+    live_[rank][MemoryKind::receive_slots] += bytes_sent(action);
+    note(rank);
   }
 
   const Program& program_;
@@ -161,7 +186,11 @@ class Timeline {
   std::vector<Footprint> running_;  // per rank
   std::vector<RankMemory> peaks_;
   std::vector<std::int32_t> in_flight_, most_in_flight_;
-  std::map<std::tuple<std::int32_t, ActionKind, bool>, Footprint> footprints_;
+  // By kind of action, of micro-batches that are re-materialised and of others.
+  struct Footprints {
+    PerKind<std::optional<Footprint>> kept{}, rebuilt{};
+  };
+  Indexed<Stage, Footprints> footprints_;
 };
 
 // What the stack's allocator reserves, expected, at least and at most: all but the process's own

@@ -25,7 +25,7 @@ struct RankMemory {
 // Peak per rank, on one of its devices, of one step in steady state (optimizer state exists).
 // `spans` are one step's spans ordered by operation (predicted or measured); where operations of
 // different lanes meet, their times decide the order. `scratch`: library scratch memory per rank,
-// held throughout; empty: none.
+// held throughout; empty: none. No spans: what is held between steps.
 [[nodiscard]] std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded,
                                                    const Program& program,
                                                    IndexedView<OperationId, const Span> spans,

@@ -109,7 +109,7 @@ class Chooser {
     Plan plan = resolved_.plan;
     plan.recompute = recompute;
     const ResolvedPlan now = derive(plan, resolved_.model, resolved_.schedule, resolved_.part);
-    Forecast f = forecast(now, known_, cluster_, {.detail = ForecastDetail::ranking}).forecast;
+    Forecast f = forecast(now, known_, cluster_, {.detail = ForecastDetail::order}).forecast;
     f.memory_limit = limit_;
     return f;
   }

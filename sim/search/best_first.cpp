@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
 #include <utility>
 #include <variant>
 
 #include "plan/job/summary.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/examine.hpp"
 
@@ -22,7 +22,6 @@ namespace weir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
 
 constexpr std::size_t kBlock = 1024;  // candidates looked at together
 constexpr std::size_t kBatch = 8;     // and forecast together: each of them by the same limit
@@ -220,7 +219,7 @@ class Search {
 
   [[nodiscard]] Outcome outcome_of(const Examined& one, const CandidateLimits& limits) {
     Outcome outcome;
-    Plan plan = one.plan;
+    Plan plan = examiner_.plan(one.node);
     const auto slots = examiner_.shapes().slots(plan, programs_);
     if (const auto* reason = std::get_if<std::string>(&slots)) {
       outcome.reason = *reason;
@@ -273,7 +272,9 @@ class Search {
     if (std::ssize(best_) > *request_.keep) best_.pop_back();
   }
 
-  [[nodiscard]] CandidateSources sources() { return {known_, cluster_, programs_}; }
+  [[nodiscard]] CandidateSources sources(ForecastDetail detail = ForecastDetail::order) {
+    return {known_, cluster_, programs_, detail};
+  }
 
   // A node's plan as it was refined.
   [[nodiscard]] Ranked ranked(std::uint32_t node, int slots, std::vector<int> boundaries) {
@@ -357,7 +358,12 @@ class Search {
     for (const LeftOut& left_out : {nodes_.devices, nodes_.divisibility, schedule_, memory_}) {
       if (left_out.count > 0) result.left_out.push_back(left_out);
     }
-    for (Found& found : best_) result.plans.push_back(std::move(found.ranked));
+    // Of the best all is said that a ranking says.
+    result.plans.resize(best_.size());
+    tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
+      result.plans[i] =
+          ranked_of(best_[i].ranked.plan, sources(ForecastDetail::ranking), request_.memory_limit);
+    });
     return result;
   }
 

@@ -29,12 +29,14 @@ ResolvedPlan derived(const Plan& plan, const LayerCosts& costs, ShapePrograms& s
                 });
 }
 
-Ranked forecast_of(const ResolvedPlan& resolved, const LayerCosts& costs, const Cluster& cluster,
+Ranked forecast_of(const ResolvedPlan& resolved, const CandidateSources& sources,
                    std::optional<Bytes> memory_limit) {
+  const LayerCosts& costs = sources.known.of(resolved.plan);
   Ranked now{resolved.plan,
-             forecast(resolved, costs, cluster, {.detail = ForecastDetail::ranking}).forecast};
+             forecast(resolved, costs, sources.cluster, {.detail = sources.detail}).forecast};
   now.forecast.memory_limit = memory_limit;
-  now.gap = now.forecast.step_time / now.forecast.lower_bound - 1;
+  if (sources.detail != ForecastDetail::order)
+    now.gap = now.forecast.step_time / now.forecast.lower_bound - 1;
   return now;
 }
 
@@ -52,7 +54,7 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   const bool hopeless = limits.memory && cost.held > *limits.memory;
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
   ResolvedPlan resolved = derived(candidate, costs, *shape);
-  const auto ranked = [&] { return forecast_of(resolved, costs, cluster, limits.memory); };
+  const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
   const auto refine = [&] {
     return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster);
   };
@@ -85,7 +87,7 @@ Ranked ranked_of(const Plan& plan, const CandidateSources& sources,
                  std::optional<Bytes> memory_limit) {
   const LayerCosts& costs = sources.known.of(plan);
   const auto shape = sources.programs.of(plan);
-  return forecast_of(derived(plan, costs, *shape), costs, sources.cluster, memory_limit);
+  return forecast_of(derived(plan, costs, *shape), sources, memory_limit);
 }
 
 }  // namespace weir

@@ -51,6 +51,7 @@ struct CandidateSources {
   const SplitCosts& known;
   const Cluster& cluster;
   Programs& programs;
+  ForecastDetail detail = ForecastDetail::ranking;  // of their forecasts
 };
 
 // Precondition: the candidate is legal. Many threads may ask at once.

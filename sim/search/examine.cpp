@@ -6,16 +6,24 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "costmodel/table/backward_halves.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/words/names.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/legality.hpp"
 
 namespace weir {
 namespace {
+
+constexpr Names<Examined::Verdict, 3> kVerdicts{{{Examined::Verdict::possible, "possible"},
+                                                 {Examined::Verdict::schedule, "schedule"},
+                                                 {Examined::Verdict::memory, "memory"}}};
 
 // A job's stages and their bytes: the same for all schedules with as many copies of them.
 struct Held {
@@ -109,8 +117,8 @@ std::vector<int> Boundaries::of(Plan plan) {
   return found_.try_emplace(key, std::move(boundaries)).first->second;
 }
 
-// Candidates of one job with as many stages: boundaries and costs are the same.
-std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> alike) {
+// Boundaries and costs are the same for all of them.
+std::vector<Examined> Examiner::examine_alike(Alike alike) {
   std::vector<Examined> all;
   if (const Bytes least = least_held(nodes_.all[alike.front()]); too_large(least)) {
     for (const std::uint32_t n : alike) {
@@ -156,10 +164,14 @@ std::vector<Examined> Examiner::examine_alike(std::span<const std::uint32_t> ali
     const auto ties = ties_of(*costs.part(), stages.parts, facts.shape);
     now.estimate_ns =
         estimate(prices->table(facts.shape, stages.parts, ties), facts, plan.microbatches);
-    now.plan = plan;
-    now.plan.schedule = request_.schedules[node.schedule];
   }
   return all;
+}
+
+Plan Examiner::plan(std::uint32_t node) {
+  Plan plan = nodes_.plan(nodes_.all[node], request_);
+  plan.boundaries = boundaries_.of(plan);
+  return plan;
 }
 
 std::optional<std::string> Examiner::no_schedule(std::uint32_t node) {
@@ -169,23 +181,89 @@ std::optional<std::string> Examiner::no_schedule(std::uint32_t node) {
   return reason == nullptr ? std::nullopt : std::optional(*reason);
 }
 
+// Schedules cost most, and each is made by one process: groups of one K, v and M go to the same,
+// the largest to who has least to do so far.
+std::vector<std::size_t> Examiner::shares(const std::vector<Alike>& groups) const {
+  std::vector<std::size_t> shares(groups.size(), 0);
+  if (!request_.party) return shares;
+  using Size = std::tuple<int, int, int>;
+  const auto size_of = [this](Alike alike) {
+    const Node& node = nodes_.all[alike.front()];
+    return Size{node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
+  };
+  std::map<Size, std::vector<std::size_t>> by_size;
+  for (std::size_t g = 0; g < groups.size(); ++g) by_size[size_of(groups[g])].push_back(g);
+  struct Load {
+    double work = 0;
+    const std::vector<std::size_t>* groups = nullptr;
+  };
+  std::vector<Load> loads;
+  for (const auto& [size, members] : by_size) {
+    const auto& [k, v, m] = size;
+    loads.push_back({static_cast<double>(k) * v * m, &members});
+  }
+  std::ranges::stable_sort(loads, std::ranges::greater{}, &Load::work);
+  std::vector<double> busy(at(request_.party->count), 0);
+  for (const Load& load : loads) {
+    const auto least = std::ranges::min_element(busy);
+    *least += load.work;
+    for (const std::size_t g : *load.groups) shares[g] = at(least - busy.begin());
+  }
+  return shares;
+}
+
+void Examiner::exchange(const std::vector<Alike>& groups, const std::vector<std::size_t>& shares,
+                        std::vector<std::vector<Examined>>& found) const {
+  const std::size_t mine = at(request_.party->index);
+  Json own = Json::array();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (shares[g] != mine) continue;
+    for (const Examined& one : found[g]) {
+      own.push_back({name_of(kVerdicts, one.verdict), one.unshaped, one.reason, one.memory.count(),
+                     one.estimate_ns});
+    }
+  }
+  std::vector<Json> all;
+  for (const std::string& text : request_.party->exchange(own.dump()))
+    all.push_back(Json::parse(text));
+  std::vector<std::size_t> next(all.size(), 0);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::size_t whose = shares[g];
+    if (whose == mine) continue;
+    for (const std::uint32_t node : groups[g]) {
+      const Json& json = all[whose].at(next[whose]++);
+      const auto verdict = named(kVerdicts, json[0].get<std::string>());
+      found[g].push_back({.node = node,
+                          .verdict = verdict.value(),
+                          .unshaped = json[1],
+                          .reason = json[2],
+                          .memory = Bytes(json[3].get<std::int64_t>()),
+                          .estimate_ns = json[4]});
+    }
+  }
+}
+
 std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
-  std::map<std::tuple<std::uint32_t, int, int>, std::vector<std::uint32_t>> groups;
+  std::map<std::tuple<std::uint32_t, int, int>, std::vector<std::uint32_t>> by_stages;
   for (const std::uint32_t n : nodes) {
     const Node& node = nodes_.all[n];
-    groups[{node.job, node.ranks, node.chunks}].push_back(n);
+    by_stages[{node.job, node.ranks, node.chunks}].push_back(n);
   }
+  std::vector<Alike> groups;
+  for (const auto& [stages, members] : by_stages) groups.emplace_back(members);
+  const std::vector<std::size_t> whose = shares(groups);
+  const std::size_t self = request_.party ? at(request_.party->index) : 0;
   std::vector<Shapes::Key> keys;
-  for (const auto& [key, members] : groups) {
-    if (too_large(least_held(nodes_.all[members.front()]))) continue;
-    for (const std::uint32_t n : members) keys.push_back(shape(nodes_.all[n]));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (whose[g] != self || too_large(least_held(nodes_.all[groups[g].front()]))) continue;
+    for (const std::uint32_t n : groups[g]) keys.push_back(shape(nodes_.all[n]));
   }
   shapes_.add(keys);
-  std::vector<std::span<const std::uint32_t>> alike;
-  for (const auto& [key, members] : groups) alike.emplace_back(members);
-  std::vector<std::vector<Examined>> by_group(alike.size());
-  tbb::parallel_for(std::size_t{0}, alike.size(),
-                    [&](std::size_t i) { by_group[i] = examine_alike(alike[i]); });
+  std::vector<std::vector<Examined>> by_group(groups.size());
+  tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) {
+    if (whose[g] == self) by_group[g] = examine_alike(groups[g]);
+  });
+  if (request_.party) exchange(groups, whose, by_group);
   std::vector<Examined> all;
   for (auto& group : by_group) std::ranges::move(group, std::back_inserter(all));
   return all;

@@ -27,7 +27,6 @@ struct Examined {
   std::string reason{};    // of a schedule that cannot be
   Bytes memory{0};         // at least
   double estimate_ns = 0;  // of its step, evenly cut; where it is possible
-  Plan plan{};             // with boundaries; where it is possible
 };
 
 // Schedules by (name, K, v, M): made once for all jobs.
@@ -77,13 +76,19 @@ class Examiner {
         shapes_(request),
         boundaries_(known, cluster) {}
 
-  // In an order that follows from the nodes alone.
+  // In an order that follows from the nodes alone. Of several processes each looks at its share,
+  // and hears of the others'.
   [[nodiscard]] std::vector<Examined> examine(std::span<const std::uint32_t> nodes);
+  // The node's plan, evenly cut.
+  [[nodiscard]] Plan plan(std::uint32_t node);
   [[nodiscard]] const Shapes& shapes() const { return shapes_; }
   // Why the node's schedule cannot be.
   [[nodiscard]] std::optional<std::string> no_schedule(std::uint32_t node);
 
  private:
+  // Candidates of one job with as many stages.
+  using Alike = std::span<const std::uint32_t>;
+
   [[nodiscard]] bool too_large(Bytes memory) const {
     return request_.memory_limit && memory > *request_.memory_limit;
   }
@@ -91,7 +96,12 @@ class Examiner {
   [[nodiscard]] Bytes least_held(const Node& node) const {
     return device_.of(nodes_.held[node.job] / node.ranks);
   }
-  [[nodiscard]] std::vector<Examined> examine_alike(std::span<const std::uint32_t> alike);
+  [[nodiscard]] std::vector<Examined> examine_alike(Alike alike);
+  // Groups of candidates by the process that looks at them.
+  [[nodiscard]] std::vector<std::size_t> shares(const std::vector<Alike>& groups) const;
+  // `found`, by group: this process's, to which the others' come.
+  void exchange(const std::vector<Alike>& groups, const std::vector<std::size_t>& shares,
+                std::vector<std::vector<Examined>>& found) const;
   [[nodiscard]] Shapes::Key shape(const Node& node) const {
     return {node.schedule, node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
   }

@@ -60,7 +60,7 @@ class Finalists {
     Plan plan = plan_;
     plan.slots = fewest_slots(schedule, plan_.slots);
     const ResolvedPlan resolved = derive(plan, known_.model(), schedule, known_.part());
-    Forecast f = forecast(resolved, known_, cluster_, {.detail = ForecastDetail::ranking}).forecast;
+    Forecast f = forecast(resolved, known_, cluster_, {.detail = ForecastDetail::order}).forecast;
     if (limit_.count() > 0) f.memory_limit = limit_;
     ++compared_;
     const bool fits_better = !best_ || f.fits() < best_->fits;
