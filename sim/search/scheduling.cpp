@@ -16,6 +16,7 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/forecast.hpp"
+#include "sim/synthesis/bound.hpp"
 
 namespace weir {
 namespace {

@@ -66,6 +66,8 @@ class List {
       if (index >= done.i) return {};
     } else if (kind == ActionKind::F) {
       if (!may_begin(stage)) return {};
+      if (problem_.shape.is_first(stage) && !rule_.begins_ns.empty())
+        inputs = rule_.begins_ns[at(index)];
       if (!problem_.shape.is_first(stage)) {
         const Stage before{stage.value - 1};
         inputs = forward_(before, action.microbatch);

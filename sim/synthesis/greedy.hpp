@@ -19,6 +19,8 @@ struct GreedyRule {
   enum class Fill : std::uint8_t { gaps, at_once, last } fill = Fill::gaps;
   std::int32_t ahead =
       0;  // micro-batches that a stage may have in flight; 0: as many as there is room for
+  // Before when no micro-batch's first F starts, by micro-batch; empty: any time.
+  std::vector<std::int64_t> begins_ns{};
 };
 
 // nullopt: the rule runs into a wait without an end. Keeps to the problem's room, and to as much of

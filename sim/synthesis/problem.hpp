@@ -43,10 +43,4 @@ struct WordTimes {
 // The order alone decides what is kept.
 [[nodiscard]] bool within_room(const SynthesisProblem& problem, const Words& words);
 
-// No order ends sooner, whatever the room: for each stage its head, all work of its rank or its F
-// and I and the way back to the first stage, whose W is last; the longest chain. With the room: a
-// stage that keeps n micro-batches begins the (n + 1)-th when the first has been down to the last
-// stage and back.
-[[nodiscard]] std::int64_t synthesis_bound_ns(const SynthesisProblem& problem);
-
 }  // namespace weir

@@ -8,9 +8,11 @@
 #include <variant>
 
 #include "plan/schedule/generators/generators.hpp"
+#include "sim/synthesis/bound.hpp"
 #include "sim/synthesis/exact.hpp"
 #include "sim/synthesis/greedy.hpp"
 #include "sim/synthesis/improve.hpp"
+#include "sim/synthesis/pace.hpp"
 
 namespace weir {
 namespace {
@@ -35,6 +37,7 @@ class Methods {
     const ScheduleShape& shape = problem_.shape;
     constexpr std::int32_t kFew = 32;
     if (shape.stages * shape.microbatches <= kFew) exact();
+    if (!done()) paces();
     // Where the exact search gave up, a steady part may still be the shorter one.
     if (!done()) tiles();
     return std::move(best_);
@@ -74,6 +77,15 @@ class Methods {
     ExactWords found = exact_words(problem_, best_.makespan_ns, effort_.nodes);
     if (found.words) consider(std::move(found.words), "auto");
     if (found.finished) bound_ = best_.makespan_ns;
+  }
+
+  void paces() {
+    for (const std::vector<std::int64_t>& begins : paces_of(problem_)) {
+      for (const auto fill : {GreedyRule::Fill::gaps, GreedyRule::Fill::at_once}) {
+        consider(greedy_words(problem_, {.fill = fill, .begins_ns = begins}), "auto");
+        if (done()) return;
+      }
+    }
   }
 
   // A steady state needs the fill and the drain to be over: some multiples of the stages.

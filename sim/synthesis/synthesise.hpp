@@ -27,8 +27,9 @@ struct Synthesis {
 
 // The shortest of: published schedules of this shape that keep to the room, a portfolio of greedy
 // rules, swaps of neighbours in the best of both, the exact search where stages times micro-batches
-// are at most 32, and, where that is not the end of it, the same for few micro-batches with its
-// steady part repeated. nullopt: no order keeps to the room (a micro-batch alone is more).
+// are at most 32, and, where that is not the end of it, greedy rules at a pace (sim/synthesis/pace)
+// and the same for few micro-batches with its steady part repeated. nullopt: no order keeps to the
+// room (a micro-batch alone is more).
 [[nodiscard]] std::optional<Synthesis> synthesise(const SynthesisProblem& problem,
                                                   const SynthesisEffort& effort = {});
 

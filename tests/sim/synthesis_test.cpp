@@ -8,9 +8,11 @@
 
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/validate.hpp"
+#include "sim/synthesis/bound.hpp"
 #include "sim/synthesis/exact.hpp"
 #include "sim/synthesis/greedy.hpp"
 #include "sim/synthesis/improve.hpp"
+#include "sim/synthesis/pace.hpp"
 #include "sim/synthesis/synthesise.hpp"
 
 namespace weir {
@@ -200,6 +202,33 @@ TEST(Synthesis, RoomForOneMicrobatchIsATurnEach) {
   EXPECT_FALSE(synthesise(equal_stages(looped_shape(2, 1, 5), {1, 1, 1}, 0)));
 }
 
+// Eight ranks with room for four, F = I = W = 10, M = 64. Of every four micro-batches two are
+// looked at, 32 of them, which meet 31 times. Down and back takes 16 actions, so one that begins
+// when another has left meets its neighbours at borders whose sum is 8 at best, 9 actions apart
+// where it would be 8.5: 9 at the first meeting, 30 times 9, 8 until the last one is back, two
+// others' I behind it and its W.
+TEST(Synthesis, MicrobatchesThatMeetWaitForEachOther) {
+  EXPECT_EQ(synthesis_bound_ns(equal_stages(looped_shape(8, 1, 64), {10, 10, 10}, 4)),
+            10 * (9 + 30 * 9 + 8 + 2 + 1));
+}
+
+TEST(Synthesis, NoBoundIsAboveTheOptimum) {
+  Draw draw(46);
+  int finished = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    constexpr std::pair<int, int> kSizes[] = {{2, 6}, {3, 5}, {3, 7}, {4, 5}};
+    const auto [ranks, microbatches] = kSizes[trial % 4];
+    SynthesisProblem p = draw.problem(looped_shape(ranks, 1, microbatches));
+    if (trial % 2 == 0) p.stages.assign(p.stages.size(), {1, 1, 1});
+    for (auto& room : p.room) room = draw.from(2, 3);
+    const auto exact = exact_words(p, std::numeric_limits<std::int64_t>::max(), 60'000);
+    if (!exact.finished) continue;
+    ++finished;
+    EXPECT_LE(synthesis_bound_ns(p), exact.makespan_ns) << "seed 46, trial " << trial;
+  }
+  EXPECT_GT(finished, 20);
+}
+
 // Tiling repeats the middle of 1F1B with its backward split: K = 2, M = 4 to M = 9.
 TEST(Synthesis, TilesASteadyPart) {
   const SynthesisProblem many = equal_stages(looped_shape(2, 1, 9), {1, 1, 1}, 2);
@@ -224,6 +253,29 @@ TEST(Synthesis, SaysItsGapOnLargeProblems) {
     EXPECT_LE(found->makespan_ns, before);
     before = found->makespan_ns;
   }
+}
+
+// Eight ranks, 64 micro-batches, half, two thirds and all of what 1F1B keeps on its first rank.
+TEST(Synthesis, IsWithinThreePercentUnderACapOfMemory) {
+  for (const std::int64_t room : {4, 5, 8}) {
+    const SynthesisProblem p = equal_stages(looped_shape(8, 1, 64), {10, 10, 10}, room);
+    const auto found = synthesise(p, {.nodes = 1000, .swapped = 2'000'000});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(validate(found->schedule), std::nullopt);
+    EXPECT_TRUE(within_room(p, found->schedule.order));
+    EXPECT_LE(found->gap(), 0.03) << "room " << room;
+  }
+}
+
+// K = 2 with room for two of many, F = I = W = 1. Down and back takes 4 and W one, so 5 a period at
+// least, and two micro-batches' 6 on each rank: with 6, the second may begin 2 after the first, F
+// at 0 and 2 and I at 3 and 5 on the first rank, W in the two places left.
+TEST(Synthesis, APaceLeavesNobodyWaiting) {
+  const SynthesisProblem p = equal_stages(looped_shape(2, 1, 5), {1, 1, 1}, 2);
+  const auto paces = paces_of(p);
+  ASSERT_FALSE(paces.empty());
+  EXPECT_EQ(paces.front(), (std::vector<std::int64_t>{0, 2, 6, 8, 12}));
+  EXPECT_TRUE(paces_of(equal_stages(looped_shape(2, 1, 5), {1, 1, 1}, 5)).empty());
 }
 
 }  // namespace
