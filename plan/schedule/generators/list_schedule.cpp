@@ -17,6 +17,8 @@ namespace weir {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+// Kinds in the order in which they go first.
+constexpr std::int32_t kBackward = 0, kForward = 1, kWeight = 2;
 
 class ListScheduler {
  public:
@@ -31,39 +33,52 @@ class ListScheduler {
         waiting_w_(shape_.ranks),
         next_f_(shape_.total_stages()),
         next_b_(next_f_),
+        ready_(shape_.total_stages()),
         end_f_(shape_, kUnknown),
         end_i_(shape_, kUnknown) {
-    for (const Stage stage : shape_.all_stages())
+    // Replica r of n has the micro-batches [r M / n, (r + 1) M / n).
+    const auto border = [this](std::int32_t replica) {
+      return replica * shape_.microbatches / shape_.replicas;
+    };
+    for (const Stage stage : shape_.all_stages()) {
       stages_of_[shape_.rank_of(stage)].push_back(stage);
+      const std::int32_t replica = shape_.replica_of(stage);
+      first_.push_back(border(replica));
+      count_.push_back(border(replica + 1) - border(replica));
+      depth_.push_back(shape_.stages - stage.value % shape_.stages);
+    }
   }
 
   ScheduleOrReason run() {
     std::int64_t left = 0;
-    for (const Stage stage : shape_.all_stages())
-      left += microbatches_of(stage) * (rule_.split ? 3 : 2);
-    for (const Rank rank : free_.ids()) consider(rank);
+    for (const Stage stage : shape_.all_stages()) left += count_[stage] * (rule_.split ? 3 : 2);
+    consider_all();
     // Ranks are looked at in ascending order, and only a smaller choice replaces a found one: equal
     // ones go to the lower rank.
     while (left > 0) {
-      const std::optional<Choice>* best = nullptr;
-      for (const std::optional<Choice>& one : best_of_) {
-        if (one && (best == nullptr || one->order < (*best)->order)) best = &one;
+      Rank rank{0};
+      for (const Rank other : best_of_.ids()) {
+        if (best_of_[other].before(best_of_[rank])) rank = other;
       }
-      if (best == nullptr) {
+      const Choice taken = best_of_[rank];
+      if (taken.start == kUnknown) {
         return std::string("nothing may run: ") + std::to_string(rule_.most_in_flight) +
                " micro-batches in flight a rank are too few";
       }
-      const Choice taken = **best;
-      take(taken);
+      take(rank, taken);
       --left;
-      // What has ended matters to its rank, and to the one that waits for its output.
-      consider(taken.rank);
+      // What has ended matters to its stage, and to the one that waits for its output.
       const Action& action = taken.action;
-      if (action.kind == ActionKind::F) {
-        if (!shape_.is_last(action.stage)) consider(shape_.rank_of(action.stage + 1));
-      } else if (action.kind != ActionKind::W && !shape_.is_first(action.stage)) {
-        consider(shape_.rank_of(action.stage - 1));
+      if (action.kind != ActionKind::W) {
+        look_again(action.stage);
+        const bool forward = action.kind == ActionKind::F;
+        if (!(forward ? shape_.is_last(action.stage) : shape_.is_first(action.stage))) {
+          const Stage user = forward ? action.stage + 1 : action.stage - 1;
+          look_again(user);
+          if (shape_.rank_of(user) != rank) consider(shape_.rank_of(user));
+        }
       }
+      consider(rank);
       if (is_backward(action.kind) && action.stage == Stage{0}) left -= repeat_rounds();
     }
     return std::move(schedule_);
@@ -73,73 +88,76 @@ class ListScheduler {
   [[nodiscard]] const ListRule::Times& times(Stage stage) const {
     return rule_.stages.empty() ? rule_.times : rule_.stages[Stage{stage.value % shape_.stages}];
   }
-  // Smaller is better: earliest start, then kind, then depth, then rank.
+  // What may start next: of several the earliest, of those that start at one time the smaller kind,
+  // then the deeper stage; of ranks the lower.
   struct Choice {
-    std::tuple<std::int64_t, int, std::int32_t, Rank> order;
-    Action action;
-    Rank rank;
-  };
-
-  // Replica r of n has the micro-batches [r M / n, (r + 1) M / n).
-  [[nodiscard]] std::int32_t first_microbatch(Stage stage) const {
-    return shape_.replica_of(stage) * shape_.microbatches / shape_.replicas;
-  }
-  [[nodiscard]] std::int32_t microbatches_of(Stage stage) const {
-    return (shape_.replica_of(stage) + 1) * shape_.microbatches / shape_.replicas -
-           first_microbatch(stage);
-  }
-
-  // What may start on a rank; of what starts at one time, the smaller kind, then the deeper stage.
-  struct Offer {
-    std::int64_t start = kUnknown;
-    int kind_order = 0;
-    std::int32_t depth_order = 0;
+    std::int64_t start = kUnknown;  // none may
+    std::int32_t kind = 0, depth = 0;
     Action action{};
-    [[nodiscard]] auto order() const { return std::tie(start, kind_order, depth_order); }
+    [[nodiscard]] bool before(const Choice& other) const {
+      if (start != other.start) return start < other.start;
+      return std::tie(kind, depth) < std::tie(other.kind, other.depth);
+    }
   };
-  static void offer(const Offer& one, Offer& best) {
-    if (one.order() < best.order()) best = one;
+
+  // When the stage's next F, and its next I or B, has all that it waits for; kUnknown: that is
+  // still to come. Stages have their micro-batches in order, so what has ended is a matter of
+  // counting.
+  struct Ready {
+    std::int64_t forward = kUnknown, backward = kUnknown;
+  };
+  void look_again(Stage stage) {
+    Ready& ready = ready_[stage] = {};
+    const std::int32_t first = first_[stage];
+    const std::int32_t b = next_b_[stage], f = next_f_[stage];
+    const bool last = shape_.is_last(stage), head = shape_.is_first(stage);
+    if (b < f && (last || b < next_b_[stage + 1])) {
+      const Microbatch m{first + b};
+      ready.backward = std::max(end_f_(stage, m), last ? 0 : end_i_(stage + 1, m));
+    }
+    if (f < count_[stage] && (head || f < next_f_[stage - 1]))
+      ready.forward = head ? 0 : end_f_(stage - 1, Microbatch{first + f});
   }
 
-  // The rank's next action, as things are. Stages have their micro-batches in order, so what has
-  // ended is a matter of counting; a limit counts from the start of F: a full rank may not begin
-  // another.
+  // The rank's next action, as things are. A limit counts from the start of F: a full rank may not
+  // begin another.
   void consider(Rank rank) {
-    Offer best;
+    Choice best;
     const bool room = rule_.most_in_flight == 0 || held_[rank] < rule_.most_in_flight;
     const std::int64_t free = free_[rank];
+    const auto offer = [&best, this](std::int64_t start, std::int32_t kind, Stage stage) {
+      const Choice one{start, kind, depth_[stage], {stage, {}, {}}};
+      if (one.before(best)) best = one;
+    };
     for (const Stage stage : stages_of_[rank]) {
-      const std::int32_t depth = shape_.stages - stage.value % shape_.stages;  // small: deep
-      const Microbatch first{first_microbatch(stage)};
-      const std::int32_t b = next_b_[stage], f = next_f_[stage];
-      const bool last = shape_.is_last(stage), head = shape_.is_first(stage);
-      if (b < f && (last || b < next_b_[stage + 1])) {
-        const Microbatch m{first.value + b};
-        const std::int64_t gradient = last ? 0 : end_i_(stage + 1, m);
-        offer({std::max({end_f_(stage, m), gradient, free}),
-               0,
-               depth,
-               {stage, rule_.split ? ActionKind::I : ActionKind::B, m}},
-              best);
-      }
-      if (room && f < microbatches_of(stage) && (head || f < next_f_[stage - 1])) {
-        const Microbatch m{first.value + f};
-        const std::int64_t input = head ? 0 : end_f_(stage - 1, m);
-        offer({std::max(input, free), 1, depth, {stage, ActionKind::F, m}}, best);
-      }
+      const Ready& ready = ready_[stage];
+      if (ready.backward != kUnknown) offer(std::max(ready.backward, free), kBackward, stage);
+      if (room && ready.forward != kUnknown) offer(std::max(ready.forward, free), kForward, stage);
     }
-    // A W is always ready, so it starts when the rank is free; kind 2 lets it go after all others
-    // that start then.
-    if (!waiting_w_[rank].empty()) offer({free, 2, 0, waiting_w_[rank].front()}, best);
-    best_of_[rank].reset();
-    if (best.start != kUnknown)
-      best_of_[rank] = {{best.start, best.kind_order, best.depth_order, rank}, best.action, rank};
+    // A W is always ready, so it starts when the rank is free, after all others that start then.
+    if (!waiting_w_[rank].empty()) {
+      const Choice weight{free, kWeight, 0, waiting_w_[rank].front()};
+      if (weight.before(best)) best = weight;
+    }
+    Action& action = best.action;
+    if (best.kind == kBackward) {
+      action.kind = rule_.split ? ActionKind::I : ActionKind::B;
+      action.microbatch = Microbatch{first_[action.stage] + next_b_[action.stage]};
+    } else if (best.kind == kForward) {
+      action.kind = ActionKind::F;
+      action.microbatch = Microbatch{first_[action.stage] + next_f_[action.stage]};
+    }
+    best_of_[rank] = best;
   }
 
-  void take(const Choice& choice) {
+  void consider_all() {
+    for (const Stage stage : shape_.all_stages()) look_again(stage);
+    for (const Rank rank : free_.ids()) consider(rank);
+  }
+
+  void take(Rank rank, const Choice& choice) {
     const Action& action = choice.action;
-    const Rank rank = choice.rank;
-    const std::int64_t start = std::get<0>(choice.order);
+    const std::int64_t start = choice.start;
     schedule_.order[rank].push_back(action);
     switch (action.kind) {
       case ActionKind::F:
@@ -188,7 +206,7 @@ class ListScheduler {
       }
     }
     for (const Stage stage : shape_.all_stages()) {
-      const std::int32_t first = first_microbatch(stage);
+      const std::int32_t first = first_[stage];
       add(next_f_[stage] - mark.microbatches);
       add(next_b_[stage] - mark.microbatches);
       // An output that waits for its rank may have come at any time before that is free.
@@ -230,7 +248,7 @@ class ListScheduler {
     const std::int32_t each = to.microbatches - from.microbatches;
     std::int32_t rounds = shape_.microbatches;
     for (const Stage stage : shape_.all_stages())
-      rounds = std::min(rounds, (microbatches_of(stage) - 1 - next_f_[stage]) / each);
+      rounds = std::min(rounds, (count_[stage] - 1 - next_f_[stage]) / each);
     if (rounds <= 0) return 0;
     const std::int32_t skipped = rounds * each;
     const std::int64_t later = rounds * (to.time - from.time);
@@ -254,13 +272,13 @@ class ListScheduler {
       next_f_[stage] += skipped;
       next_b_[stage] += skipped;
     }
-    for (const Rank rank : free_.ids()) consider(rank);
+    consider_all();
     return added;
   }
   // Ends that are still to be read are those of as many micro-batches later; from the last down,
   // since the two may overlap.
   void shift_ends(Stage stage, std::int32_t skipped, std::int64_t later) {
-    const std::int32_t first = first_microbatch(stage);
+    const std::int32_t first = first_[stage];
     for (std::int32_t m = next_f_[stage]; m-- > next_b_[stage];)
       end_f_(stage, Microbatch{first + m + skipped}) = end_f_(stage, Microbatch{first + m}) + later;
     if (shape_.is_first(stage)) return;
@@ -273,10 +291,13 @@ class ListScheduler {
   const ListRule& rule_;
   Indexed<Rank, std::int64_t> free_;  // when it can start something
   Indexed<Rank, std::int32_t> held_;  // in flight
-  Indexed<Rank, std::optional<Choice>> best_of_;
+  Indexed<Rank, Choice> best_of_;
   Indexed<Rank, std::vector<Stage>> stages_of_;
   Indexed<Rank, std::deque<Action>> waiting_w_;
+  Indexed<Stage, std::int32_t> first_, count_;  // micro-batches
+  Indexed<Stage, std::int32_t> depth_;          // small: deep
   Indexed<Stage, std::int32_t> next_f_, next_b_;
+  Indexed<Stage, Ready> ready_;
   Cells<std::int64_t> end_f_, end_i_;
   std::optional<Mark> saved_;
   std::int32_t since_saved_ = 0, window_ = 1;  // marks since, and until the next is saved
