@@ -24,9 +24,14 @@ void log_found(const KinetoTrace& found, const Session& session) {
                             rank.named ? "actions named" : "actions unnamed, matched in order",
                             format_duration(to_seconds(rank.clock_offset))));
   }
-  session.log(
-      fmt::format("{} steps; the ends of a message {} apart in the median once clocks are aligned",
-                  found.trace.steps.size(), format_duration(to_seconds(found.alignment_error))));
+  if (found.on_host) {
+    session.log(fmt::format("{} steps, of the CPU's operators and gloo's messages",
+                            found.trace.steps.size()));
+  } else {
+    session.log(fmt::format(
+        "{} steps; the ends of a message {} apart in the median once clocks are aligned",
+        found.trace.steps.size(), format_duration(to_seconds(found.alignment_error))));
+  }
   for (const std::string& note : found.notes) session.log(note);
 }
 

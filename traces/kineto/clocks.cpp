@@ -1,9 +1,11 @@
-// One clock for all ranks' files, from messages: both ends of a message end together.
+// One clock for all ranks' files, from messages: both ends of a message end together or, over gloo,
+// none ends before it began.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/kineto/clocks.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -58,9 +60,44 @@ std::vector<Nanoseconds> offsets_along(const Differences& differences, std::size
   return offset;
 }
 
+// How far the higher rank's clock must be moved against the lower's.
+struct Bounds {
+  std::int64_t low = INT64_MIN, high = INT64_MAX;
+  [[nodiscard]] std::int64_t nearest_to_zero() const {
+    // Clocks that drift within a step may leave no room: the middle then.
+    if (low > high) return low + (high - low) / 2;
+    return std::clamp(std::int64_t{0}, low, high);
+  }
+};
+
+Alignment align_by_order(const Program& program, const std::vector<RankSteps>& ranks) {
+  Alignment result;
+  for (std::size_t step = 0; step < ranks.front().steps.size(); ++step) {
+    const auto on_clock = [&](Rank rank, Nanoseconds time) {
+      return ranks[rank.position()].base_ns + time.count();
+    };
+    std::map<std::pair<std::int32_t, std::int32_t>, Bounds> bounds;
+    for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
+      const auto sent = on_clock(edge.from, extent_of(program, ranks, step, send).start);
+      const auto there = on_clock(edge.to, extent_of(program, ranks, step, receive).end);
+      Bounds& pair = bounds[std::minmax(edge.from.value, edge.to.value)];
+      if (edge.from < edge.to) {
+        pair.low = std::max(pair.low, sent - there);
+      } else {
+        pair.high = std::min(pair.high, there - sent);
+      }
+    });
+    Differences differences;
+    for (const auto& [pair, bound] : bounds) differences[pair] = {bound.nearest_to_zero()};
+    result.offset.push_back(offsets_along(differences, ranks.size()));
+  }
+  return result;
+}
+
 }  // namespace
 
 Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ranks) {
+  if (ranks.front().on_host) return align_by_order(program, ranks);
   Alignment result;
   std::vector<std::int64_t> errors;
   for (std::size_t step = 0; step < ranks.front().steps.size(); ++step) {
@@ -109,6 +146,7 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
     for_each_message(program, [&](const Edge&, OperationId send, OperationId receive) {
       Span& out = trace.spans[first + send.position()];
       Span& in = trace.spans[first + receive.position()];
+      if (ranks.front().on_host) out.end = in.end = std::min(out.end, in.end);
       const Nanoseconds begin = std::max(out.start, in.start);
       out.start = std::min(begin, out.end);
       in.start = std::min(begin, in.end);

@@ -12,8 +12,10 @@
 #include <istream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 #include "traces/kineto/gzip_file.hpp"
 
@@ -75,6 +77,7 @@ class Reader : public Sax {
   KinetoEvents events;
   std::vector<std::pair<std::int64_t, KinetoKernel>> kernels;  // with their correlation
   std::vector<Launch> launches;
+  std::vector<KinetoKernel> operators;  // of the CPU, as long as no GPU was seen
   bool found_events = false;
 
   bool null() override { return true; }
@@ -98,6 +101,8 @@ class Reader : public Sax {
     // Of several devices in a host the first stands for all.
     if (depth_ == 3 && event_depth_ == 0 && device_key_ && events.device.empty())
       events.device = text;
+    if (depth_ == 2 && event_depth_ == 0 && top_key_ == "distributedInfo" && info_key_ == "backend")
+      over_gloo_ = text == "gloo";
     if (depth_ != event_depth_) return true;
     if (key_ == Key::name) event_.name.swap(text);
     if (key_ == Key::category) event_.category.swap(text);
@@ -234,7 +239,7 @@ class Reader : public Sax {
       if (!event_.correlation || event_.name.find("aunch") == std::string::npos) return;
       launches.push_back({*event_.correlation, times().first, thread()});
     } else if (category == "user_annotation" || category == "cpu_op" || category == "Operator") {
-      keep_mark();
+      if (!keep_mark()) keep_operator();
     }
   }
 
@@ -250,20 +255,45 @@ class Reader : public Sax {
     kernels.emplace_back(*event_.correlation, kernel);
   }
 
-  void keep_mark() {
+  // On a machine without GPUs, or where gloo carries all, operators are what is measured; c10d's
+  // only hand a message to gloo, which marks it from there until somebody has waited for it.
+  void keep_operator() {
+    static constexpr std::pair<std::string_view, KernelKind> kGloo[] = {
+        {"gloo:send", KernelKind::send},
+        {"gloo:recv", KernelKind::receive},
+        {"gloo:", KernelKind::collective}};
+    if (events.kernels_in_file > 0 || !(events.device.empty() || over_gloo_)) return;
+    if (event_.name.starts_with("c10d::") || !event_.time || !event_.duration) return;
+    KinetoKernel found;
+    for (const auto& [prefix, kind] : kGloo) {
+      if (found.kind == KernelKind::compute && event_.name.starts_with(prefix)) found.kind = kind;
+    }
+    if (found.kind == KernelKind::compute && event_.category == "user_annotation") return;
+    std::tie(found.start, found.end) = times();
+    found.launched = found.start;
+    found.thread = thread();
+    operators.push_back(found);
+  }
+
+  // Whether it is a mark.
+  bool keep_mark() {
     static constexpr std::pair<std::string_view, MarkKind> kMarks[] = {
-        {"ProfilerStep#", MarkKind::step},
-        {"PP:", MarkKind::action},
-        {"Optimizer.step#", MarkKind::optimizer},
-        {"nccl:send", MarkKind::send},
+        {"ProfilerStep#", MarkKind::step},        {"PP:", MarkKind::action},
+        {"Forward ", MarkKind::forward},          {"Backward ", MarkKind::backward},
+        {"Optimizer.step#", MarkKind::optimizer}, {"nccl:send", MarkKind::send},
         {"nccl:recv", MarkKind::receive}};
     for (const auto& [prefix, kind] : kMarks) {
       if (!event_.name.starts_with(prefix)) continue;
+      const std::string rest = event_.name.substr(prefix.size());
+      // "Forward 7" is PyTorch's, "Forward pass" a user's own.
+      const bool of_gpipe = kind == MarkKind::forward || kind == MarkKind::backward;
+      if (of_gpipe && !whole_number<std::int32_t>(rest)) continue;
       const auto [start, end] = times();
-      events.marks.push_back({start, end, kind, event_.name.substr(prefix.size())});
+      events.marks.push_back({start, end, kind, rest});
       if (kind == MarkKind::step) events.marked_by.push_back(thread());
-      return;
+      return true;
     }
+    return false;
   }
 
   GzipFile& source_;
@@ -271,7 +301,7 @@ class Reader : public Sax {
   Event event_;
   std::string top_key_, info_key_;
   Key key_ = Key::other;
-  bool in_args_ = false, correlation_key_ = false, device_key_ = false;
+  bool in_args_ = false, correlation_key_ = false, device_key_ = false, over_gloo_ = false;
   int depth_ = 0;
   int event_depth_ = 0;  // depth inside an event; 0 outside the list of events
   std::int64_t index_ = 0;
@@ -289,6 +319,10 @@ void join(Reader& reader) {
     kernel.launched = found->time;
     kernel.thread = found->thread;
     reader.events.kernels.push_back(kernel);
+  }
+  if (reader.events.kernels_in_file == 0 && !reader.operators.empty()) {
+    reader.events.kernels = std::move(reader.operators);
+    reader.events.on_host = true;
   }
   std::ranges::sort(reader.events.kernels, {},
                     [](const KinetoKernel& k) { return std::pair(k.launched, k.start); });

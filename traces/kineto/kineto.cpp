@@ -101,10 +101,18 @@ KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem:
           placed.file, "ProfilerStep",
           fmt::format("recorded steps [{}], but rank 0 recorded [{}]",
                       fmt::join(placed.numbers, ", "), fmt::join(ranks.front().numbers, ", ")));
+    if (placed.on_host != ranks.front().on_host)
+      throw InputError(placed.file, "traceEvents",
+                       placed.on_host ? "holds no GPU kernels, and rank 0's file does"
+                                      : "holds GPU kernels, and rank 0's file none");
     if (r == 0 && !events.device.empty()) result.trace.info["device"] = events.device;
     result.ranks.push_back({placed.file, files[r].rank, placed.named, Nanoseconds(0)});
     result.notes.insert(result.notes.end(), placed.notes.begin(), placed.notes.end());
   }
+  result.on_host = ranks.front().on_host;
+  if (result.on_host && ranks.size() > 1)
+    result.notes.emplace_back(
+        "gloo marks a message until it was waited for: its time is at most what is shown");
   const Alignment alignment = align_clocks(program, ranks);
   for (std::size_t r = 0; r < ranks.size(); ++r)
     result.ranks[r].clock_offset = alignment.offset.front()[r];

@@ -27,8 +27,10 @@ struct KinetoTrace {
   Trace trace;
   std::vector<KinetoRank> ranks;  // by pipeline rank
   std::vector<std::int64_t>
-      steps;  // ProfilerStep numbers; empty: the files have none and are one step
-  Nanoseconds alignment_error{0};  // median distance of the two ends of a message, clocks aligned
+      steps;             // ProfilerStep numbers; empty: the files have none and are one step
+  bool on_host = false;  // operators of CPUs and gloo's messages, of a run without GPUs
+  Nanoseconds alignment_error{
+      0};  // median distance of the two ends of a message, clocks aligned; 0 on hosts
   std::vector<std::string> notes;  // what was assumed or left out, one line each
 };
 
@@ -36,8 +38,8 @@ struct KinetoTrace {
 // of one file's kernels (32 bytes each) and of the program's operations. The rank is
 // distributedInfo.rank or, without it, the "rank3" of the file's name; the one file of K = 1 needs
 // neither. The trace's info says the `device` it was recorded on. Throws InputError:
-// unreadable file, missing or repeated ranks (named), ranks that recorded different steps, an order
-// that is not the program's (both are shown).
+// unreadable file, missing or repeated ranks (named), ranks that recorded different steps, ranks
+// with and without GPUs, an order that is not the program's (both are shown).
 [[nodiscard]] KinetoTrace read_kineto(const Program& program,
                                       std::span<const std::filesystem::path> files);
 

@@ -1,5 +1,5 @@
 // Actions by the names that PyTorch's pipelining gives them: "PP:2F0", "PP:0SEND_F3",
-// "PP:(0F7;7B3)OVERLAP_F_B".
+// "PP:(0F7;7B3)OVERLAP_F_B"; ScheduleGPipe's "Forward 3" and "Backward 3" on CPUs.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 #include "traces/kineto/rank_steps.hpp"
 
@@ -55,6 +56,26 @@ std::vector<NamedAction> named_actions(const StepEvents& step) {
   return found;
 }
 
+// ScheduleGPipe's "Forward 3" receives, computes and sends, and a rank has one stage.
+std::vector<NamedAction> actions_of_gpipe(const RankProgram& rank, const StepEvents& step) {
+  const Program& program = *rank.program;
+  const Stage stage = rank.action(rank.actions.front()).stage;
+  std::vector<NamedAction> found;
+  for (const KinetoMark* mark : step.ranges) {
+    const ActionKind kind = mark->kind == MarkKind::forward ? ActionKind::F : ActionKind::B;
+    const Action action{stage, kind, Microbatch{whole_number<std::int32_t>(mark->name).value()}};
+    const auto known = rank.operation_of.find(action);
+    const bool in_plan = known != rank.operation_of.end();
+    const auto put_message = [&](OperationId id) {
+      if (id != kNoOperation) found.push_back({mark, rank.action(id), false});
+    };
+    if (in_plan) put_message(program.receive_before(known->second));
+    found.push_back({mark, action, false});
+    if (in_plan) put_message(program.send_after(known->second));
+  }
+  return found;
+}
+
 std::string word(const Action& action) { return to_string(action); }
 
 // The order of the compute lane and of every edge must be the plan's.
@@ -91,16 +112,37 @@ void check_order(const RankProgram& rank, const StepEvents& step,
 
 bool belongs(const KinetoKernel& kernel, const NamedAction& named, std::int32_t main_thread) {
   const ActionKind kind = named.action.kind;
-  if (is_send(kind) || is_receive(kind)) return kernel.kind == KernelKind::send_recv;
+  if (is_send(kind)) return kernel.kind == KernelKind::send_recv || kernel.kind == KernelKind::send;
+  if (is_receive(kind))
+    return kernel.kind == KernelKind::send_recv || kernel.kind == KernelKind::receive;
   if (kind == ActionKind::REDUCE_GRAD) return kernel.kind == KernelKind::collective;
   if (kernel.kind != KernelKind::compute) return false;
   return !named.overlapped || (kind == ActionKind::F) == (kernel.thread == main_thread);
 }
 
+// Where the action's own work may begin. On a CPU the thread itself waits inside the range, until
+// gloo's mark of what it receives ends; what ran before that only made room for it.
+Nanoseconds begin_of(const RankProgram& rank, const StepEvents& step, StepPlaces& places,
+                     const NamedAction& named, OperationId id) {
+  const Nanoseconds begin = named.mark->start;
+  if (!step.on_host || !is_compute(named.action.kind)) return begin;
+  const OperationId receive = rank.program->receive_before(id);
+  if (receive == kNoOperation) return begin;
+  const Extent& received = places.at(rank, receive);
+  return received.seen ? std::max(begin, received.end) : begin;
+}
+
+std::string_view what_runs(const StepEvents& step, const Action& action) {
+  if (has_microbatch(action.kind) && !is_compute(action.kind))
+    return step.on_host ? "message of gloo's was posted" : "SendRecv kernel was launched";
+  return step.on_host ? "operator ran" : "GPU kernel was launched";
+}
+
 }  // namespace
 
 void place_by_name(const RankProgram& rank, const StepEvents& step, StepPlaces& places) {
-  const std::vector<NamedAction> found = named_actions(step);
+  const std::vector<NamedAction> found =
+      step.on_host && step.actions.empty() ? actions_of_gpipe(rank, step) : named_actions(step);
   check_order(rank, step, found);
   for (const NamedAction& named : found) {
     const auto known = rank.operation_of.find(named.action);
@@ -111,23 +153,20 @@ void place_by_name(const RankProgram& rank, const StepEvents& step, StepPlaces& 
                        fmt::format("the plan has no {} on this rank", word(named.action)));
     }
     Extent& extent = places.at(rank, known->second);
-    auto kernel =
-        std::ranges::lower_bound(step.kernels, named.mark->start, {}, &KinetoKernel::launched);
+    const Nanoseconds begin = begin_of(rank, step, places, named, known->second);
+    auto kernel = std::ranges::lower_bound(step.kernels, begin, {}, &KinetoKernel::launched);
     for (; kernel != step.kernels.end() && kernel->launched <= named.mark->end; ++kernel) {
       if (!belongs(*kernel, named, step.main_thread)) continue;
       extent.add(*kernel);
       places.last_launch = std::max(places.last_launch, kernel->launched);
     }
-    // A stage without weights of its own has an empty W; anything else ran on the GPU.
+    // A stage without weights of its own has an empty W; anything else ran.
     if (extent.seen || named.action.kind == ActionKind::W ||
         named.action.kind == ActionKind::REDUCE_GRAD)
       continue;
-    throw InputError(
-        step.file, step.where,
-        fmt::format("no {} kernel was launched within PP:{}",
-                    has_microbatch(named.action.kind) && !is_compute(named.action.kind) ? "SendRecv"
-                                                                                        : "GPU",
-                    word(named.action)));
+    throw InputError(step.file, step.where,
+                     fmt::format("no {} within the range of {}", what_runs(step, named.action),
+                                 word(named.action)));
   }
 }
 

@@ -76,6 +76,7 @@ StepEvents events_of(const KinetoEvents& events, const Window& window, std::stri
   step.file = events.file;
   step.where = std::move(where);
   step.main_thread = main_thread(events);
+  step.on_host = events.on_host;
   // A kernel belongs to the step that launched it, even if it ran in the next.
   const auto launched_by = [&](Nanoseconds time) {
     return std::ranges::lower_bound(events.kernels, time, {}, &KinetoKernel::launched);
@@ -84,6 +85,8 @@ StepEvents events_of(const KinetoEvents& events, const Window& window, std::stri
   auto mark = std::ranges::lower_bound(events.marks, window.start, {}, &KinetoMark::start);
   for (; mark != events.marks.end() && mark->start < window.end; ++mark) {
     if (mark->kind == MarkKind::action) step.actions.push_back(&*mark);
+    if (mark->kind == MarkKind::forward || mark->kind == MarkKind::backward)
+      step.ranges.push_back(&*mark);
     if (mark->kind == MarkKind::optimizer) step.optimizers.push_back(&*mark);
     if (mark->kind == MarkKind::send || mark->kind == MarkKind::receive)
       step.transfers.push_back(&*mark);
@@ -207,8 +210,8 @@ void throw_orders(const StepEvents& step, const Orders& orders) {
 }
 
 RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& events) {
-  if (events.kernels_in_file == 0)
-    throw InputError(events.file, "traceEvents", "holds no GPU kernels");
+  if (events.kernels_in_file == 0 && !events.on_host)
+    throw InputError(events.file, "traceEvents", "holds no GPU kernels and no CPU operators");
   if (events.kernels.empty())
     throw InputError(events.file, "traceEvents",
                      "no kernel's launch was recorded (cat cuda_runtime, same correlation)");
@@ -217,8 +220,16 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
   result.file = events.file;
   result.base_ns = events.base_ns;
   result.first = wanted.first;
-  result.named = std::ranges::any_of(
-      events.marks, [](const KinetoMark& mark) { return mark.kind == MarkKind::action; });
+  result.on_host = events.on_host;
+  result.named = std::ranges::any_of(events.marks, [&](const KinetoMark& mark) {
+    const bool of_gpipe = mark.kind == MarkKind::forward || mark.kind == MarkKind::backward;
+    return mark.kind == MarkKind::action || (events.on_host && of_gpipe);
+  });
+  if (events.on_host && !result.named)
+    throw InputError(events.file, "traceEvents",
+                     "holds no GPU kernels, and no range names what the CPU ran (PP:2F0, Forward "
+                     "0): record ScheduleGPipe or _PipelineScheduleRuntime with the same order; "
+                     "Schedule1F1B names nothing");
   std::vector<Window> windows = windows_of(events);
   for (const Window& window : windows) result.numbers.push_back(window.number);
   if (windows.empty()) windows.push_back({0, Nanoseconds::min(), Nanoseconds::max()});

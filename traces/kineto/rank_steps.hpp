@@ -11,6 +11,9 @@
 //   plan        0F0  send   0F1  send,recv 0B0  ...
 //
 // and each segment must be what the plan has between the same two transfers.
+//
+// Without GPUs the operators inside a range count, from where its receive was waited for; names are
+// needed there: those above, or ScheduleGPipe's "Forward 3" and "Backward 3".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,7 +39,8 @@ struct RankSteps {
   std::string file;
   std::int64_t base_ns = 0;
   bool named = false;
-  OperationId first;  // of this rank; its operations follow one another
+  bool on_host = false;  // operators of the CPU and gloo's messages
+  OperationId first;     // of this rank; its operations follow one another
   std::vector<std::int64_t>
       numbers;  // of the profiler's steps; empty: the file has none and is one step
   std::vector<std::vector<Extent>> steps;  // per step, per operation of the rank; all seen
@@ -44,7 +48,7 @@ struct RankSteps {
 };
 
 // Throws InputError: the trace's order and the plan's disagree (both are shown), an action without
-// kernels.
+// kernels, operators of a CPU in no named range.
 [[nodiscard]] RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& events);
 
 // What the two ways of placing share.
@@ -68,6 +72,8 @@ struct StepEvents {
   std::string where;  // "rank 1, ProfilerStep#5"
   std::span<const KinetoKernel> kernels;
   std::vector<const KinetoMark*> actions, optimizers, transfers;
+  std::vector<const KinetoMark*> ranges;  // of ScheduleGPipe
+  bool on_host = false;
   std::int32_t main_thread = 0;
 };
 
