@@ -10,11 +10,12 @@ import tempfile
 
 try:
     import torch
-    import torch.distributed.run  # noqa: F401
     import transformers  # noqa: F401
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
+
+from torch_processes import run_ranks  # noqa: E402
 
 WEIR = pathlib.Path(sys.argv[2]).resolve()
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 3, "n_positions": 16,
@@ -33,12 +34,9 @@ def weir(*arguments):
 
 def losses(folder, ranks):
     """Of three steps of the exported script."""
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
-         str(ranks), folder / "pipeline.py", "--steps", "3"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("loss ")]
-    assert len(lines) == 3, done.stdout
+    said = run_ranks(folder / "pipeline.py", "--steps", "3", ranks=ranks)
+    lines = [line for line in said.splitlines() if line.startswith("loss ")]
+    assert len(lines) == 3, said
     return [float(line.split()[1]) for line in lines]
 
 

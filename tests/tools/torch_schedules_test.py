@@ -12,11 +12,12 @@ import tempfile
 
 try:
     import torch
-    import torch.distributed.run  # noqa: F401
     from torch.distributed.pipelining import schedules as pipelining
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
+
+from torch_processes import run_ranks  # noqa: E402
 
 WEIR = pathlib.Path(sys.argv[2]).resolve()
 WITHOUT_TIME = ("UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD")
@@ -76,11 +77,8 @@ def ours_run(folder):
         subprocess.run([WEIR, "-q", "schedule", name, "-K", "2", "-v", str(chunks), "-M",
                         str(microbatches), "--csv", folder / f"{name}.csv", "--csv-format",
                         "compute_comms"], check=True, capture_output=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-         __file__, sys.argv[1], sys.argv[2], folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("ran ") == len(OURS), done.stdout
+    said = run_ranks(__file__, sys.argv[1], sys.argv[2], folder, ranks=2)
+    assert said.count("ran ") == len(OURS), said
 
 
 def simulated(schedule):
