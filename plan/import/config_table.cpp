@@ -11,6 +11,7 @@
 #include <functional>
 #include <utility>
 
+#include "plan/import/unmodelled.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
@@ -164,6 +165,7 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
   for (const auto& [key, leaf] : leaves_) {
     const std::string& path = key;  // a binding, which not every compiler captures
     const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
+    if (const auto why = unmodelled(path, text)) fail(path, fmt::format("{}: {}", text, *why));
     JobArgument argument{path, text, Fate::carried};
     const bool remarked =
         std::ranges::any_of(job.remarks, [&](const Remark& r) { return r.name == path; });

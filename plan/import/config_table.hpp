@@ -34,7 +34,8 @@ class ConfigTable {
   void replace(std::string_view path, std::string value);
   [[nodiscard]] std::map<std::string, std::string> texts() const;  // all, for people
 
-  // Every value with what became of it; `unread` says what one means that nobody asked for.
+  // Every value with what became of it; `unread` says what one means that nobody asked for. Throws
+  // InputError for one that switches on what is not modelled (unmodelled.hpp).
   void account_for(UnreadArgument (*unread)(std::string_view path), Job& job) const;
   [[noreturn]] void fail(std::string_view path, const std::string& message) const;
 

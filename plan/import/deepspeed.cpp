@@ -26,18 +26,12 @@ Dtype deepspeed_dtype(ConfigTable& t) {
   return bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
 }
 
-void set_zero(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks) {
+void set_zero(ConfigTable& t, Plan& plan) {
   const auto stage = t.integer_or("zero_optimization.stage", 0, 0, 3);
   const bool overlap = t.flag_or("zero_optimization.overlap_comm", stage == 3);
   plan.zero = plan.replicas() > 1 ? static_cast<int>(stage) : 0;
   // The pipeline engine reduces gradients after its last backward.
   plan.overlap_grad_reduce = overlap && plan.pp == 1 && plan.replicas() > 1;
-  for (const char* what : {"offload_optimizer", "offload_param"}) {
-    const std::string key = fmt::format("zero_optimization.{}.device", what);
-    const std::string device = t.text_or(key, "none");
-    if (device != "none")
-      remarks.push_back({key, device + ": keeps tensors in host memory; not modelled"});
-  }
 }
 
 // G = b M D, of which DeepSpeed's file may leave one or two open.
@@ -118,17 +112,15 @@ void read_deepspeed(ConfigTable& t, Plan& plan, const JobOptions& options, const
   auto devices = t.integer("global_num_gpus", 1, 1 << 24);
   if (!devices && gpus) devices = *gpus * std::max<std::int64_t>(nodes.value_or(1), 1);
   set_batch_size(t, plan, options, file, devices, remarks);
-  set_zero(t, plan, remarks);
+  set_zero(t, plan);
   set_optimizer_section(t, plan, remarks);
 }
 
 UnreadArgument unread_deepspeed_key(std::string_view path) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kMeanings{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kMeanings{
       {{"zero_optimization.allgather", "how gathered weights travel, not modelled"},
        {"zero_optimization.reduce", "how reduced gradients travel, not modelled"},
        {"zero_optimization.stage3", "how gathered weights travel, not modelled"},
-       {"zero_optimization.cpu_offload", "keeps tensors in host memory; not modelled"},
-       {"zero_optimization.offload", "keeps tensors in host memory; not modelled"},
        {"zero_optimization.sub_group_size", "how the update is cut up, not modelled"},
        {"zero_optimization.contiguous_gradients", "one more buffer of gradients, not modelled"},
        {"zero_optimization.zero", "ZeRO++, not modelled"},
@@ -142,7 +134,10 @@ UnreadArgument unread_deepspeed_key(std::string_view path) {
   for (const auto& [prefix, why] : kMeanings) {
     if (path.starts_with(prefix)) return {Fate::not_carried, why};
   }
-  constexpr std::array<std::string_view, 22> kBeside{"steps_per_print",
+  // Offload that is on was refused: what else is said of it has no effect.
+  constexpr std::array<std::string_view, 24> kBeside{"steps_per_print",
+                                                     "zero_optimization.cpu_offload",
+                                                     "zero_optimization.offload",
                                                      "scheduler",
                                                      "tensorboard",
                                                      "wandb",

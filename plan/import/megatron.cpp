@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "plan/import/megatron_layout.hpp"
+#include "plan/import/unmodelled.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
@@ -369,19 +370,19 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const 
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
 void refuse_unmodelled(Arguments& a) {
   if (a.integer_or("mtp-num-layers", 0, 0, kMostLayers) > 0)
-    a.fail("mtp-num-layers", "multi-token prediction is not modelled");
+    a.fail("mtp-num-layers", kPredictionNotModelled);
   for (const char* name : {"optimizer-cpu-offload", "cpu-offloading", "cpu-offload",
                            "offload-optimizer-states", "fine-grained-activation-offloading"}) {
-    if (a.flag(name)) a.fail(name, "offload to host memory is not modelled");
+    if (a.flag(name)) a.fail(name, kOffloadNotModelled);
   }
   if (a.integer_or("cpu-offloading-num-layers", 0, 0, kMostLayers) > 0)
-    a.fail("cpu-offloading-num-layers", "offload to host memory is not modelled");
+    a.fail("cpu-offloading-num-layers", kOffloadNotModelled);
   if (a.integer_or("ds-sequence-parallel-size", 1, 1, kMostRanks) > 1)
     a.fail("ds-sequence-parallel-size", "DeepSpeed's sequence parallelism is not modelled");
   if (a.integer_or("num-distributed-optimizer-instances", 1, 1, kMostRanks) > 1)
-    a.fail("num-distributed-optimizer-instances", "hybrid sharding is not modelled");
+    a.fail("num-distributed-optimizer-instances", kHybridNotModelled);
   if (a.text_or("outer-dp-sharding-strategy", "no_shard") != "no_shard")
-    a.fail("outer-dp-sharding-strategy", "hybrid sharding is not modelled");
+    a.fail("outer-dp-sharding-strategy", kHybridNotModelled);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "plan/import/torchtitan_stages.hpp"
 #include "plan/import/torchtitan_training.hpp"
 #include "plan/import/torchtitan_words.hpp"
+#include "plan/import/unmodelled.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
@@ -88,7 +89,7 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
   if (copies > 1) {
     t.fail("parallelism.data_parallel_replicate_degree",
-           fmt::format("{} copies, each sharded: hybrid sharding is not modelled", copies));
+           fmt::format("{} copies, each sharded: {}", copies, kHybridNotModelled));
   }
   if (plan.zero == 3 && plan.pp > 1) {
     remarks.push_back(
@@ -213,6 +214,7 @@ std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
 // Every key with what became of it; what nobody read and may matter is named.
 void account_for(const TomlTable& t, Job& job) {
   for (const TomlTable::Leaf& leaf : t.leaves()) {
+    if (const auto why = unmodelled(leaf.path, leaf.value)) t.fail(leaf.path, *why);
     JobArgument argument{leaf.path, leaf.value, Fate::carried};
     if (t.was_read(leaf.path)) {
       const bool remarked = std::ranges::any_of(
@@ -220,8 +222,6 @@ void account_for(const TomlTable& t, Job& job) {
       if (remarked) argument.fate = Fate::changed;
     } else if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]") {
       argument.fate = Fate::no_effect;  // switched off, or beside the step
-    } else if (leaf.path == "training.enable_cpu_offload") {
-      t.fail(leaf.path, "offload to host memory is not modelled");
     } else {
       argument.fate = Fate::not_carried;
       job.remarks.push_back(
