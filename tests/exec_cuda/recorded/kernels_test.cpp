@@ -9,12 +9,19 @@ namespace {
 using RecordedKernels = Recorded;
 using Counts = std::map<std::string, std::int64_t>;
 
-// In a step behind the first; products are one name, and what is listed as one, launched as
-// several or only where nothing is kept between steps, is left out.
-bool is_compared(const std::string& name) {
-  return name == "a product" || (name.ends_with("_kernel") && name != "begin_step_kernel");
+// By the name in the list. Products are one name; fused attention's forward is one kernel, its
+// backward one of cuDNN's or three of our own, each of them once; what is launched only where
+// nothing is kept between steps, or is no kernel, has none.
+std::string listed_name(const std::string& name) {
+  if (name == "a product" || name.starts_with("product")) return "a product";
+  if (name == "cuDNN's forward" || name == "forward_kernel") return "fused attention";
+  if (name == "cuDNN's backward" || name == "query_kernel") return "fused attention, backward";
+  if (name == "row_sums_kernel" || name == "key_value_kernel") return "";
+  if (name.starts_with("fused attention")) return name;
+  return name.ends_with("_kernel") && name != "begin_step_kernel" ? name : "";
 }
 
+// In a step behind the first.
 Counts launched(const ResolvedPlan& loaded) {
   Counts one, two;
   for (const int steps : {1, 2}) {
@@ -24,9 +31,24 @@ Counts launched(const ResolvedPlan& loaded) {
   }
   Counts counts;
   for (const auto& [name, count] : two) {
-    if (is_compared(name)) counts[name] = count - one[name];
+    const std::string listed = listed_name(name);
+    if (!listed.empty()) counts[listed] += count - one[name];
   }
   return counts;
+}
+
+void expect_launches_of_the_list(const ResolvedPlan& loaded) {
+  const Plan& plan = loaded.plan;
+  Counts listed;
+  for (const KernelWork& kernel :
+       executor_kernels(loaded.model, {.seq_length = plan.seq_length,
+                                      .batch = plan.micro_batch_size,
+                                      .dtype = plan.dtype,
+                                      .optimizer = plan.optimizer.kind})) {
+    const std::string name = listed_name(kernel.name);
+    if (!name.empty()) listed[name] += kernel.calls;
+  }
+  EXPECT_EQ(launched(loaded), listed);
 }
 
 TEST_F(RecordedKernels, LaunchesAreThoseOfTheList) {
@@ -38,18 +60,27 @@ TEST_F(RecordedKernels, LaunchesAreThoseOfTheList) {
         Plan plan = model.plan({}, 1, "gpipe");
         plan.dtype = dtype;
         plan.optimizer.kind = optimizer;
-        const ResolvedPlan loaded = model.load(plan);
-        Counts listed;
-        for (const KernelWork& kernel :
-             executor_kernels(loaded.model, {.seq_length = plan.seq_length,
-                                            .batch = plan.micro_batch_size,
-                                            .dtype = dtype,
-                                            .optimizer = optimizer})) {
-          const std::string name = kernel.name.starts_with("product") ? "a product" : kernel.name;
-          if (is_compared(name)) listed[name] += kernel.calls;
-        }
-        EXPECT_EQ(launched(loaded), listed);
+        expect_launches_of_the_list(model.load(plan));
       }
+    }
+  }
+}
+
+// By cuDNN in bf16 without dropout, elsewhere by our own kernels.
+TEST_F(RecordedKernels, LaunchesOfFusedAttentionAreThoseOfTheList) {
+  for (const double dropout : {0.0, 0.1}) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + ", dropout " + std::to_string(dropout));
+      const TinyModel model(true, dropout, 32, 2, 4);
+      Plan plan = model.plan({}, 1, "gpipe");
+      plan.dtype = dtype;
+      plan.attention = AttentionKind::fused;
+      expect_launches_of_the_list(model.load(plan));
+      const bool own = dropout > 0 || dtype == Dtype::fp32;
+      EXPECT_EQ(machine().ran["key_value_kernel"], own ? 4 : 0);  // 2 blocks, 2 steps
+#ifdef WEIR_HAS_CUDNN
+      EXPECT_EQ(machine().ran["cuDNN's backward"], own ? 0 : 4);
+#endif
     }
   }
 }
