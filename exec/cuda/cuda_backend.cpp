@@ -133,8 +133,14 @@ class CudaBackend : public Backend {
     const std::scoped_lock lock(fixed_->mutex);
     try {
       cuda::LaunchTimer timer(seat_.place.device, stream_.handle());
+      for (const Layer& layer : layers) {
+        if (const auto* head = std::get_if<HeadShape>(&layer.shape))
+          cuda::offer_whole_head(*head, batch, seq_length, matmul_);
+      }
       matmul_.keep_fastest(timer, *fixed_);
       for (const Layer& layer : layers) {
+        if (const auto* head = std::get_if<HeadShape>(&layer.shape))
+          cuda::keep_faster_head(*head, batch, seq_length, matmul_, *fixed_);
         if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
           cuda::keep_faster_epilogues(*block, batch, seq_length, matmul_, timer, *fixed_);
       }

@@ -1,5 +1,5 @@
 // Which epilogues of a block's products pay: those that are faster than the product with a pass of
-// our own behind it.
+// our own behind it. And whether a head's products pay whole.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,5 +15,12 @@ namespace weir::cuda {
 void keep_faster_epilogues(const TransformerShape& block, std::int64_t batch,
                            std::int64_t seq_length, Matmul& matmul, LaunchTimer& timer,
                            FixedChoices& fixed);
+
+// A head's products whole, beside the parts that are prepared, to be timed with them ...
+void offer_whole_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
+                      Matmul& matmul);
+// ... and afterwards taken away where the parts together are faster.
+void keep_faster_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
+                      Matmul& matmul, FixedChoices& fixed);
 
 }  // namespace weir::cuda

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/cuda/blas/head_products.hpp"
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
 #include "exec/cuda/kernels/norms.hpp"
@@ -15,26 +16,19 @@ namespace {
 
 Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
 
-// logits[T, V] = x[T, h] w[V, h]'; dx = dlogits w; dw = dlogits' x. Logits may have longer rows
-// than V (plan/model/layer_tensors). No head with a bias comes here (exec/training/trainable).
-struct HeadGemms {
-  std::int64_t row;
-  Gemm forward, input, weight;
-};
-HeadGemms head_gemms(const HeadShape& s, std::int64_t rows, bool accumulate, Element element) {
-  const std::int64_t v = s.vocabulary, h = s.hidden, row = logits_row(v, bytes_of(element));
-  return {row,
-          {.m = rows, .n = v, .k = h, .a_row = h, .b_row = 1, .b_column = h, .c_row = row},
-          {.m = rows, .n = h, .k = v, .a_row = row, .b_row = h, .c_row = h},
-          {.m = v,
-           .n = h,
-           .k = rows,
-           .a_row = 1,
-           .a_column = row,
-           .b_row = h,
-           .c_row = h,
-           .accumulate = accumulate,
-           .fp32_result = true}};
+// No head with a bias comes here (exec/training/trainable).
+HeadProducts head_products(const HeadShape& s, std::int64_t rows, Element element) {
+  return {.rows = rows, .hidden = s.hidden, .vocabulary = s.vocabulary, .element = element};
+}
+
+// launch(gemm, first token) of one of the head's products: whole where that was found to be faster
+// (keep_faster_head), else part by part.
+template <class Launch>
+void launch_head(const HeadProducts& head, Gemm HeadPart::*product, bool accumulate,
+                 const Matmul& matmul, Launch launch) {
+  const HeadPart whole = head.whole(accumulate);
+  if (matmul.ready(whole.*product)) return launch(whole.*product, whole.first);
+  for (const HeadPart& part : head.parts(accumulate)) launch(part.*product, part.first);
 }
 
 }  // namespace
@@ -167,20 +161,26 @@ ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t se
                      Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
   for (const bool accumulate : {false, true}) {
-    const HeadGemms p = head_gemms(shape, rows, accumulate, matmul.element());
-    for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
+    for (const HeadPart& p : head_products(shape, rows, matmul.element()).parts(accumulate)) {
+      for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
+    }
   }
   return {.tokens = batch * (seq_length + 1), .row_losses = rows};
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
-  const HeadGemms gemms = head_gemms(shape, rows, true, on.matmul->element());
-  on.multiply(gemms.forward, {call.input.data, call.weights[0].data, call.saved[0].data});
+  const std::int64_t bytes = bytes_of(on.matmul->element());
+  const HeadProducts head = head_products(shape, rows, on.matmul->element());
+  launch_head(
+      head, &HeadPart::forward, false, *on.matmul, [&](const Gemm& gemm, std::int64_t first) {
+        on.multiply(gemm, {call.input.data, call.weights[0].data + first * shape.hidden * bytes,
+                           call.saved[0].data + first * bytes});
+      });
   double* loss = on.row_losses + rows;
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, gemms.row},
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, head.logits_step()},
                      on.bring_tokens(call), static_cast<float>(call.loss_scale), on.row_losses,
                      loss, on.stream);
   });
@@ -191,14 +191,23 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  on.multiply(head_gemms(shape, call.batch * call.seq_length, true, on.matmul->element()).input,
-              {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
+  const std::int64_t bytes = bytes_of(on.matmul->element());
+  launch_head(head_products(shape, call.batch * call.seq_length, on.matmul->element()),
+              &HeadPart::input, false, *on.matmul, [&](const Gemm& gemm, std::int64_t first) {
+                on.multiply(gemm, {call.saved[0].data + first * bytes,
+                                   call.weights[0].data + first * shape.hidden * bytes,
+                                   call.input_gradient.data});
+              });
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  on.multiply(
-      head_gemms(shape, call.batch * call.seq_length, call.accumulate, on.matmul->element()).weight,
-      {call.saved[0].data, call.input.data, call.gradients[0].data});
+  const std::int64_t bytes = bytes_of(on.matmul->element());
+  launch_head(head_products(shape, call.batch * call.seq_length, on.matmul->element()),
+              &HeadPart::weight, call.accumulate, *on.matmul,
+              [&](const Gemm& gemm, std::int64_t first) {
+                on.multiply(gemm, {call.saved[0].data + first * bytes, call.input.data,
+                                   call.gradients[0].floats() + first * shape.hidden});
+              });
 }
 
 }  // namespace weir::cuda

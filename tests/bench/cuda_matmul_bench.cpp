@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/cuda/blas/head_products.hpp"
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/device_info.hpp"
@@ -83,16 +84,17 @@ void add_linear(std::vector<Case>& cases, const std::string& name, const Linear&
   cases.push_back({name + " weight gradient", linear.weight(true, Epilogue::none), times});
 }
 
-// The head's logits have longer rows than the vocabulary, as in the executor.
+// In parts, as the executor runs them, and beside them whole.
 void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabulary) {
-  const std::int64_t row = logits_row(vocabulary, bytes_of(Element::bf16));
-  const Linear linear{kTokens, hidden, vocabulary};
-  Gemm forward = linear.forward(Epilogue::none), input = linear.input(Epilogue::none),
-       weight = linear.weight(true, Epilogue::none);
-  forward.c_row = input.a_row = weight.a_column = row;
-  cases.insert(cases.end(), {{"head forward", forward},
-                             {"head input gradient", input},
-                             {"head weight gradient", weight}});
+  const HeadProducts head{kTokens, hidden, vocabulary, Element::bf16};
+  const auto add = [&cases](const HeadPart& part, const std::string& name, int times) {
+    cases.insert(cases.end(), {{"head forward" + name, part.forward, times},
+                               {"head input gradient" + name, part.input, times},
+                               {"head weight gradient" + name, part.weight, times}});
+  };
+  for (const HeadPart& part : head.parts(true))
+    add(part, fmt::format(", {} columns", part.forward.n), 1);
+  add(head.whole(true), ", whole", 0);
 }
 
 std::vector<Case> gpt2_cases() {
