@@ -8,8 +8,7 @@
 namespace weir {
 namespace {
 
-constexpr int kFirstTag = 1000;          // below: what the run itself sends
-constexpr std::int64_t kSliceUnit = 16;  // floats: slices begin on cache lines
+constexpr int kFirstTag = 1000;  // below: what the run itself sends
 
 }  // namespace
 
@@ -40,7 +39,7 @@ void ProcessGradients::find_noted() {
       continue;
     for (const Dependency& reduce : setup_.program.predecessors(OperationId{i})) {
       const Rank rank = setup_.program.rank_of(reduce.before);
-      for (int replica = 0; replica < setup_.replicas; ++replica) {
+      for (int replica = 0; replica < setup_.plan.dp; ++replica) {
         if (rank == setup_.rank || replica == setup_.replica)
           noted_.insert(process_of(rank.value, replica));
       }
@@ -58,13 +57,16 @@ int ProcessGradients::tag(const GradientKey& key) const {
 }
 
 std::span<float> ProcessGradients::slice(std::span<float> gradient, int replica) const {
-  const auto elements = static_cast<std::int64_t>(gradient.size());
-  const std::int64_t share = ceil_div(elements, setup_.replicas);
-  // Whole cache lines: the last slices may be shorter, or empty.
-  const std::int64_t size = ceil_div(share, kSliceUnit) * kSliceUnit;
-  const std::int64_t first = std::min(elements, size * replica);
-  const std::int64_t last = std::min(elements, first + size);
-  return gradient.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+  const Slice part =
+      replica_slice(static_cast<std::int64_t>(gradient.size()), replica, setup_.plan.dp);
+  return gradient.subspan(static_cast<std::size_t>(part.first),
+                          static_cast<std::size_t>(part.count));
+}
+
+Slice ProcessGradients::updated(const GradientKey& key) const { return parameter(key).updated; }
+
+bool ProcessGradients::divided(const GradientKey& key) const {
+  return dividing_replicas(setup_.plan, parameter(key).description, ParameterPart::gradient) > 1;
 }
 
 Parameter& ProcessGradients::parameter(const GradientKey& key) const {
@@ -98,7 +100,7 @@ void ProcessGradients::start_reductions(std::int32_t stage) {
 }
 
 void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter, int count) {
-  if (setup_.replicas == 1) return;
+  if (setup_.plan.dp == 1) return;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
     const GradientKey key{stage, p};
     const auto [started, fresh] = reductions_.try_emplace(key);
@@ -107,8 +109,8 @@ void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter,
     Reduction& reduction = started->second;
     const std::span<float> gradient = on_host(key);
     const std::size_t own = slice(gradient, setup_.replica).size();
-    reduction.partials.resize(own * static_cast<std::size_t>(setup_.replicas));
-    for (int replica = 0; replica < setup_.replicas; ++replica) {
+    reduction.partials.resize(own * static_cast<std::size_t>(setup_.plan.dp));
+    for (int replica = 0; replica < setup_.plan.dp; ++replica) {
       if (replica == setup_.replica) continue;
       const int peer = process_of(setup_.rank.value, replica);
       const std::span<float> theirs =
@@ -131,37 +133,60 @@ void ProcessGradients::finish_reduction(const GradientKey& key, Reduction& reduc
                 static_cast<std::ptrdiff_t>(static_cast<std::size_t>(setup_.replica) * own.size()));
   // Replica 0's partial first, then 1's, 2's...: this one's own may stand anywhere in that order.
   std::copy_n(reduction.partials.begin(), own.size(), own.begin());
-  for (int replica = 1; replica < setup_.replicas; ++replica) {
+  for (int replica = 1; replica < setup_.plan.dp; ++replica) {
     const float* partial =
         reduction.partials.data() + static_cast<std::size_t>(replica) * own.size();
     for (std::size_t i = 0; i < own.size(); ++i) own[i] += partial[i];
   }
   for (const Processes::Ticket send : reduction.sends)
-    processes_.wait(send);  // the sums go over what was sent
-  std::vector<Processes::Ticket> receives;
-  for (int replica = 0; replica < setup_.replicas; ++replica) {
-    if (replica == setup_.replica) continue;
-    const int peer = process_of(setup_.rank.value, replica);
-    receives.push_back(
-        processes_.start_receive(peer, tag(key), std::as_writable_bytes(slice(gradient, replica))));
-    sends_.push_back(processes_.start_send(peer, tag(key), std::as_bytes(own)));
-  }
-  for (const Processes::Ticket receive : receives) processes_.wait(receive);
+    processes_.wait(send);   // the sums go over what was sent
+  if (divided(key)) return;  // the sum is this replica's to use
+  exchange_slices(key, gradient);
   if (!setup_.backend->in_host_memory()) {
     setup_.backend->to_device(parameter(key).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
 
+void ProcessGradients::exchange_slices(const GradientKey& key, std::span<float> values) {
+  std::vector<Processes::Ticket> receives;
+  for (int replica = 0; replica < setup_.plan.dp; ++replica) {
+    if (replica == setup_.replica) continue;
+    const int peer = process_of(setup_.rank.value, replica);
+    receives.push_back(
+        processes_.start_receive(peer, tag(key), std::as_writable_bytes(slice(values, replica))));
+    sends_.push_back(
+        processes_.start_send(peer, tag(key), std::as_bytes(slice(values, setup_.replica))));
+  }
+  for (const Processes::Ticket receive : receives) processes_.wait(receive);
+}
+
+// Its own slices of the weights that are divided, after its optimizer.
+void ProcessGradients::updated(Stage stage) {
+  if (setup_.backend == nullptr) return;
+  const auto& uses = setup_.copies[stage.position()];
+  for (std::size_t p = 0; p < uses.size(); ++p) {
+    const GradientKey key{stage.value, static_cast<int>(p)};
+    // A second use of a weight is updated with the first.
+    if (uses[p].empty() || !divided(key)) continue;
+    const Parameter& held = parameter(key);
+    exchange_slices(key,
+                    {held.weight.floats(), static_cast<std::size_t>(held.description.elements())});
+  }
+}
+
 void ProcessGradients::exchange_copies() {
   // All sends and receives are started before any is awaited, so no order of ranks can block.
   for (const auto& [key, rank] : peers_.outgoing) {
-    sends_.push_back(processes_.start_send(process_of(rank, setup_.replica), tag(key),
-                                           std::as_bytes(on_host(key))));
+    const Slice own = updated(key);
+    const std::span<float> mine = on_host(key).subspan(static_cast<std::size_t>(own.first),
+                                                       static_cast<std::size_t>(own.count));
+    sends_.push_back(
+        processes_.start_send(process_of(rank, setup_.replica), tag(key), std::as_bytes(mine)));
   }
   std::vector<std::pair<GradientKey, Processes::Ticket>> receives;
   for (const auto& [key, copy] : peers_.incoming) {
-    const std::int64_t elements = parameter(copy.own).description.elements();
+    const std::int64_t elements = updated(copy.own).count;
     Tensor& tensor = arrived_[key];
     tensor = setup_.arena->allocate(elements * 4);
     float* memory = tensor.floats();
@@ -190,6 +215,7 @@ void ProcessGradients::exchange_squares() {
       return worker.sum_of_squares(parameter,
                                    copies(Stage{stage}, static_cast<std::size_t>(parameter)));
     });
+    if (setup_.plan.zero > 0) add_squares_of_slices(stage);
   }
   const ScheduleShape& shape = setup_.program.shape();
   std::vector<Processes::Ticket> receives;
@@ -208,6 +234,29 @@ void ProcessGradients::exchange_squares() {
     }
   }
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
+}
+
+// Replica 0's first, as everywhere: so all find the same sum.
+void ProcessGradients::add_squares_of_slices(std::int32_t stage) {
+  const std::span<double> squares = setup_.norm.squares_of(Stage{stage});
+  const int tag = squares_tag_ + stage;
+  std::vector<std::vector<double>> parts(static_cast<std::size_t>(setup_.plan.dp),
+                                         {squares.begin(), squares.end()});
+  std::vector<Processes::Ticket> messages;
+  for (int replica = 0; replica < setup_.plan.dp; ++replica) {
+    if (replica == setup_.replica) continue;
+    const int peer = process_of(setup_.rank.value, replica);
+    auto& theirs = parts[static_cast<std::size_t>(replica)];
+    messages.push_back(
+        processes_.start_receive(peer, tag, std::as_writable_bytes(std::span(theirs))));
+    const auto& mine = parts[static_cast<std::size_t>(setup_.replica)];
+    messages.push_back(processes_.start_send(peer, tag, std::as_bytes(std::span(mine))));
+  }
+  for (const Processes::Ticket message : messages) processes_.wait(message);
+  std::ranges::fill(squares, 0.0);
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < part.size(); ++i) squares[i] += part[i];
+  }
 }
 
 void ProcessGradients::exchange_notes() {
@@ -254,7 +303,10 @@ std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_
   for (const GradientUse& use : setup_.copies[stage.position()][parameter_index]) {
     const GradientKey key{use.stage.value, use.parameter};
     const auto arrived = arrived_.find(key);
-    gradients.push_back(arrived != arrived_.end() ? arrived->second : parameter(key).gradient);
+    // What has arrived is the slice already.
+    gradients.push_back(arrived != arrived_.end()
+                            ? arrived->second
+                            : slice_of(parameter(key).gradient, updated(key)));
   }
   return gradients;
 }

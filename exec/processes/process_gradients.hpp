@@ -4,6 +4,9 @@
 // Before the first optimizer of the step the gradients of tied weights go to every rank that holds
 // a copy, and each sums them in layer order, so all copies update alike. Where gradients are
 // clipped the ranks of a replica then give each other the squares of theirs.
+//
+// Under ZeRO-1 sums stay where they are made: a replica updates its slice of each weight by them
+// and sends the weights round. Its squares are of slices, added in the order of replicas.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,7 +34,7 @@ class ProcessGradients : public GradientExchange {
     GradientNorm norm;
     Rank rank;
     int replica = 0;
-    int replicas = 1;
+    const Plan& plan;
     Backend* backend = nullptr;  // null for timed waits
     Arena* arena = nullptr;
     Transport::Now now;
@@ -46,6 +49,7 @@ class ProcessGradients : public GradientExchange {
   [[nodiscard]] std::vector<Tensor> copies(Stage stage, std::size_t parameter) override;
   [[nodiscard]] double factor() const override { return setup_.norm.factor(); }
   [[nodiscard]] std::optional<double> norm() const override { return setup_.norm.norm(); }
+  void updated(Stage stage) override;
   void end_step() override;
   void stop() override {}  // those who wait for another process are stopped by Processes
 
@@ -59,6 +63,9 @@ class ProcessGradients : public GradientExchange {
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
   [[nodiscard]] int tag(const GradientKey& key) const;
   [[nodiscard]] std::span<float> slice(std::span<float> gradient, int replica) const;
+  // What this replica sums and updates: its slice under ZeRO-1, else all.
+  [[nodiscard]] Slice updated(const GradientKey& key) const;
+  [[nodiscard]] bool divided(const GradientKey& key) const;
   [[nodiscard]] Parameter& parameter(const GradientKey& key) const;
   // The gradient where the host can work on it; brought there first where the device has memory of
   // its own.
@@ -68,9 +75,12 @@ class ProcessGradients : public GradientExchange {
                         int count);  // but of those under way
   void start_reductions(std::int32_t stage);
   void finish_reduction(const GradientKey& key, Reduction& reduction);
+  // Sends each other replica this one's slice and receives theirs into their places.
+  void exchange_slices(const GradientKey& key, std::span<float> values);
   void exchange_copies();
   // Makes this rank's squares and gives each rank of the replica all of them.
   void exchange_squares();
+  void add_squares_of_slices(std::int32_t stage);
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
 

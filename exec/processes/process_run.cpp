@@ -20,6 +20,8 @@
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
 #include "exec/training/each_weight.hpp"
+#include "exec/training/gradient_copies.hpp"
+#include "exec/training/replica_share.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
@@ -122,7 +124,7 @@ class ProcessRun {
     from_ = begin_run(loaded_, options_);
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
-    device_->prepare(loaded_, rank_, training_->state, training_->stages);
+    device_->prepare(loaded_, rank_, training_->state, training_->stages, {replica_});
   }
 
   // Before anything is allocated: what this rank's steps take is there, whatever others take.
@@ -152,7 +154,7 @@ class ProcessRun {
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{},
                                 training_ ? GradientNorm(loaded_) : GradientNorm(), rank_, replica_,
-                                loaded_.plan.dp, backend, arena, now_ns},
+                                loaded_.plan, backend, arena, now_ns},
         processes_, activity_,
         [this](GradientExchange& gradients) { return make_handler(gradients); });
   }
@@ -245,18 +247,41 @@ class ProcessRun {
     return own_rank_->blocks() + (device_ ? device_->arena().blocks() : 0);
   }
 
-  // Replica 0's parameters go to the leader one after the other.
+  // Replica 0's parameters go to the leader one after the other, and of what replicas divide each
+  // one's slice.
   [[nodiscard]] FetchParameter fetch() {
-    return [this](Stage stage, std::size_t parameter, ParameterPart part, std::span<float> values) {
-      const Rank holder = program_.shape().rank_of(stage);
-      const bool own = holder == rank_ && replica_ == 0;
-      if (own) {
-        const Parameter& held = training_->stages[stage.position()]->parameters()[parameter];
-        device_->backend().to_host(values.data(), held.part(part),
-                                   static_cast<std::int64_t>(values.size_bytes()));
+    return [this, all = stage_parameters(loaded_)](Stage stage, std::size_t parameter,
+                                                   ParameterPart part, std::span<float> values) {
+      const ParameterTensor& description = all[stage.position()][parameter].description;
+      const int replicas = dividing_replicas(loaded_.plan, description, part);
+      for (int replica = 0; replica < replicas; ++replica) {
+        const Slice slice = replica_slice(description.elements(), replica, replicas);
+        fetch_slice({stage, static_cast<int>(parameter), part}, replica, slice,
+                    values.subspan(static_cast<std::size_t>(slice.first),
+                                   static_cast<std::size_t>(slice.count)));
       }
-      if (own != leads()) collect(holder.value, kWeightTag, std::as_writable_bytes(values));
     };
+  }
+
+  struct PartOfParameter {
+    Stage stage;
+    int parameter = 0;  // among the stage's
+    ParameterPart part = ParameterPart::values;
+  };
+  void fetch_slice(const PartOfParameter& of, int replica, const Slice& slice,
+                   std::span<float> values) {
+    const Rank holder = program_.shape().rank_of(of.stage);
+    const bool own = holder == rank_ && replica_ == replica;
+    if (own) {
+      const Parameter& held = training_->stages[of.stage.position()]->parameters()[of.parameter];
+      const Tensor& tensor = held.part(of.part);
+      // Gradients are there whole, what the optimizer keeps begins with the slice.
+      const bool inside = of.part == ParameterPart::gradient;
+      device_->backend().to_host(values.data(), inside ? slice_of(tensor, slice) : tensor,
+                                 static_cast<std::int64_t>(values.size_bytes()));
+    }
+    const int process = replica * program_.shape().ranks + holder.value;
+    if (own != leads()) collect(process, kWeightTag, std::as_writable_bytes(values));
   }
 
   [[nodiscard]] bool leads() const { return processes_.index() == 0; }

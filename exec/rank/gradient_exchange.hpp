@@ -31,13 +31,17 @@ class GradientExchange {
   // Throws Transport::Stopped.
   virtual void await(OperationId optimizer, std::uint32_t step, StepClock& clock) = 0;
   // After `await`: the gradients to sum for a parameter (its index among the stage's), in layer
-  // order and then by stage; empty for a use that is updated with another one of this stage.
+  // order and then by stage; empty for a use that is updated with another one of this stage. Under
+  // ZeRO-1 they begin where the replica's slice does (exec/training/replica_share).
   [[nodiscard]] virtual std::vector<Tensor> copies(Stage stage, std::size_t parameter) = 0;
   // After `await`: what all gradients are multiplied with, 1 or below where they are clipped.
   [[nodiscard]] virtual double factor() const = 0;
   // After the step's optimizers: the norm of all gradients before it; absent where nothing is
   // clipped.
   [[nodiscard]] virtual std::optional<double> norm() const { return std::nullopt; }
+  // After a stage's update: its weights are whole when this returns, those of them too that other
+  // replicas have updated.
+  virtual void updated(Stage) {}
   virtual void end_step() = 0;  // gradients may be overwritten after it
   virtual void stop() = 0;      // a rank failed: wakes all that wait
 };

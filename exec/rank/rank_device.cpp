@@ -11,7 +11,7 @@
 namespace weir {
 
 void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state,
-                         Stages& stages) {
+                         Stages& stages, StagePeers peers) {
   const ScheduleShape& shape = loaded.schedule.shape;
   std::vector<Layer> layers;
   std::vector<Stage> own;
@@ -31,7 +31,7 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSourc
   try {
     for (const Stage stage : own) {
       stages[static_cast<std::size_t>(stage.value)] =
-          std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_);
+          std::make_unique<StageWorker>(loaded, stage, state, *backend_, *arena_, peers);
     }
     backend_->use_scratch(arena_->allocate(backend_->scratch_bytes()));  // for the whole run
   } catch (const RunFailed& told) {

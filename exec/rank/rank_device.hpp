@@ -19,7 +19,8 @@ class RankDevice {
 
   // On the rank's own thread: prepares the kernels and puts the rank's stages, as `state` has
   // them, into `stages`.
-  void prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state, Stages& stages);
+  void prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state, Stages& stages,
+               StagePeers peers = {});
 
   [[nodiscard]] Backend& backend() { return *backend_; }
   [[nodiscard]] Arena& arena() { return *arena_; }

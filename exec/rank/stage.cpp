@@ -51,10 +51,11 @@ const Tensor& Parameter::part(ParameterPart which) const {
 }
 
 StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSource& state,
-                         Backend& backend, Arena& arena)
+                         Backend& backend, Arena& arena, StagePeers peers)
     : plan_(loaded.plan),
       model_(loaded.model),
       part_(*loaded.part),
+      peers_(peers),
       range_(loaded.stage(stage).layers),
       backend_(backend),
       arena_(arena) {
@@ -83,8 +84,10 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
   for (std::size_t i = 0; i < part.weights.size(); ++i) {
     const ParameterId weight = part.weights[i];
     Parameter made{
-        part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}};
+        part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}, {}};
     const std::int64_t elements = made.description.elements();
+    const int sharers = dividing_replicas(plan_, made.description, ParameterPart::state1);
+    made.updated = replica_slice(elements, sharers > 1 ? peers_.replica : 0, sharers);
     made.gradient = take(elements * 4, layer, made.description.name + "'s gradient");
     put_zeros(backend_, made.gradient, elements * 4);  // stays so without micro-batches
     const Parameter* same = nullptr;
@@ -97,10 +100,11 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     } else {
       made.weight = take(elements * bytes_per_element(plan_.dtype), layer, made.description.name);
       const std::string state_of = made.description.name + "'s optimizer state";
-      if (bytes_per_element(plan_.dtype) < 4) made.master = take(elements * 4, layer, state_of);
+      const std::int64_t kept = made.updated.count * 4;
+      if (bytes_per_element(plan_.dtype) < 4) made.master = take(kept, layer, state_of);
       const int states = made.description.running ? 0 : state_numbers(plan_.optimizer);
-      if (states > 0) made.state1 = take(elements * 4, layer, state_of);
-      if (states > 1) made.state2 = take(elements * 4, layer, state_of);
+      if (states > 0) made.state1 = take(kept, layer, state_of);
+      if (states > 1) made.state2 = take(kept, layer, state_of);
       put_state(made, state(weight, part_.parameter(weight)));
     }
     weights.push_back(made.weight);
@@ -113,12 +117,16 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
 
 void StageWorker::put_state(const Parameter& parameter, const ParameterState& state) {
   put(backend_, parameter.weight, state.values, plan_.dtype);
-  if (parameter.master) put(backend_, parameter.master, state.values, Dtype::fp32);
   const auto begin = [&](const Tensor& tensor, const std::vector<float>& values) {
     if (!tensor) return;
-    if (values.empty()) return put_zeros(backend_, tensor, parameter.description.elements() * 4);
-    put(backend_, tensor, values, Dtype::fp32);
+    const Slice& kept = parameter.updated;
+    if (values.empty()) return put_zeros(backend_, tensor, kept.count * 4);
+    put(backend_, tensor,
+        std::span(values).subspan(static_cast<std::size_t>(kept.first),
+                                  static_cast<std::size_t>(kept.count)),
+        Dtype::fp32);
   };
+  begin(parameter.master, state.values);
   begin(parameter.state1, state.state1);
   begin(parameter.state2, state.state2);
 }

@@ -19,6 +19,7 @@
 #include "exec/rank/rebuild_clock.hpp"
 #include "exec/training/each_weight.hpp"
 #include "exec/training/parameter_state.hpp"
+#include "exec/training/replica_share.hpp"
 #include "plan/job/resolve.hpp"
 
 namespace weir {
@@ -36,6 +37,11 @@ struct Pass {
   std::optional<std::int64_t> labels = std::nullopt;
 };
 
+// Which of the devices that hold a stage this is.
+struct StagePeers {
+  int replica = 0;  // of the plan's dp
+};
+
 // A parameter tensor with everything that updates it.
 struct Parameter {
   ParameterTensor description;
@@ -44,6 +50,7 @@ struct Parameter {
   Tensor weight;          // in the plan's dtype
   Tensor master;          // its fp32 original where the dtype has fewer bits; else empty
   Tensor gradient, state1, state2;
+  Slice updated;  // what this replica updates, of which alone master and states are; mostly all
   [[nodiscard]] const Tensor& part(ParameterPart which) const;  // the values: in fp32
 };
 
@@ -52,7 +59,7 @@ class StageWorker {
   // Allocates weights, gradients and optimizer state and fills them from `state`. `loaded` outlives
   // the worker.
   StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSource& state, Backend& backend,
-              Arena& arena);
+              Arena& arena, StagePeers peers = {});
   StageWorker(const StageWorker&) = delete;
   StageWorker& operator=(const StageWorker&) = delete;
 
@@ -92,13 +99,14 @@ class StageWorker {
     std::int64_t number = 1;  // 1-based
     double factor = 1;        // of all gradients: clipping's
   };
-  // Updates every parameter; `copies(i)` gives the gradients to sum for the i-th, in layer order.
+  // Updates every parameter, or this replica's slice of it; `copies(i)` gives the gradients of that
+  // to sum for the i-th, in layer order.
   template <class Copies>
   void update(Step step, Copies copies);
-  // Of the sum of a parameter's gradients.
+  // Of the sum of a parameter's gradients, or of this replica's slice of it.
   [[nodiscard]] double sum_of_squares(int parameter, std::span<const Tensor> copies) const {
-    return backend_.sum_of_squares(
-        copies, parameters_[static_cast<std::size_t>(parameter)].description.elements());
+    return backend_.sum_of_squares(copies,
+                                   parameters_[static_cast<std::size_t>(parameter)].updated.count);
   }
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
 
@@ -139,6 +147,7 @@ class StageWorker {
   const Model& model_;
   std::vector<Layer> evaluated_;  // the stage's layers as an evaluation computes them
   const ModelPart& part_;
+  StagePeers peers_;
   LayerRange range_;
   Backend& backend_;
   Arena& arena_;
@@ -158,18 +167,20 @@ void StageWorker::update(Step step, Copies copies) {
     gradients.push_back(copies(i));
     if (gradients.back().empty())
       continue;  // a second use of a weight of this stage: updated with the first
-    calls.push_back({.weight = parameter.weight,
-                     .master = parameter.master,
-                     .gradients = gradients.back(),
-                     .state1 = parameter.state1,
-                     .state2 = parameter.state2,
-                     .elements = parameter.description.elements(),
-                     .decays = parameter.description.decays,
-                     .running = parameter.description.running,
-                     .samples = plan_.global_batch_size(),
-                     .step = step.number,
-                     .factor = step.factor,
-                     .optimizer = plan_.optimizer});
+    const bool divided = parameter.updated.count < parameter.description.elements();
+    calls.push_back(
+        {.weight = divided ? slice_of(parameter.weight, parameter.updated) : parameter.weight,
+         .master = parameter.master,
+         .gradients = gradients.back(),
+         .state1 = parameter.state1,
+         .state2 = parameter.state2,
+         .elements = parameter.updated.count,
+         .decays = parameter.description.decays,
+         .running = parameter.description.running,
+         .samples = plan_.global_batch_size(),
+         .step = step.number,
+         .factor = step.factor,
+         .optimizer = plan_.optimizer});
   }
   backend_.update(calls);
 }

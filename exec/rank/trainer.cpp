@@ -188,6 +188,7 @@ void Trainer::update(Stage stage) {
   StageWorker& worker = *training_.stages[stage.position()];
   worker.update({step_ + 1, gradients_.factor()},
                 [&](std::size_t parameter) { return gradients_.copies(stage, parameter); });
+  gradients_.updated(stage);
   worker.begin_step();
 }
 

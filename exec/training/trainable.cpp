@@ -81,7 +81,7 @@ std::string_view lacking(const Layer& layer, bool images, BackendKind backend) {
                                       : std::visit(LackingOnCpu{images}, layer.shape);
 }
 
-void require_what_runs(const Plan& plan, Replicas replicas) {
+void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend) {
   const auto refuse = [](const std::string& what) {
     throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
   };
@@ -93,7 +93,9 @@ void require_what_runs(const Plan& plan, Replicas replicas) {
         fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",
                     plan.dp, plan.pp * plan.dp));
   }
-  if (plan.zero > 0) refuse(fmt::format("zero = {}", plan.zero));
+  // A single replica has nobody to share with.
+  if (plan.zero > 1 || (plan.zero == 1 && plan.dp > 1 && backend != BackendKind::cpu))
+    refuse(fmt::format("zero = {}{}", plan.zero, plan.zero == 1 ? " on a GPU" : ""));
   if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
 }
 
@@ -138,7 +140,7 @@ void require_whole_images(const ResolvedPlan& loaded) {
 }  // namespace
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
-  require_what_runs(loaded.plan, replicas);
+  require_what_runs(loaded.plan, replicas, backend);
   require_stages(loaded, Stack{});
   require_kernels(loaded.model, backend);
   require_optimizer(loaded.plan.optimizer, backend);

@@ -1,0 +1,32 @@
+// Slices of equal size, but for the last.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/training/replica_share.hpp"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kSliceUnit = 16;  // floats: slices begin on cache lines
+
+}  // namespace
+
+Slice replica_slice(std::int64_t elements, int replica, int replicas) {
+  const std::int64_t share = ceil_div(elements, replicas);
+  const std::int64_t size = ceil_div(share, kSliceUnit) * kSliceUnit;
+  const std::int64_t first = std::min(elements, size * replica);
+  return {first, std::min(elements - first, size)};
+}
+
+int dividing_replicas(const Plan& plan, const ParameterTensor& parameter, ParameterPart part) {
+  const bool divided = plan.zero > 0 && part != ParameterPart::values && !parameter.running;
+  return divided ? plan.dp : 1;
+}
+
+Tensor slice_of(const Tensor& tensor, const Slice& slice) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+  if (!tensor) return {};
+  return {tensor.data + slice.first * kBytes, slice.count * kBytes};
+}
+
+}  // namespace weir

@@ -1,0 +1,36 @@
+// What a replica owns of a tensor that the replicas divide among them: the sum of its gradients
+// that it makes, and under ZeRO-1 (Rajbhandari et al., SC 2020, section 5) the optimizer's state
+// that it keeps and the weights that it updates.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "exec/device/arena.hpp"
+#include "exec/training/each_weight.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/model/layer_tensors.hpp"
+
+namespace weir {
+
+// Elements [first, first + count) of a tensor's, row by row.
+struct Slice {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  bool operator==(const Slice&) const = default;
+};
+
+// The slice of replica `replica` of `replicas`: ceil(elements / replicas) rounded up to whole cache
+// lines of 16 floats, so the last may be shorter, or empty.
+[[nodiscard]] Slice replica_slice(std::int64_t elements, int replica, int replicas);
+
+// Replicas that divide this part of a parameter among them, by the plan: under ZeRO-1 they keep
+// their slice of what the optimizer holds of each weight, and make that of its gradient. Running
+// statistics, of which it holds nothing, are every replica's.
+[[nodiscard]] int dividing_replicas(const Plan& plan, const ParameterTensor& parameter,
+                                    ParameterPart part);
+
+// So much of an fp32 tensor, in its place.
+[[nodiscard]] Tensor slice_of(const Tensor& tensor, const Slice& slice);
+
+}  // namespace weir
