@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/jitter.hpp"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <variant>
+
+#include "sim/parallel.hpp"
 
 namespace weir {
 namespace {
@@ -28,7 +28,7 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
                                    const Contention& contention, const Jitter& jitter,
                                    const JitterRequest& request) {
   std::vector<double> times(static_cast<std::size_t>(request.samples));
-  tbb::parallel_for(std::size_t{0}, times.size(), [&](std::size_t sample) {
+  in_parallel(times.size(), [&](std::size_t sample) {
     // A generator of the sample's own: the result does not depend on which thread draws it.
     std::seed_seq seed{request.seed, static_cast<std::uint64_t>(sample)};
     std::mt19937_64 random(seed);

@@ -3,8 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/best_first.hpp"
 
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -16,6 +14,7 @@
 #include "plan/job/summary.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
+#include "sim/parallel.hpp"
 #include "sim/search/examine.hpp"
 
 namespace weir {
@@ -205,7 +204,7 @@ class Search {
     const std::size_t first = request_.party ? static_cast<std::size_t>(request_.party->index) : 0,
                       each = request_.party ? static_cast<std::size_t>(request_.party->count) : 1;
     const std::size_t mine = first < batch.size() ? (batch.size() - first - 1) / each + 1 : 0;
-    tbb::parallel_for(std::size_t{0}, mine, [&](std::size_t i) {
+    in_parallel(mine, [&](std::size_t i) {
       const std::size_t place = first + i * each;
       outcomes[place] = outcome_of(*batch[place], limits);
     });
@@ -360,7 +359,7 @@ class Search {
     }
     // Of the best all is said that a ranking says.
     result.plans.resize(best_.size());
-    tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
+    in_parallel(best_.size(), [&](std::size_t i) {
       result.plans[i] =
           ranked_of(best_[i].ranked.plan, sources(ForecastDetail::ranking), request_.memory_limit);
     });

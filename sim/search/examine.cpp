@@ -3,7 +3,6 @@
 #include "sim/search/examine.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,6 +14,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/names.hpp"
+#include "sim/parallel.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/legality.hpp"
 
@@ -73,7 +73,7 @@ void Shapes::add(const std::vector<Key>& keys) {
     fresh.push_back(&at->second);
     of.push_back(key);
   }
-  tbb::parallel_for(std::size_t{0}, fresh.size(), [&](std::size_t i) { *fresh[i] = made(of[i]); });
+  in_parallel(fresh.size(), [&](std::size_t i) { *fresh[i] = made(of[i]); });
 }
 
 std::variant<int, std::string> Shapes::slots(const Plan& plan, Programs& programs) const {
@@ -260,7 +260,7 @@ std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
   }
   shapes_.add(keys);
   std::vector<std::vector<Examined>> by_group(groups.size());
-  tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) {
+  in_parallel(groups.size(), [&](std::size_t g) {
     if (whose[g] == self) by_group[g] = examine_alike(groups[g]);
   });
   if (request_.party) exchange(groups, whose, by_group);

@@ -3,12 +3,12 @@
 #include "sim/search/nodes.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 
+#include "sim/parallel.hpp"
 #include "sim/search/legality.hpp"
 #include "sim/search/memory_bound.hpp"
 #include "sim/search/open_choices.hpp"
@@ -61,8 +61,7 @@ class Enumeration {
     // A job's sums are looked up once, for all its stages and schedules.
     std::vector<Found> found(nodes_.jobs.size());
     std::vector<LeftOut> misfits(nodes_.jobs.size());
-    tbb::parallel_for(std::size_t{0}, found.size(),
-                      [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
+    in_parallel(found.size(), [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
     for (std::size_t job = 0; job < found.size(); ++job) {
       for (NodeGroup group : found[job].groups) {
         group.first += static_cast<std::uint32_t>(nodes_.all.size());

@@ -3,7 +3,6 @@
 #include "sim/search/sweep.hpp"
 
 #include <tbb/global_control.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <variant>
 
 #include "plan/model/readers/model_import.hpp"
+#include "sim/parallel.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
 #include "sim/search/best_first.hpp"
@@ -135,7 +135,7 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   const CandidateSources sources{known, cluster, programs};
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   std::atomic<std::int64_t> passed = 0;
-  tbb::parallel_for(std::size_t{0}, plans.size(), [&](std::size_t i) {
+  in_parallel(plans.size(), [&](std::size_t i) {
     if (request.stop && request.stop()) {
       ++passed;
       return;

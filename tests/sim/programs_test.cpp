@@ -4,12 +4,12 @@
 #include "sim/search/programs.hpp"
 
 #include <gtest/gtest.h>
-#include <tbb/parallel_for.h>
 
 #include <set>
 #include <vector>
 
 #include "plan/schedule/generators/generators.hpp"
+#include "sim/parallel.hpp"
 
 namespace weir {
 namespace {
@@ -64,8 +64,7 @@ TEST(Programs, AreMadeOnceForAllThreads) {
   Programs programs;
   const Plan plan = of_shape("1f1b", 4, 64);
   std::vector<const void*> seen(32);
-  tbb::parallel_for(std::size_t{0}, seen.size(),
-                    [&](std::size_t i) { seen[i] = programs.of(plan)->compiled({}); });
+  in_parallel(seen.size(), [&](std::size_t i) { seen[i] = programs.of(plan)->compiled({}); });
   EXPECT_NE(seen.front(), nullptr);
   for (const void* one : seen) EXPECT_EQ(one, seen.front());
   EXPECT_EQ(programs.size(), 1U);

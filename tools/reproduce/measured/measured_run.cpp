@@ -3,7 +3,6 @@
 #include "tools/reproduce/measured/measured_run.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
+#include "sim/parallel.hpp"
 
 namespace weir {
 namespace {
@@ -109,8 +109,7 @@ RunForecast forecast_run(const MeasuredRun& run) {
 
 std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs) {
   std::vector<RunForecast> forecasts(runs.size());
-  tbb::parallel_for(std::size_t{0}, runs.size(),
-                    [&](std::size_t i) { forecasts[i] = forecast_run(runs[i]); });
+  in_parallel(runs.size(), [&](std::size_t i) { forecasts[i] = forecast_run(runs[i]); });
   return forecasts;
 }
 

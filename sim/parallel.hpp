@@ -1,0 +1,36 @@
+// One body for each index, on all cores.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tbb/parallel_for.h>
+
+#include <cstddef>
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace weir {
+
+/// Calls body(0) to body(count - 1), in any order and at once, as oneTBB's threads allow, and comes
+/// back when all have ended; the first exception thrown is thrown again. Nested calls share the
+/// threads.
+template <typename Body>
+void in_parallel(std::size_t count, const Body& body) {
+#ifdef __SANITIZE_THREAD__
+  // libtbb is not instrumented: that bodies begin after this call and end before it returns is told
+  // to the sanitizer here, which still sees what two bodies do to each other.
+  char begun = 0, ended = 0;
+  __tsan_release(&begun);
+  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t i) {
+    __tsan_acquire(&begun);
+    body(i);
+    __tsan_release(&ended);
+  });
+  __tsan_acquire(&ended);
+#else
+  tbb::parallel_for(std::size_t{0}, count, body);
+#endif
+}
+
+}  // namespace weir
