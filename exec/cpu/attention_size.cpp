@@ -20,6 +20,7 @@ std::int64_t AttentionSize::tile_rows() const {
 AttentionHead::AttentionHead(const AttentionSize& size, std::int64_t index)
     : matrix(index), statistics(index * size.s) {
   const std::int64_t sample = index / size.heads, head = index % size.heads;
+  drawn = sample * size.all_heads + size.first_head + head;
   const std::int64_t qkv = sample * size.s * size.qkv_width();
   query = qkv + head * size.d;
   key = qkv + (size.heads + head / size.group()) * size.d;

@@ -14,6 +14,8 @@ struct AttentionSize {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
   std::int64_t kv_heads = heads;  // divides heads
   std::int64_t lent = heads * d;  // scratch memory for tiles: so many numbers a token
+  // Among the heads that devices divide; a mask is drawn by all of them.
+  std::int64_t first_head = 0, all_heads = heads;
   KeyMask mask = KeyMask::causal;
   [[nodiscard]] std::int64_t width() const { return heads * d; }  // of a row of the context
   [[nodiscard]] std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * d; }
@@ -22,9 +24,10 @@ struct AttentionSize {
   [[nodiscard]] std::int64_t tile_rows() const;
 };
 
-// One head's place: its matrix among those of the batch, and where its parts begin.
+// One head's place: its matrix among those of the batch here and of all devices, and where its
+// parts begin.
 struct AttentionHead {
-  std::int64_t matrix, query, key, value, context, statistics;
+  std::int64_t matrix, drawn, query, key, value, context, statistics;
   bool first_of_group;  // it overwrites the gradients of its keys and values, the others add
   AttentionHead(const AttentionSize& size, std::int64_t index);
 };

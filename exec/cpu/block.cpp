@@ -11,7 +11,7 @@ using block_places::Saved;
 using block_places::WeightPlaces;
 
 BlockSize::BlockSize(const TransformerShape& shape, std::int64_t batch_size,
-                     std::int64_t seq_length)
+                     std::int64_t seq_length, const TensorGroup* group)
     : rows(batch_size * seq_length),
       batch(batch_size),
       s(seq_length),
@@ -20,9 +20,13 @@ BlockSize::BlockSize(const TransformerShape& shape, std::int64_t batch_size,
       heads(shape.heads),
       kv_heads(shape.kv_heads),
       d(shape.head_dim),
-      mask(shape.causal ? KeyMask::causal : KeyMask::none) {}
+      mask(shape.causal ? KeyMask::causal : KeyMask::none),
+      place(group == nullptr ? 0 : group->place()),
+      places(group == nullptr ? 1 : group->count()) {}
 
-AttentionSize BlockSize::attention() const { return {batch, s, heads, d, kv_heads, h, mask}; }
+AttentionSize BlockSize::attention() const {
+  return {batch, s, heads, d, kv_heads, h, place * heads, places * heads, mask};
+}
 
 std::int64_t up_width(const TransformerShape& shape) { return (shape.gated ? 2 : 1) * shape.ffn; }
 

@@ -11,6 +11,7 @@
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/matmul.hpp"
 #include "exec/device/backend.hpp"
+#include "exec/device/tensor_group.hpp"
 #include "exec/rank/block_places.hpp"
 #include "plan/model/layer_shape.hpp"
 
@@ -19,7 +20,9 @@ namespace weir::cpu {
 struct BlockSize {
   std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
   KeyMask mask;
-  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length);
+  std::int64_t place, places;  // among the devices that divide the block
+  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length,
+            const TensorGroup* group);
   [[nodiscard]] std::int64_t q() const { return heads * d; }
   [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * kv_heads) * d; }
   // Two tiles of rows of scores fit into a sample of the residual stream.

@@ -28,6 +28,7 @@ class CpuBackend : public Backend {
       throw UsageError(fmt::format("the cpu backend computes in fp32, the plan asks for {}",
                                    to_string(request.dtype)));
     }
+    on_.group = request.group;
   }
 
   void* allocate(std::int64_t bytes) override { return blocks_.allocate(bytes); }

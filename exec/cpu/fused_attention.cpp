@@ -143,7 +143,7 @@ void fused_forward(const FusedAttention& a, Matmul& matmul) {
     matmul.run(gemms.scores, a.qkv + head.query + t.first * z.qkv_width(), a.qkv + head.key,
                nullptr, a.tiles);
     tile_softmax(t, scale_of(z), a.tiles, a.statistics + head.statistics + t.first);
-    drop_tile(a.mask, head.matrix, t, z.s, a.tiles);
+    drop_tile(a.mask, head.drawn, t, z.s, a.tiles);
     matmul.run(gemms.mix, a.tiles, a.qkv + head.value, nullptr,
                a.context + head.context + t.first * z.width());
   });
@@ -163,12 +163,12 @@ void fused_backward(const FusedAttention& a, const float* d_context, float* d_qk
     tile_probabilities(t, scale_of(z), a.statistics + head.statistics + t.first, p);
     // Their gradient through the mask, then through the softmax: ds = p (dp - D) scale.
     matmul.run(gemms.d_probabilities, dc, a.qkv + head.value, nullptr, ds);
-    drop_tile(a.mask, head.matrix, t, z.s, ds);
+    drop_tile(a.mask, head.drawn, t, z.s, ds);
     tile_score_gradient(t, z, p, a.context + context, dc, ds);
     matmul.run(gemms.d_query, ds, a.qkv + head.key, nullptr, d_qkv + rows);
     matmul.run(gemms.d_key, ds, a.qkv + rows, nullptr, d_qkv + head.key);
     // Last: the values saw the dropped probabilities, all above needs them whole.
-    drop_tile(a.mask, head.matrix, t, z.s, p);
+    drop_tile(a.mask, head.drawn, t, z.s, p);
     matmul.run(gemms.d_value, p, dc, nullptr, d_qkv + head.value);
   });
 }

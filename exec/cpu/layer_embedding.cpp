@@ -1,10 +1,12 @@
 // The embedding on the CPU: rows of tables summed, and normalised where there is a norm; their
-// gradients scattered back. Images are exec/cpu/patch_embedding's.
+// gradients scattered back. Images are exec/cpu/patch_embedding's. Devices that divide the
+// vocabulary each look up the tokens they have, and add up.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "exec/cpu/divided_vocabulary.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "exec/cpu/patch_embedding.hpp"
@@ -34,13 +36,23 @@ void for_rows(const LayerCall& call, Visit visit) {
   }
 }
 
-void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums) {
+void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums,
+                const Workbench& on) {
   const std::int64_t h = shape.hidden;
+  const VocabularyPart part(shape.vocabulary, on.group);
+  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+    const std::int64_t token = sample_tokens(call, b)[t];
+    if (part.has(token)) {
+      std::memcpy(sums + r * h, call.weights[0].floats() + (token - part.first) * h,
+                  static_cast<std::size_t>(h) * 4);
+    } else {
+      std::fill_n(sums + r * h, h, 0.0F);
+    }
+  });
+  on.sum_parts(sums, call.batch * call.seq_length * h);
   const Tables at(shape);
   for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
     float* row = sums + r * h;
-    std::memcpy(row, call.weights[0].floats() + sample_tokens(call, b)[t] * h,
-                static_cast<std::size_t>(h) * 4);
     if (shape.positions > 0) add(call.weights[at.position].floats() + t * h, h, row);
     if (shape.token_types > 0)
       add(call.weights[at.token_type].floats() + type_of(call, b, t) * h, h, row);
@@ -49,10 +61,12 @@ void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums)
 
 // One row's gradient to the rows of the tables that it was made of.
 void scatter(const EmbeddingShape& shape, const LayerCall& call, std::int64_t b, std::int64_t t,
-             const float* gradient) {
+             const float* gradient, const Workbench& on) {
   const std::int64_t h = shape.hidden;
+  const VocabularyPart part(shape.vocabulary, on.group);
   const Tables at(shape);
-  add(gradient, h, call.gradients[0].floats() + sample_tokens(call, b)[t] * h);
+  const std::int64_t token = sample_tokens(call, b)[t];
+  if (part.has(token)) add(gradient, h, call.gradients[0].floats() + (token - part.first) * h);
   if (shape.positions > 0) add(gradient, h, call.gradients[at.position].floats() + t * h);
   if (shape.token_types > 0)
     add(gradient, h, call.gradients[at.token_type].floats() + type_of(call, b, t) * h);
@@ -79,7 +93,7 @@ void forward(const EmbeddingShape& shape, const LayerCall& call, Workbench& on) 
   const std::int64_t rows = call.batch * call.seq_length;
   float* out = call.output.floats();
   float* sums = shape.norm ? call.saved[0].floats() : out;
-  sum_tables(shape, call, sums);
+  sum_tables(shape, call, sums, on);
   if (shape.norm) {
     const int gain = Tables(shape).gain;
     layer_norm(sums, call.weights[gain].floats(), call.weights[gain + 1].floats(), rows,
@@ -109,7 +123,7 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workben
   if (shape.norm) {
     const float* sums = call.carried[0].floats();
     for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
-      scatter(shape, call, b, t, sums + r * h);
+      scatter(shape, call, b, t, sums + r * h, on);
     });
     const Beta beta = call.accumulate ? Beta::one : Beta::zero;
     const int gain = Tables(shape).gain;
@@ -125,7 +139,7 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workben
       dropout(mask, static_cast<std::uint64_t>(r * h), gradient, h, masked.data());
       gradient = masked.data();
     }
-    scatter(shape, call, b, t, gradient);
+    scatter(shape, call, b, t, gradient, on);
   });
 }
 

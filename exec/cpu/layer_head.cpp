@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/cpu/block.hpp"
+#include "exec/cpu/divided_vocabulary.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 
@@ -108,6 +109,23 @@ std::vector<std::int32_t> targets(const HeadShape& shape, const LayerCall& call,
   return targets;
 }
 
+// Of the micro-batch.
+std::vector<std::int32_t> all_targets(const HeadShape& shape, const LayerCall& call) {
+  std::vector<std::int32_t> all;
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    const std::vector<std::int32_t> of_sample = targets(shape, call, b);
+    all.insert(all.end(), of_sample.begin(), of_sample.end());
+  }
+  return all;
+}
+
+double divided_loss(const HeadShape& shape, const LayerCall& call, TensorGroup& group) {
+  const VocabularyPart part(shape.vocabulary, &group);
+  return divided_cross_entropy(
+      {part, part.classes(call.classes), static_cast<float>(call.loss_scale)},
+      all_targets(shape, call), call.saved[0].floats(), group);
+}
+
 }  // namespace
 
 void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length, Workbench& on) {
@@ -132,9 +150,9 @@ void forward(const HeadShape& shape, const LayerCall& call, Workbench& on) {
   if (head.transform) transform_forward(head, on);
   float* logits = head.logits();
   cpu::logits(shape, call, on, logits);
-  double loss = 0;
+  double loss = on.group == nullptr ? 0 : divided_loss(shape, call, *on.group);
   const std::int64_t each = shape.positions(call.seq_length);
-  for (std::int64_t b = 0; b < call.batch; ++b) {
+  for (std::int64_t b = 0; b < call.batch && on.group == nullptr; ++b) {
     loss += cross_entropy(logits + b * each * shape.vocabulary, targets(shape, call, b).data(),
                           each, shape.vocabulary, static_cast<float>(call.loss_scale));
   }
@@ -147,6 +165,7 @@ void backward_input(const HeadShape& shape, const LayerCall& call, Workbench& on
   // The tokens that are not projected have no gradient.
   if (shape.first_token) std::fill_n(dx, call.batch * state_row(shape, call.seq_length), 0.0F);
   on.matmul.run(head.gemms(true).input, head.logits(), head.weight(head.projection()), nullptr, dx);
+  on.sum_parts(dx, head.rows * shape.hidden);
   if (head.transform) transform_backward_input(head, on, dx);
 }
 

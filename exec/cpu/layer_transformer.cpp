@@ -9,6 +9,10 @@
 // absent; a gated MLP's u is two halves and g = act(first) second. Attention
 // (exec/cpu/block_attention) runs head by head on strided views of qkv, where a group of query
 // heads shares a key and a value.
+//
+// Where devices divide the block (Shoeybi et al. 2019, section 3) each has a part of the heads and
+// of f. What ends in the residual stream, (c Wo) and (g Wdown) forwards, the gradients of n1 and n2
+// backwards, is then summed over the devices; the rest of the stream each has whole.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -25,6 +29,20 @@ using block_places::Carried;
 using block_places::Saved;
 using block_places::WeightPlaces;
 
+// A product that ends in the residual stream: each device multiplies its part, the first adds the
+// bias, and all add up.
+struct SharedProduct {
+  const float* x;
+  std::int64_t in;
+  int weight, bias;
+};
+void shared_product(const BlockCall& block, const BlockSize& z, const SharedProduct& product,
+                    float* y, Workbench& on) {
+  block.product(on.matmul, product.x, product.in, z.h, product.weight,
+                z.place == 0 ? product.bias : WeightPlaces::kAbsent, y);
+  on.sum_parts(y, z.rows * z.h);
+}
+
 void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on) {
   const TransformerShape& shape = block.shape;
   const WeightPlaces& at = block.at;
@@ -35,7 +53,7 @@ void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on)
                 block.saved(Saved::qkv));
   attend(block, z, on);
   float* mlp_input = block.saved(Saved::mlp_input);
-  block.product(on.matmul, block.saved(Saved::context), z.q(), z.h, at.out_w, at.out_b, mlp_input);
+  shared_product(block, z, {block.saved(Saved::context), z.q(), at.out_w, at.out_b}, mlp_input, on);
   dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), x, n,
               mlp_input);
   block.norm2().forward(mlp_input, z.rows, block.saved(Saved::normed2));
@@ -43,7 +61,7 @@ void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on)
                 block.saved(Saved::up));
   block.activate_up(z.rows);
   float* y = block.call.output.floats();
-  block.product(on.matmul, block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b, y);
+  shared_product(block, z, {block.saved(Saved::activated), z.f, at.down_w, at.down_b}, y, on);
   dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), mlp_input, n,
               y);
 }
@@ -64,6 +82,7 @@ void pre_norm_backward_input(const BlockCall& block, const BlockSize& z, Workben
   block.up_gradient(on.matmul, z.rows, a);
   on.matmul.run(gradient_times_weight(z.rows, z.h, up_width(shape)),
                 block.carried(Carried::up_gradient), block.weight(at.up_w), nullptr, b);
+  on.sum_parts(b, n);
   std::copy(dy, dy + n, dx);  // dx holds y1's gradient from here on
   block.norm2().backward(block.saved(Saved::mlp_input), b, z.rows, Beta::one, dx, norm2);
   dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n,
@@ -73,6 +92,7 @@ void pre_norm_backward_input(const BlockCall& block, const BlockSize& z, Workben
   attend_gradient(block, z, a, block.attention_scratch(z), on);
   on.matmul.run(gradient_times_weight(z.rows, z.h, z.qkv()), block.carried(Carried::qkv_gradient),
                 block.weight(at.qkv_w), nullptr, b);
+  on.sum_parts(b, n);
   block.norm1().backward(block.call.input.floats(), b, z.rows, Beta::one, dx, norm1);
 }
 
@@ -102,7 +122,7 @@ struct WeightOperands {
 
 void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
              Workbench& on) {
-  const BlockSize z(shape, batch, seq_length);
+  const BlockSize z(shape, batch, seq_length, on.group);
   const struct {
     std::int64_t in, out;
     bool bias;
@@ -112,6 +132,8 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
                   {z.f, z.h, shape.mlp_bias}};
   for (const auto& [in, out, bias] : products) {
     on.matmul.prepare(times_weight(z.rows, in, out, bias));
+    // Of a product that devices share one adds the bias.
+    if (z.places > 1) on.matmul.prepare(times_weight(z.rows, in, out, false));
     on.matmul.prepare(gradient_times_weight(z.rows, in, out));
     for (const bool accumulate : {false, true})
       on.matmul.prepare(weight_gradient(z.rows, in, out, accumulate));
@@ -121,19 +143,19 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
 }
 
 void forward(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length);
+  const BlockSize z(shape, call.batch, call.seq_length, on.group);
   if (shape.pre_norm) return pre_norm_forward({shape, call}, z, on);
   post_norm_forward({shape, call}, z, on);
 }
 
 void backward_input(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length);
+  const BlockSize z(shape, call.batch, call.seq_length, on.group);
   if (shape.pre_norm) return pre_norm_backward_input({shape, call}, z, on);
   post_norm_backward_input({shape, call}, z, on);
 }
 
 void backward_weight(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length);
+  const BlockSize z(shape, call.batch, call.seq_length, on.group);
   const BlockCall block{shape, call};
   const WeightPlaces& at = block.at;
   const WeightOperands of(block, z);

@@ -51,7 +51,7 @@ void unfused_forward(const UnfusedAttention& a, Matmul& matmul) {
     attention_softmax(score_scale(z), z.mask, z.s, p);
     const float* mixed = p;
     if (a.mask.active()) {
-      dropout(a.mask, static_cast<std::uint64_t>(head.matrix * square), p, square, a.scratch);
+      dropout(a.mask, static_cast<std::uint64_t>(head.drawn * square), p, square, a.scratch);
       mixed = a.scratch;
     }
     matmul.run(gemms.mix, mixed, a.qkv + head.value, nullptr, a.context + head.context);
@@ -69,7 +69,7 @@ void unfused_backward(const UnfusedAttention& a, const float* d_context, float* 
     const HeadGemms gemms(z, head.first_of_group);
     const float* p = a.probabilities + head.matrix * square;
     const float* dc = d_context + head.context;
-    const auto first = static_cast<std::uint64_t>(head.matrix * square);
+    const auto first = static_cast<std::uint64_t>(head.drawn * square);
     const float* mixed = p;
     if (a.mask.active()) {
       dropout(a.mask, first, p, square, masked);

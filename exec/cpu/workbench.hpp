@@ -11,6 +11,7 @@
 #include "exec/cpu/convolution.hpp"
 #include "exec/cpu/matmul.hpp"
 #include "exec/cpu/rotary.hpp"
+#include "exec/device/tensor_group.hpp"
 #include "plan/model/tensor_list.hpp"
 
 namespace weir::cpu {
@@ -19,7 +20,12 @@ struct Workbench {
   Matmul matmul;
   Convolutions convolutions;
   RotaryTables rotary;
+  TensorGroup* group = nullptr;  // the devices that divide the layers with this one; null: none do
 
+  // Each device of the group has made a part of these numbers; alone, they are whole.
+  void sum_parts(float* values, std::int64_t count) const {
+    if (group != nullptr) group->sum({values, static_cast<std::size_t>(count)});
+  }
   [[nodiscard]] std::int64_t scratch_bytes() const {
     const std::int64_t tables = rotary.bytes();
     return tables == 0 ? library_bytes() : aligned_bytes(library_bytes()) + tables;

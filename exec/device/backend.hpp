@@ -21,6 +21,7 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/kernel_watch.hpp"
+#include "exec/device/tensor_group.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/model.hpp"
@@ -54,9 +55,10 @@ struct LayerCall {
   // images and their targets, all in fp32.
   const std::int32_t* tokens = nullptr;
   std::int64_t sample_words = 2;
-  double sample_share = 1;  // batch norm: 1 / samples of the mini-batch
-  double loss_scale = 1;    // head: 1 / targets of the mini-batch
-  double* loss = nullptr;   // head's F: where its share of the mean loss goes; null in R
+  double sample_share = 1;   // batch norm: 1 / samples of the mini-batch
+  double loss_scale = 1;     // head: 1 / targets of the mini-batch
+  std::int64_t classes = 0;  // head: V undivided; a device's rows beyond it are padding
+  double* loss = nullptr;    // head's F: where its share of the mean loss goes; null in R
 };
 
 // pass(shape) of a layer that has kernels. Those of which only times or sizes are known have none;
@@ -178,6 +180,9 @@ struct BackendRequest {
   int multiprocessors = 0;
   bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
   bool kernels = false;  // cuda: every kernel is recorded (kernel_watch)
+  // cpu: the devices that divide the layers with this one, of each of which it is given its part;
+  // outlives the backend. Null: layers are whole.
+  TensorGroup* group = nullptr;
 };
 // Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where
 // it cannot compute in this format.

@@ -49,7 +49,7 @@ void ProcessGradients::find_noted() {
 }
 
 int ProcessGradients::process_of(std::int32_t rank, int replica) const {
-  return replica * setup_.program.shape().ranks + rank;
+  return (replica * setup_.plan.tp + setup_.tensor) * setup_.program.shape().ranks + rank;
 }
 
 int ProcessGradients::tag(const GradientKey& key) const {

@@ -34,6 +34,7 @@ class ProcessGradients : public GradientExchange {
     GradientNorm norm;
     Rank rank;
     int replica = 0;
+    int tensor = 0;  // its place among the plan's tp devices
     const Plan& plan;
     Backend* backend = nullptr;  // null for timed waits
     Arena* arena = nullptr;

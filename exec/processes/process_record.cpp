@@ -144,8 +144,10 @@ void join_ends(const Program& program, StepClock& clock) {
 }
 
 RunResult merge(const Program& program, RecordShape shape,
-                const std::vector<ProcessRecord>& records, const std::vector<ClockLine>& lines) {
+                const std::vector<ProcessRecord>& records, const std::vector<ClockLine>& lines,
+                int tp) {
   const std::size_t ranks = program.shape().ranks;
+  const std::size_t of_replica = ranks * static_cast<std::size_t>(tp);
   RunResult result;
   StepClock clock;
   clock.resize(program.size());
@@ -161,7 +163,7 @@ RunResult merge(const Program& program, RecordShape shape,
       made.allocations += seen.allocations;
     }
     made.time = Seconds(Nanoseconds(end - start));
-    for (std::size_t first = 0; first < records.size(); first += ranks) {  // replica after replica
+    for (std::size_t first = 0; first < records.size(); first += of_replica) {
       for (std::int32_t unit = 0; unit < program.shape().units(); ++unit) {
         double loss = 0;  // only the rank with the unit's last stage has one
         for (std::size_t rank = 0; rank < ranks; ++rank)

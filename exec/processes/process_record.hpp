@@ -71,9 +71,10 @@ class ProcessRecord {
 // gradient was whole and ends before any copy's optimizer.
 void join_ends(const Program& program, StepClock& clock);
 
-// The leader's result. `records` and `lines`: by process, replica after replica.
+// The leader's result. `records` and `lines`: by process, replica after replica, of each the `tp`
+// devices of tensor parallelism one after the other, which all have its losses.
 [[nodiscard]] RunResult merge(const Program& program, RecordShape shape,
                               const std::vector<ProcessRecord>& records,
-                              const std::vector<ClockLine>& lines);
+                              const std::vector<ClockLine>& lines, int tp = 1);
 
 }  // namespace weir

@@ -12,11 +12,13 @@
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/processes/interpreted_rank.hpp"
 #include "exec/processes/process_record.hpp"
+#include "exec/processes/process_tensor_group.hpp"
 #include "exec/processes/stream_rank.hpp"
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/message_sizes.hpp"
 #include "exec/rank/rank_device.hpp"
 #include "exec/rank/rehearsal.hpp"
+#include "exec/rank/tensor_shards.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
 #include "exec/training/each_weight.hpp"
@@ -46,6 +48,7 @@ class ProcessRun {
         activity_(program_.shape().ranks),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
     require_consistent(options);
+    if (loaded.plan.tp > 1) undivided_ = undivided(loaded);
     clock_.resize(program_.size());
   }
 
@@ -59,7 +62,7 @@ class ProcessRun {
     // for, write theirs.
     if (leads() && options_.output) LastAction::clear(*options_.output);
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
-    write_down_actions(program_, rank_, replica_, options_, activity_);
+    write_down_actions(program_, rank_, pipeline_, options_, activity_);
     {
       const auto watchdog = watch_actions(program_, activity_, options_);
       train(record);
@@ -92,13 +95,30 @@ class ProcessRun {
  private:
   void find_own_rank() {
     const int ranks = program_.shape().ranks;
-    const int replicas = loaded_.plan.dp;
-    if (processes_.count() != ranks * replicas) {
-      throw UsageError(fmt::format("the plan needs K * D = {} * {} = {} processes, {} were started",
-                                   ranks, replicas, ranks * replicas, processes_.count()));
+    const int replicas = loaded_.plan.dp, tp = loaded_.plan.tp;
+    if (processes_.count() != ranks * tp * replicas) {
+      const std::string product =
+          tp == 1 ? fmt::format("K * D = {} * {}", ranks, replicas)
+                  : fmt::format("K * T * D = {} * {} * {}", ranks, tp, replicas);
+      throw UsageError(fmt::format("the plan needs {} = {} processes, {} were started", product,
+                                   ranks * tp * replicas, processes_.count()));
     }
     rank_ = Rank{processes_.index() % ranks};
-    replica_ = processes_.index() / ranks;
+    pipeline_ = processes_.index() / ranks;
+    replica_ = pipeline_ / tp;
+    tensor_ = pipeline_ % tp;
+    if (tp > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
+  }
+
+  // The processes that divide this one's layers, by place.
+  [[nodiscard]] std::vector<int> tensor_members() const {
+    std::vector<int> members;
+    for (int place = 0; place < loaded_.plan.tp; ++place)
+      members.push_back(process_of(replica_, place, rank_));
+    return members;
+  }
+  [[nodiscard]] int process_of(int replica, int place, Rank rank) const {
+    return (replica * loaded_.plan.tp + place) * program_.shape().ranks + rank.value;
   }
 
   void open_device(const Backends& backends) {
@@ -110,18 +130,22 @@ class ProcessRun {
       throw UsageError("graphs repeat the launches of one process; ranks are processes here");
     const BackendFactory& make = factory_of(options_.backend, backends);
     require_trainable(loaded_, Replicas::many, options_.backend);
+    if (options_.dump && loaded_.plan.tp > 1)
+      throw MissingComponent("a dump is of undivided logits: not with tp above 1");
     const ProcessLocation& location = processes_.location(processes_.index());
     // A core is chosen among those the launcher left this process, a GPU among those of the host.
     const int seat = options_.backend == BackendKind::cpu ? location.on_cores : location.on_host;
     device_ = std::make_unique<RankDevice>(make({.rank = seat,
                                                  .ranks = location.host_processes,
                                                  .dtype = loaded_.plan.dtype,
-                                                 .fastest = options_.fastest}));
+                                                 .fastest = options_.fastest,
+                                                 .group = group_.get()}));
     rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
       evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
-    from_ = begin_run(loaded_, options_);
+    from_ = begin_run(whole(), options_);
+    if (undivided_) from_.state = shards_of(*undivided_, std::move(from_.state), place());
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->state, training_->stages, {replica_});
@@ -148,13 +172,13 @@ class ProcessRun {
     Backend* backend = device_ ? &device_->backend() : nullptr;
     Arena* arena = device_ ? &device_->arena() : nullptr;
     auto transport = open_transport({program_, message_bytes_, rank_,
-                                     replica_ * program_.shape().ranks, backend, arena, now_ns});
+                                     pipeline_ * program_.shape().ranks, backend, arena, now_ns});
     own_rank_ = std::make_unique<InterpretedRank>(
         routes_, std::move(transport),
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{},
                                 training_ ? GradientNorm(loaded_) : GradientNorm(), rank_, replica_,
-                                loaded_.plan, backend, arena, now_ns},
+                                tensor_, loaded_.plan, backend, arena, now_ns},
         processes_, activity_,
         [this](GradientExchange& gradients) { return make_handler(gradients); });
   }
@@ -205,7 +229,7 @@ class ProcessRun {
       options_.on_step({trained, done, shape_.steps, loss, time, norms_.back()});
     stopped_ = agree_to_stop(leads() && done < shape_.steps && options_.stop && options_.stop());
     if (!training_ || !checkpoint_due(options_, trained, stopped_ || done == shape_.steps)) return;
-    const CheckpointWritten written = save_checkpoint(loaded_, options_, from_, trained,
+    const CheckpointWritten written = save_checkpoint(whole(), options_, from_, trained,
                                                       RunEnd{.fetch = fetch(), .leads = leads()});
     if (leads()) checkpoints_.push_back(written);
   }
@@ -247,18 +271,27 @@ class ProcessRun {
     return own_rank_->blocks() + (device_ ? device_->arena().blocks() : 0);
   }
 
-  // Replica 0's parameters go to the leader one after the other, and of what replicas divide each
-  // one's slice.
+  // As files have it: the plan without its tensor parallelism.
+  [[nodiscard]] const ResolvedPlan& whole() const { return undivided_ ? *undivided_ : loaded_; }
+  [[nodiscard]] TensorPlace place() const { return {tensor_, loaded_.plan.tp}; }
+
+  // Replica 0's parameters go to the leader one after the other, of what devices divide each one's
+  // part.
   [[nodiscard]] FetchParameter fetch() {
     return [this, all = stage_parameters(loaded_)](Stage stage, std::size_t parameter,
                                                    ParameterPart part, std::span<float> values) {
-      const ParameterTensor& description = all[stage.position()][parameter].description;
-      const int replicas = dividing_replicas(loaded_.plan, description, part);
-      for (int replica = 0; replica < replicas; ++replica) {
-        const Slice slice = replica_slice(description.elements(), replica, replicas);
-        fetch_slice({stage, static_cast<int>(parameter), part}, replica, slice,
-                    values.subspan(static_cast<std::size_t>(slice.first),
-                                   static_cast<std::size_t>(slice.count)));
+      const StageParameter& own = all[stage.position()][parameter];
+      const PartOfParameter of{stage, static_cast<int>(parameter), part, own.description};
+      const Layer& layer = loaded_.model.layers[static_cast<std::size_t>(own.id.layer)];
+      if (loaded_.plan.tp == 1 || !is_divided(layer, own.id.tensor)) {
+        fetch_part(of, 0, values);
+        return;
+      }
+      for (int place = 0; place < loaded_.plan.tp; ++place) {
+        shard_.resize(static_cast<std::size_t>(own.description.elements()));
+        fetch_part(of, place, shard_);
+        const TensorPlace at{place, loaded_.plan.tp};
+        put_shard(shard_pieces(layer, own.id.tensor, at), shard_, values);
       }
     };
   }
@@ -267,21 +300,28 @@ class ProcessRun {
     Stage stage;
     int parameter = 0;  // among the stage's
     ParameterPart part = ParameterPart::values;
+    const ParameterTensor& description;  // on one device
   };
-  void fetch_slice(const PartOfParameter& of, int replica, const Slice& slice,
-                   std::span<float> values) {
-    const Rank holder = program_.shape().rank_of(of.stage);
-    const bool own = holder == rank_ && replica_ == replica;
-    if (own) {
-      const Parameter& held = training_->stages[of.stage.position()]->parameters()[of.parameter];
-      const Tensor& tensor = held.part(of.part);
-      // Gradients are there whole, what the optimizer keeps begins with the slice.
-      const bool inside = of.part == ParameterPart::gradient;
-      device_->backend().to_host(values.data(), inside ? slice_of(tensor, slice) : tensor,
-                                 static_cast<std::int64_t>(values.size_bytes()));
+  // What the device at a place has of it; under ZeRO-1 each replica a slice.
+  void fetch_part(const PartOfParameter& of, int place, std::span<float> values) {
+    const int replicas = dividing_replicas(loaded_.plan, of.description, of.part);
+    for (int replica = 0; replica < replicas; ++replica) {
+      const Slice slice = replica_slice(of.description.elements(), replica, replicas);
+      const auto into = values.subspan(static_cast<std::size_t>(slice.first),
+                                       static_cast<std::size_t>(slice.count));
+      const int process = process_of(replica, place, program_.shape().rank_of(of.stage));
+      const bool own = process == processes_.index();
+      if (own) read_slice(of, slice, into);
+      if (own != leads()) collect(process, kWeightTag, std::as_writable_bytes(into));
     }
-    const int process = replica * program_.shape().ranks + holder.value;
-    if (own != leads()) collect(process, kWeightTag, std::as_writable_bytes(values));
+  }
+  void read_slice(const PartOfParameter& of, const Slice& slice, std::span<float> into) {
+    const auto& held = training_->stages[of.stage.position()]->parameters();
+    const Tensor& tensor = held[static_cast<std::size_t>(of.parameter)].part(of.part);
+    // Gradients are there whole, what the optimizer keeps begins with the slice.
+    const bool inside = of.part == ParameterPart::gradient;
+    device_->backend().to_host(into.data(), inside ? slice_of(tensor, slice) : tensor,
+                               static_cast<std::int64_t>(into.size_bytes()));
   }
 
   [[nodiscard]] bool leads() const { return processes_.index() == 0; }
@@ -296,16 +336,16 @@ class ProcessRun {
   [[nodiscard]] std::string end_training() {
     std::string hash;
     if (leads()) {
-      hash = hash_weights(loaded_, fetch());
+      hash = hash_weights(whole(), fetch());
     } else {
-      give_weights(loaded_, ParameterPart::values, fetch());
+      give_weights(whole(), ParameterPart::values, fetch());
     }
     RunEnd end{fetch(), leads(), !stopped_, {}, {}};
     if (options_.dump && !stopped_) {
       end.logits = gather_logits();
       end.tokens = tokens_of_step(loaded_, *batches_, from_.step + shape_.steps - 1);
     }
-    write_files(loaded_, options_, end);
+    write_files(whole(), options_, end);
     return hash;
   }
 
@@ -342,7 +382,7 @@ class ProcessRun {
     const std::vector<Rank> ranks = loss_ranks(program_);
     for (int replica = 0; replica < loaded_.plan.dp; ++replica) {
       for (std::size_t unit = 0; unit < ranks.size(); ++unit) {
-        visit(replica * program_.shape().ranks + ranks[unit].value, unit,
+        visit(process_of(replica, 0, ranks[unit]), unit,
               static_cast<std::size_t>(replica) * ranks.size() + unit);
       }
     }
@@ -384,7 +424,7 @@ class ProcessRun {
           process, kRecordTag, std::as_writable_bytes(std::span(records.back().numbers()))));
       lines.push_back({before[process], after[process]});
     }
-    RunResult result = merge(program_, shape_, records, lines);
+    RunResult result = merge(program_, shape_, records, lines, loaded_.plan.tp);
     for (std::size_t step = 0; step < result.steps.size(); ++step)
       result.steps[step].gradient_norm = norms_[step];
     for (int rank = 0; rank < program_.shape().ranks && training_; ++rank) {
@@ -428,6 +468,7 @@ class ProcessRun {
         worst == 0 ? "one clock"
                    : fmt::format("clocks joined by ping-pong, each to within {} ns", worst);
     if (loaded_.plan.dp > 1) trace.info["replica"] = fmt::format("0 of {}", loaded_.plan.dp);
+    if (loaded_.plan.tp > 1) trace.info["tensor"] = fmt::format("0 of {}", loaded_.plan.tp);
   }
 
   const ResolvedPlan& loaded_;
@@ -439,8 +480,13 @@ class ProcessRun {
   std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
   Rank rank_;
+  int pipeline_ = 0;  // among those of all replicas and places, each of K processes
   int replica_ = 0;
-  std::int64_t blocks_ = 0;  // taken before this step
+  int tensor_ = 0;                         // its place among the devices that divide its layers
+  std::optional<ResolvedPlan> undivided_;  // where they are divided
+  std::unique_ptr<ProcessTensorGroup> group_;
+  std::vector<float> shard_;  // of a parameter on its way to the leader
+  std::int64_t blocks_ = 0;   // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_, evaluated_;

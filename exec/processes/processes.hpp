@@ -1,7 +1,7 @@
 // The processes of a run, one rank each, as the run sees them: who is there, messages between two
 // of them, and how all of them end together. Implemented in exec/processes/mpi/process_group, over
-// MPI. Process d * K + k is rank k of replica d; process 0, the leader, collects what the run
-// returns and is the only one that speaks.
+// MPI. Process (d * T + t) * K + k is rank k of replica d, the t-th of the T devices that divide
+// its layers; process 0, the leader, collects what the run returns and is the only one that speaks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include <new>
 
+#include "exec/rank/tensor_shards.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -19,8 +20,7 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSourc
     if (shape.rank_of(Stage{stage}) != rank) continue;
     own.push_back(Stage{stage});
     const LayerRange range = loaded.stage(Stage{stage}).layers;
-    for (int l = range.first; l < range.last; ++l)
-      layers.push_back(loaded.model.layers[static_cast<std::size_t>(l)]);
+    for (Layer& layer : device_layers(loaded, range)) layers.push_back(std::move(layer));
   }
   const Plan& plan = loaded.plan;
   backend_->prepare(layers, plan.micro_batch_size, plan.seq_length);

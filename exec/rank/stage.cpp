@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "exec/rank/tensor_shards.hpp"
 #include "exec/training/evaluation.hpp"
 #include "exec/training/stored.hpp"
 #include "plan/model/sample.hpp"
@@ -57,12 +58,11 @@ StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSou
       part_(*loaded.part),
       peers_(peers),
       range_(loaded.stage(stage).layers),
+      device_(device_layers(loaded, range_)),
       backend_(backend),
       arena_(arena) {
-  for (int layer = range_.first; layer < range_.last; ++layer) {
-    add_parameters(layer, state);
-    evaluated_.push_back(as_evaluated(model_.layers[static_cast<std::size_t>(layer)]));
-  }
+  for (int layer = range_.first; layer < range_.last; ++layer) add_parameters(layer, state);
+  for (const Layer& layer : device_) evaluated_.push_back(as_evaluated(layer));
 }
 
 Tensor StageWorker::take(std::int64_t bytes, int layer, std::string_view tensor) {
@@ -140,8 +140,11 @@ std::int64_t StageWorker::input_bytes(std::size_t layer) const {
 LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   LayerCall call;
   const int index = range_.first + static_cast<int>(layer);
-  call.layer =
-      pass.evaluates ? &evaluated_[layer] : &model_.layers[static_cast<std::size_t>(index)];
+  call.layer = pass.evaluates ? &evaluated_[layer] : &device_[layer];
+  if (const auto* head =
+          std::get_if<HeadShape>(&model_.layers[static_cast<std::size_t>(index)].shape)) {
+    call.classes = head->vocabulary;
+  }
   call.batch = plan_.samples_of(pass.microbatch);  // tensors have room for the largest's
   call.seq_length = plan_.seq_length;
   call.dropout = {plan_.seed, pass.step, static_cast<std::uint32_t>(pass.microbatch),

@@ -145,10 +145,11 @@ class StageWorker {
 
   const Plan& plan_;
   const Model& model_;
-  std::vector<Layer> evaluated_;  // the stage's layers as an evaluation computes them
   const ModelPart& part_;
   StagePeers peers_;
   LayerRange range_;
+  // The stage's layers, this device's part of each; and as an evaluation computes them.
+  std::vector<Layer> device_, evaluated_;
   Backend& backend_;
   Arena& arena_;
   std::vector<Parameter> parameters_;                     // of all its layers, in order

@@ -12,6 +12,26 @@
 namespace weir {
 namespace {
 
+// What of a layer tensor parallelism's kernels do not divide, with its verb; null where all is.
+struct UndividedPart {
+  const char* operator()(const EmbeddingShape& e) const {
+    if (e.patch > 0) return "patches of images are";
+    return e.norm || e.token_types > 0 ? "norms and token types of an embedding are" : nullptr;
+  }
+  const char* operator()(const TransformerShape& b) const {
+    if (b.qk_norm) return "norms of queries and keys are";
+    return b.pre_norm ? nullptr : "norms behind the sums are";
+  }
+  const char* operator()(const HeadShape& h) const {
+    return h.dense != HeadDense::none || h.first_token ? "a head with a layer in front is"
+                                                       : nullptr;
+  }
+  template <class Shape>
+  const char* operator()(const Shape&) const {
+    return nullptr;
+  }
+};
+
 // What a layer asks for beyond what the CPU's kernels do; empty where nothing.
 struct LackingOnCpu {
   bool images = false;  // the model's samples
@@ -85,13 +105,18 @@ void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend)
   const auto refuse = [](const std::string& what) {
     throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
   };
-  if (plan.tp > 1) refuse(fmt::format("tp = {}", plan.tp));
+  if (plan.tp > 1 && backend != BackendKind::cpu) refuse(fmt::format("tp = {} on a GPU", plan.tp));
+  if (plan.sequence_parallel) refuse("sequence_parallel = true");
+  if (plan.tp > 1 && plan.optimizer.clip_norm > 0)
+    refuse(fmt::format("tp = {} and a clip_norm", plan.tp));
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
-  if (plan.dp > 1 && replicas == Replicas::one) {
-    throw MissingComponent(
-        fmt::format("the plan has dp = {}; replicas run as processes only (mpirun -n {} weir run)",
-                    plan.dp, plan.pp * plan.dp));
+  const bool divided = plan.tp > 1;
+  if ((divided || plan.dp > 1) && replicas == Replicas::one) {
+    throw MissingComponent(fmt::format(
+        "the plan has {} = {}; {} run as processes only (mpirun -n {} weir run)",
+        divided ? "tp" : "dp", divided ? plan.tp : plan.dp,
+        divided ? "the devices that divide layers" : "replicas", plan.pp * plan.tp * plan.dp));
   }
   // A single replica has nobody to share with.
   if (plan.zero > 1 || (plan.zero == 1 && plan.dp > 1 && backend != BackendKind::cpu))
@@ -151,6 +176,12 @@ void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKin
         "none "
         "of b M D");
   for (const Layer& layer : loaded.model.layers) {
+    if (loaded.plan.tp > 1) {
+      if (const char* what = std::visit(UndividedPart{}, layer.shape)) {
+        throw MissingComponent(
+            fmt::format("{}: {} not divided among devices: not with tp above 1", layer.name, what));
+      }
+    }
     if (std::holds_alternative<TimedShape>(layer.shape)) {
       throw InputError(
           loaded.plan.model_path, layer.name,

@@ -124,11 +124,11 @@ struct ThreadsResult {
   Endings endings;  // of processes that failed, as they agreed
 };
 
-// One thread a process, K * D of them, each with backends and links of its own.
+// One thread a process, K * T * D of them, each with backends and links of its own.
 inline ThreadsResult run_as_threads(const ResolvedPlan& loaded, const RunOptions& options,
                                     const std::function<Backends(int process)>& backends,
                                     const std::function<ProcessLinks(Processes&)>& links) {
-  const int count = loaded.plan.pp * loaded.plan.dp;
+  const int count = loaded.plan.pp * loaded.plan.tp * loaded.plan.dp;
   ThreadMessages messages(count);
   ThreadsResult result;
   std::mutex mutex;

@@ -11,6 +11,7 @@
 #include "exec/weights/safetensors.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/copied_transport.hpp"
+#include "tests/exec/spans.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -139,24 +140,6 @@ TEST(Zero, GoesOnWithOtherReplicas) {
                   .endings.begin()
                   ->second,
               HasSubstr("microbatches: the checkpoint has 2, this run has 6"));
-}
-
-// One operation after the other, in an order in which the program can be run: what the arena's
-// peak is made of but for the overlap of messages, of which K = 1 has none.
-std::vector<Span> spans_in_order(const Program& program) {
-  std::vector<Span> spans;
-  for (const OperationId id : program.ids()) {
-    const Nanoseconds at(2 * static_cast<std::int64_t>(id.position()));
-    const Rank rank = program.rank_of(id);
-    spans.push_back({.operation = id,
-                     .action = program.op(id).action,
-                     .rank = rank,
-                     .lane = program.lane_of(id).kind,
-                     .peer = rank,
-                     .start = at,
-                     .end = at + Nanoseconds(1)});
-  }
-  return spans;
 }
 
 TEST(Zero, TheForecastOfItsMemoryIsTheArenas) {

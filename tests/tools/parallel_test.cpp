@@ -32,7 +32,7 @@ TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
       0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   EXPECT_EQ(weir("run plan.json").out,
-            "weir: the plan has tp = 2; that can be forecast, not run\n");
+            "weir: the plan has sequence_parallel = true; that can be forecast, not run\n");
   const CommandResult forecast = weir("--json simulate plan.json" + cluster_);
   ASSERT_EQ(forecast.code, 0) << forecast.out;
   EXPECT_EQ(Json::parse(forecast.out)["ranks"].size(), 2U);  // one device of each rank's four

@@ -1,0 +1,84 @@
+// Each device makes the result of its slice, in the order of places, and sends it round.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/processes/process_tensor_group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/training/replica_share.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kTensorTag = 7;  // process_run has those below
+
+}  // namespace
+
+ProcessTensorGroup::ProcessTensorGroup(std::vector<int> members, Processes& processes)
+    : members_(std::move(members)), processes_(processes) {
+  const auto own = std::ranges::find(members_, processes.index());
+  place_ = static_cast<int>(own - members_.begin());
+}
+
+void ProcessTensorGroup::sum(std::span<float> values) {
+  all_reduce(values, [](float a, float b) { return a + b; });
+}
+
+void ProcessTensorGroup::maximum(std::span<float> values) {
+  all_reduce(values, [](float a, float b) { return a > b ? a : b; });
+}
+
+std::span<float> ProcessTensorGroup::slice(int place) {
+  const Slice part = replica_slice(static_cast<std::int64_t>(staged_.size()), place, count());
+  return std::span(staged_).subspan(static_cast<std::size_t>(part.first),
+                                    static_cast<std::size_t>(part.count));
+}
+
+void ProcessTensorGroup::send(int place, std::span<const float> values) {
+  if (values.empty()) return;
+  tickets_.push_back(processes_.start_send(members_[static_cast<std::size_t>(place)], kTensorTag,
+                                           std::as_bytes(values)));
+}
+
+void ProcessTensorGroup::receive(int place, std::span<float> values) {
+  if (values.empty()) return;
+  tickets_.push_back(processes_.start_receive(members_[static_cast<std::size_t>(place)], kTensorTag,
+                                              std::as_writable_bytes(values)));
+}
+
+void ProcessTensorGroup::wait() {
+  for (const Processes::Ticket ticket : tickets_) processes_.wait(ticket);
+  tickets_.clear();
+}
+
+template <class Combine>
+void ProcessTensorGroup::all_reduce(std::span<float> values, Combine combine) {
+  staged_.assign(values.begin(), values.end());
+  const std::span<float> own = slice(place_);
+  partials_.resize(own.size() * members_.size());
+  const auto partial = [&](int place) {
+    return std::span(partials_).subspan(static_cast<std::size_t>(place) * own.size(), own.size());
+  };
+  for (int place = 0; place < count(); ++place) {
+    if (place == place_) continue;
+    receive(place, partial(place));
+    send(place, slice(place));
+  }
+  std::ranges::copy(own, partial(place_).begin());
+  wait();
+  // Place 0's part first, then 1's, 2's...: this one's own may stand anywhere in that order.
+  std::ranges::copy(partial(0), own.begin());
+  for (int place = 1; place < count(); ++place) {
+    const float* terms = partial(place).data();
+    for (std::size_t i = 0; i < own.size(); ++i) own[i] = combine(own[i], terms[i]);
+  }
+  for (int place = 0; place < count(); ++place) {
+    if (place == place_) continue;
+    receive(place, slice(place));
+    send(place, own);
+  }
+  wait();
+  std::ranges::copy(staged_, values.begin());
+}
+
+}  // namespace weir

@@ -1,0 +1,317 @@
+// Tensor parallelism: devices that divide layers train as one that has them whole, to the last bit
+// the same each time; files are undivided; and what is sent is what the forecast prices.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "costmodel/links/parallel.hpp"
+#include "costmodel/memory/memory.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/rank/tensor_shards.hpp"
+#include "exec/training/trainable.hpp"
+#include "exec/weights/safetensors.hpp"
+#include "plan/words/error.hpp"
+#include "tests/exec/copied_transport.hpp"
+#include "tests/exec/spans.hpp"
+#include "tests/exec/thread_processes.hpp"
+#include "tests/exec/tiny.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Losses are of fp32, which carries 7 digits; products are summed in T parts. Of runs of 3 steps
+// they agree to 5.
+constexpr double kTolerance = 1e-5;
+
+RunOptions steps(int count) {
+  RunOptions options;
+  options.steps = count;
+  options.warmup_steps = 0;
+  options.trace = false;  // the tests' transport keeps no times
+  return options;
+}
+
+RunResult trained(const TinyModel& model, const Plan& plan, const RunOptions& options) {
+  if (plan.tp * plan.dp == 1) return run(model.load(plan), options, cpu_only());
+  const ThreadsResult result = run_as_threads(
+      model.load(plan), options, [](int) { return cpu_only(); }, copied_links());
+  for (const auto& [kind, line] : result.endings) ADD_FAILURE() << line;
+  return result.leaders;
+}
+
+Plan divided(const TinyModel& model, int tp, std::vector<int> boundaries,
+             const char* schedule = "1f1b") {
+  Plan plan = model.plan(std::move(boundaries), 4, schedule);
+  plan.tp = tp;
+  plan.slots = 0;
+  plan.optimizer.learning_rate = 1e-3;
+  return plan;
+}
+
+std::filesystem::path folder() {
+  return std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()));
+}
+
+// K x T x schedules: of one T every pipeline gives the same bits, and all T the same losses.
+void expect_equal(const TinyModel& model, const std::vector<int>& degrees,
+                  AttentionKind attention) {
+  Plan one = divided(model, 1, {}, "gpipe");
+  one.attention = attention;
+  const RunResult whole = trained(model, one, steps(3));
+  for (const int tp : degrees) {
+    std::string bits;
+    for (Plan plan : {divided(model, tp, {}, "gpipe"), divided(model, tp, {2}),
+                      divided(model, tp, {1, 3}, "zb-h1")}) {
+      SCOPED_TRACE(fmt::format("T{} K{} {}", tp, plan.pp, plan.schedule));
+      plan.attention = attention;
+      if (plan.pp == 2) plan.recompute.mode = RecomputeMode::full;
+      const RunResult result = trained(model, plan, steps(3));
+      ASSERT_EQ(result.steps.size(), whole.steps.size());
+      for (std::size_t i = 0; i < whole.steps.size(); ++i)
+        EXPECT_NEAR(result.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
+      if (bits.empty()) bits = result.parameters_sha256;
+      EXPECT_EQ(result.parameters_sha256, bits);
+    }
+  }
+}
+
+// Dropout on: each device draws the masks of its heads, and all those of the residual stream. Of 37
+// tokens two devices have 19 rows, the last of them padding.
+TEST(TensorParallel, AGpt2TrainsAsUndivided) {
+  expect_equal(TinyModel(true, 0.1, 37), {2}, AttentionKind::unfused);
+  expect_equal(TinyModel(false, 0.1, 37), {2}, AttentionKind::fused);
+}
+
+TEST(TensorParallel, ALlamaTrainsAsUndivided) {
+  const std::string dropout = R"(,"attention_dropout":0.1)";
+  expect_equal(TinyModel(tiny_llama("llama", kLlama3Scaling + dropout, 3, 37)), {2},
+               AttentionKind::unfused);
+}
+
+// Four devices, a head each; 37 tokens are 10, 10, 10 and 7.
+TEST(TensorParallel, FourDevicesTrainAsOne) {
+  const TinyConfig config{
+      R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":37,"n_positions":8,)"
+      R"("initializer_range":0.2})"};
+  expect_equal(TinyModel(config), {4}, AttentionKind::fused);
+}
+
+// Replicas of divided devices, which share the optimizer's work.
+TEST(TensorParallel, GoesWithReplicasAndZero) {
+  const TinyModel model(true, 0.1, 37);
+  const RunResult whole = trained(model, divided(model, 1, {2}), steps(3));
+  Plan plan = divided(model, 2, {2});
+  plan.dp = 2;
+  plan.microbatches = 2;
+  const RunResult unshared = trained(model, plan, steps(3));
+  for (std::size_t i = 0; i < whole.steps.size(); ++i)
+    EXPECT_NEAR(unshared.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
+  plan.zero = 1;
+  EXPECT_EQ(trained(model, plan, steps(3)).parameters_sha256, unshared.parameters_sha256);
+}
+
+// Files have no T: weights begin and end undivided, to the last bit.
+TEST(TensorParallel, FilesAreUndivided) {
+  for (const TinyConfig& config : {tiny_llama("llama", R"(,"tie_word_embeddings":true)", 3, 37),
+                                   tiny_llama("qwen2", "", 3, 32)}) {
+    const TinyModel model(config);
+    RunOptions none = steps(0);
+    none.save = folder() / "saved.safetensors";
+    const std::string first = trained(model, divided(model, 1, {2}), none).parameters_sha256;
+    RunOptions saved = none;
+    saved.init = folder() / "saved.safetensors";
+    EXPECT_EQ(trained(model, divided(model, 2, {2}), none).parameters_sha256, first);
+    EXPECT_EQ(trained(model, divided(model, 2, {1, 3}), saved).parameters_sha256, first);
+    EXPECT_EQ(trained(model, divided(model, 1, {}), saved).parameters_sha256, first);
+  }
+}
+
+TEST(TensorParallel, ACheckpointGoesOnDividedOtherwise) {
+  const TinyModel model(true, 0.1, 37);
+  const Plan two = divided(model, 2, {2});
+  const RunResult whole = trained(model, two, steps(4));
+  RunOptions options = steps(2);
+  options.output = folder() / "out";
+  options.checkpoint_every = 2;
+  static_cast<void>(trained(model, two, options));
+  RunOptions on = steps(2);
+  on.resume = folder() / "out";
+  EXPECT_EQ(trained(model, divided(model, 2, {3}, "gpipe"), on).parameters_sha256,
+            whole.parameters_sha256);
+  const RunResult one = trained(model, divided(model, 1, {2}), on);
+  EXPECT_EQ(one.first_step, 2);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_NEAR(one.steps[i].loss, whole.steps[2 + i].loss, kTolerance) << i;
+}
+
+TEST(TensorParallel, AnEvaluationIsTheUndividedModels) {
+  const TinyModel model(true, 0.1, 256);
+  RunOptions options = steps(0);
+  write_file_atomically(folder() / "text", std::string(400, 'a') + std::string(400, 'b'));
+  options.evaluate = folder() / "text";
+  const RunResult one = trained(model, divided(model, 1, {2}), options);
+  const RunResult two = trained(model, divided(model, 2, {2}), options);
+  EXPECT_NEAR(two.evaluation->loss, one.evaluation->loss, kTolerance);
+  EXPECT_EQ(two.evaluation->tokens, one.evaluation->tokens);
+}
+
+TEST(TensorParallel, TheForecastOfItsMemoryIsTheArenas) {
+  for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+    const TinyModel model(true, 0.1, 500);
+    Plan plan = divided(model, 2, {}, "gpipe");
+    plan.attention = attention;
+    const ResolvedPlan loaded = model.load(plan);
+    const RunResult result = trained(model, plan, steps(2));
+    const std::vector<Span> spans = spans_in_order(loaded.program);
+    const auto peaks =
+        memory_peaks(loaded, loaded.program, std::span<const Span>(spans), result.scratch);
+    const auto measured = static_cast<double>(result.peak_memory.front().count());
+    EXPECT_NEAR(static_cast<double>(peaks.front().peak.count()), measured, 0.01 * measured);
+  }
+}
+
+// Half of a sum is as good as all of it to count by.
+class CountingGroup : public TensorGroup {
+ public:
+  [[nodiscard]] int place() const override { return 0; }
+  [[nodiscard]] int count() const override { return 2; }
+  void sum(std::span<float> values) override { add(values); }
+  void maximum(std::span<float> values) override { add(values); }
+  int calls = 0;
+  std::size_t bytes = 0;
+
+ private:
+  void add(std::span<float> values) {
+    ++calls;
+    bytes += values.size_bytes();
+  }
+};
+
+// Two devices send each other, in an all-reduce of n bytes, two messages of n / 2: over a link of
+// 1 B/s it takes n seconds; over one whose messages take a second whatever their size, two.
+TEST(TensorParallel, SendsWhatTheForecastPrices) {
+  for (const TinyConfig& config :
+       {TinyConfig{R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":1,"vocab_size":37,)"
+                   R"("n_positions":8})"},
+        tiny_llama("llama", "", 1, 37)}) {
+    const TinyModel model(config);
+    const int layers = static_cast<int>(model.load(divided(model, 2, {})).model.layers.size());
+    std::vector<int> boundaries;
+    for (int l = 1; l < layers; ++l) boundaries.push_back(l);
+    const ResolvedPlan loaded = model.load(divided(model, 2, boundaries, "gpipe"));
+    const ResolvedPlan whole = undivided(loaded);
+    const StateSource state = shards_of(whole, seeded_state(whole), {0, 2});
+    const std::vector<std::int32_t> tokens(2 * 9, 3);
+    for (int l = 0; l < layers; ++l) {
+      CountingGroup group;
+      const auto backend = make_cpu_backend({.group = &group});
+      Arena arena(*backend);
+      const std::vector<Layer> own = device_layers(loaded, {l, l + 1});
+      backend->prepare(own, loaded.plan.micro_batch_size, loaded.plan.seq_length);
+      Tensor scratch = arena.allocate(backend->scratch_bytes());
+      backend->use_scratch(scratch);
+      StageWorker worker(loaded, Stage{l}, state, *backend, arena);
+      double loss = 0;
+      const Pass pass{0, 0, tokens.data(), &loss};
+      const StagePart& stage = loaded.stage(Stage{l});
+      const std::int64_t b = loaded.plan.micro_batch_size;
+      const auto filled = [&](std::int64_t bytes) {
+        const Tensor tensor = arena.allocate(bytes);
+        std::fill_n(tensor.floats(), bytes / 4, 0.1F);
+        return tensor;
+      };
+      const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];
+      const auto expect_priced = [&](ActionKind kind) {
+        const auto bytes =
+            tensor_traffic(layer, loaded.plan, {.bandwidth = BytesPerSecond(1)})[kind];
+        const auto twice = tensor_traffic(layer, loaded.plan, {.latency = Seconds(1)})[kind];
+        EXPECT_EQ(static_cast<double>(group.bytes), bytes.count()) << layer.name;
+        EXPECT_EQ(2.0 * group.calls, twice.count()) << layer.name;
+        group.calls = 0;
+        group.bytes = 0;
+      };
+      Tensor output = worker.forward(pass, l == 0 ? Tensor{} : filled(stage.input_bytes * b),
+                                     StageWorker::Keep::everything);
+      expect_priced(ActionKind::F);
+      arena.release(output);
+      Tensor gradient =
+          worker.backward_input(pass, l + 1 == layers ? Tensor{} : filled(stage.output_bytes * b));
+      expect_priced(ActionKind::I);
+      arena.release(gradient);
+      worker.backward_weight(pass);
+      expect_priced(ActionKind::W);
+      arena.release(scratch);
+    }
+  }
+}
+
+// Queries, keys and values of 4 heads of 6 on 2 keys are 24, 12 and 12 rows of 16; the second of
+// two devices has the second half of each. Columns are cut row by row, a vocabulary of 5 into 3
+// and 2.
+TEST(TensorParallel, ShardsArePiecesOfTheUndividedTensor) {
+  TransformerShape block;
+  block.hidden = 16;
+  block.heads = 4;
+  block.kv_heads = 2;
+  block.head_dim = 6;
+  block.ffn = 20;
+  const Layer layer{"block", block};
+  EXPECT_FALSE(is_divided(layer, 0));  // a norm's gain
+  EXPECT_THAT(
+      shard_pieces(layer, 2, {1, 2}),
+      ElementsAre(ShardPiece{12 * 16, 0, 12 * 16}, ShardPiece{(24 + 6) * 16, 12 * 16, 6 * 16},
+                  ShardPiece{(24 + 12 + 6) * 16, (12 + 6) * 16, 6 * 16}));
+  const std::vector<ShardPiece> output = shard_pieces(layer, 4, {1, 2});
+  ASSERT_EQ(output.size(), 16U);
+  EXPECT_EQ(output[3], (ShardPiece{3 * 24 + 12, 3 * 12, 12}));
+  EmbeddingShape table;
+  table.vocabulary = 5;
+  table.hidden = 4;
+  EXPECT_THAT(shard_pieces({"embedding", table}, 0, {1, 2}), ElementsAre(ShardPiece{12, 0, 8}));
+  EXPECT_FALSE(is_divided({"embedding", table}, 1));  // positions
+}
+
+std::string complaint(const TinyModel& model, Plan plan, Replicas replicas = Replicas::many,
+                      BackendKind backend = BackendKind::cpu) {
+  try {
+    require_trainable(model.load(plan), replicas, backend);
+  } catch (const MissingComponent& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
+  const TinyModel model;
+  Plan plan = divided(model, 2, {2});
+  EXPECT_EQ(complaint(model, plan), "");
+  EXPECT_THAT(complaint(model, plan, Replicas::one),
+              HasSubstr("tp = 2; the devices that divide layers run as processes only (mpirun -n 4 "
+                        "weir run)"));
+  EXPECT_THAT(complaint(model, plan, Replicas::many, BackendKind::cuda), HasSubstr("on a GPU"));
+  plan.optimizer.clip_norm = 1;
+  EXPECT_THAT(complaint(model, plan), HasSubstr("tp = 2 and a clip_norm"));
+  plan.optimizer.clip_norm = 0;
+  plan.sequence_parallel = true;
+  EXPECT_THAT(complaint(model, plan), HasSubstr("sequence_parallel"));
+  const TinyModel normed(tiny_llama("qwen3", ""));
+  EXPECT_THAT(complaint(normed, divided(normed, 2, {2})),
+              HasSubstr("block.0: norms of queries and keys"));
+}
+
+TEST(TensorParallel, ADumpIsRefused) {
+  const TinyModel model;
+  RunOptions options = steps(1);
+  options.dump = folder() / "dump.safetensors";
+  const ThreadsResult result = run_as_threads(
+      model.load(divided(model, 2, {})), options, [](int) { return cpu_only(); }, copied_links());
+  ASSERT_EQ(result.endings.size(), 1U);
+  EXPECT_THAT(result.endings.begin()->second, HasSubstr("dump"));
+}
+
+}  // namespace
+}  // namespace weir
