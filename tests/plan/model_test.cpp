@@ -47,6 +47,15 @@ TEST(Model, GPT2SmallHasItsPublishedParameters) {
   EXPECT_EQ(parameter_count(load_model(kModels / "gpt2.json")), 124'439'808);
 }
 
+// The two that a machine is evaluated by. Llama: 2 x 4096 x 256 for embedding and head; a block's
+// products 256 (256 + 2 x 128 + 256) + 3 x 256 x 704 and its norms' 512, eleven times; 256. ResNet:
+// depth 18 with a stem of 3 x 3 and ten classes, 11,689,512 - 512,000 - 1000 + 5120 + 10 - 9408 +
+// 1728.
+TEST(Model, TheSmallLlamaAndResNetHaveSomeTenMillionParameters) {
+  EXPECT_EQ(parameter_count(load_model(kModels / "llama-10m.json")), 10'213'120);
+  EXPECT_EQ(parameter_count(load_model(kModels / "resnet-18-cifar.json")), 11'173'962);
+}
+
 TEST(Model, EmbeddingBlocksNormAndHeadAreLayersOfTheirOwn) {
   const Model model = load_model(kModels / "gpt2-mini.json");
   ASSERT_EQ(model.layers.size(), 9U);

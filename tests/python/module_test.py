@@ -325,9 +325,9 @@ class Engines(Case):
         first, _ = weir.run(plan, steps=0)
         self.assertEqual(again["parameters_sha256"], first["parameters_sha256"])
 
-    # Two images of 3 channels on 4 x 4, a class each: what a step of both dumps is the same numbers,
-    # 0..255 as -1..1, channels innermost and the class last. Labels first, channel by channel in the
-    # file, as CIFAR-10 has them.
+    # Two images of 3 channels on 4 x 4, a class each: what a step of both dumps is the same
+    # numbers, 0..255 as -1..1, channels innermost and the class last. In the file labels come
+    # first, then channel by channel, as CIFAR-10 has them.
     def test_images_are_arrays(self):
         pathlib.Path("net.json").write_text(json.dumps(
             {"schema": "weir.cnn/1", "network": "resnet", "layers": "blocks", "blocks": [1],
