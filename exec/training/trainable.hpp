@@ -16,13 +16,14 @@ namespace weir {
 // has no kernels. Timed layers pass: they have no kernels in any sense, and who runs them says so.
 void require_kernels(const Model& model, BackendKind backend);
 
-// How many copies of the pipeline the run can keep in step.
+// How many copies of the pipeline, or devices that divide its layers, the run can keep in step.
 enum class Replicas : std::uint8_t { one, many };
 
 // All of the above, for a plan that is about to be trained, and more: throws MissingComponent
-// naming the first thing in the plan that is forecast only (devices beside those of the pipeline
-// and its replicas, ZeRO above stage 1, selective re-materialisation) or in its optimizer, for
-// which the backend has no kernels, InputError for layers and schedules that no backend can train.
+// naming the first thing in the plan that is forecast only (context and expert parallelism,
+// sequences divided beside layers, ZeRO above stage 1, selective re-materialisation) or in its
+// optimizer, for which the backend has no kernels, InputError for layers and schedules that no
+// backend can train.
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend);
 
 }  // namespace weir
