@@ -123,6 +123,12 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
     remarks.push_back({"recompute_placement",
                        fmt::format("early: {} re-materialises when the gradient has come", tool)});
   }
+  if (plan.expert_load != 1) {
+    remarks.push_back(
+        {"expert_load", fmt::format("{}: how full {}'s fullest experts are is the data's and its "
+                                    "router's to make",
+                                    plan.expert_load, tool)});
+  }
   if (plan.slots != Plan{}.slots) {
     remarks.push_back(
         {"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
