@@ -1,5 +1,6 @@
 // Jobs of other tools through the command: into plans, and out again.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -11,6 +12,7 @@ namespace weir {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class JobsCommand : public InFolder {
  protected:
@@ -113,6 +115,37 @@ TEST_F(JobsCommand, ARegistrysConfigurationIsNamed) {
     EXPECT_EQ(nlohmann::json::parse(made.out.substr(made.out.find("{\n")))["stack"], stack);
   }
   EXPECT_EQ(weir("plan job.args --config one").code, 2);
+}
+
+// Of four ranks, zb-v needs 4 receive slots an edge, dualpipev 3, and so does an order by hand: its
+// file is one of theirs.
+TEST_F(JobsCommand, AJobsOrderTakesTheReceiveSlotsItNeeds) {
+  const std::string job =
+      "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 8\nseq_len = 128\n[parallelism]\n"
+      "pipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 1\n"
+      "pipeline_parallel_schedule";
+  ASSERT_EQ(weir("schedule zb-v -K 4 -M 8 --csv by-hand.csv").code, 0);
+  write("zb-v.toml", job + " = 'ZBVZeroBubble'\n");
+  write("dualpipev.toml", job + " = 'DualPipeV'\n");
+  write("by-hand.toml",
+        job + " = 'ZBVZeroBubble'\n" + "pipeline_parallel_schedule_csv = 'by-hand.csv'\n");
+  write("1f1b.toml", job + " = '1F1B'\n");
+  for (const auto& [name, slots] :
+       {std::pair("zb-v", 4), {"dualpipev", 3}, {"by-hand", 4}, {"1f1b", 2}}) {
+    const CommandResult made =
+        weir(fmt::format("plan --from torchtitan {0}.toml --gpus 4 -o {0}.json", name));
+    ASSERT_EQ(made.code, 0) << made.out;
+    EXPECT_THAT(read(fmt::format("{}.json", name)), HasSubstr(fmt::format("\"slots\": {}", slots)));
+    const auto said =
+        HasSubstr(fmt::format("slots: {} receive slots an edge: with 2 {}", slots, name));
+    if (slots > 2) {
+      EXPECT_THAT(made.out, said);
+    } else {
+      EXPECT_THAT(made.out, Not(HasSubstr("receive slots")));
+    }
+  }
+  EXPECT_THAT(weir("plan --from torchtitan zb-v.toml --gpus 4 --slots 2 -o two.json").out,
+              HasSubstr("would deadlock with 2 receive slots"));
 }
 
 TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {

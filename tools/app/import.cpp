@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "plan/import/config_jobs.hpp"
 #include "plan/import/megatron.hpp"
@@ -22,6 +24,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/schedule_source.hpp"
 
 namespace weir::app {
 namespace {
@@ -167,6 +170,38 @@ std::string read_job_text(const std::filesystem::path& file) {
   return read_text_file(file == "-" ? "/dev/stdin" : file);
 }
 
+namespace {
+
+// The job's order, by its name or from its file; nullopt: there is none, which resolving the plan
+// says with its reason.
+std::optional<Schedule> order_of(const Plan& plan, const std::filesystem::path& folder) {
+  if (plan.schedule.ends_with(".csv")) {
+    try {
+      return obtain_schedule(
+          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, false});
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  }
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  auto* schedule = std::get_if<Schedule>(&made);
+  return schedule == nullptr ? std::nullopt : std::optional(std::move(*schedule));
+}
+
+// Nobody chose receive slots in the job: as many as its order cannot do without, which is said.
+void take_slots(Plan& plan, const std::filesystem::path& folder, const std::string& file,
+                const Session& session) {
+  const auto schedule = order_of(plan, folder);
+  if (!schedule) return;
+  const int usual = plan.slots;
+  plan.slots = fewest_slots(*schedule, usual);
+  if (plan.slots == usual) return;
+  session.note(fmt::format("{}: slots: {} receive slots an edge: with {} {} would deadlock", file,
+                           plan.slots, usual, plan.schedule));
+}
+
+}  // namespace
+
 Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session& session) {
   if (!j.output) throw UsageError("--from needs -o PLAN: its model is written beside it");
   const std::filesystem::path output = session.output(*j.output);
@@ -183,10 +218,6 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
                                  line.substr(file.size() + 2)));
   }
   Plan& plan = job.plan;
-  plan.slots = j.slots.value_or(plan.slots);
-  const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
-  const auto* schedule = std::get_if<Schedule>(&made);
-  if (!j.slots && schedule != nullptr) plan.slots = fewest_slots(*schedule, plan.slots);
   plan.note = j.note.empty()
                   ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
                   : j.note;
@@ -194,6 +225,11 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
     plan.schedule = std::filesystem::proximate(beside, folder).string();
+  }
+  if (j.slots) {
+    plan.slots = *j.slots;
+  } else {
+    take_slots(plan, folder, file, session);
   }
   std::filesystem::path model = output;
   if (named) {
