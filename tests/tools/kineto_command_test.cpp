@@ -66,6 +66,26 @@ TEST_F(KinetoCommand, FitsAndKeepsTheTrace) {
   EXPECT_EQ(weir("calibrate out/measured.json --costs costs.json -o again.json").code, 0);
 }
 
+// A real run without GPUs: of two perceptrons by ScheduleGPipe over gloo.
+TEST_F(KinetoCommand, ARunOverGlooIsFittedAndCompared) {
+  write_plain(folder_ / "perceptrons.csv",
+              "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+              "p,x,33088,0.2,0.2,0.2,16384,2048,2\n");
+  ASSERT_EQ(weir("plan perceptrons.csv -K 2 -M 4 --schedule gpipe -o gloo.json").code, 0);
+  const std::string folder = WEIR_SOURCE_DIR "/tests/traces/gloo/";
+  const std::string command = "calibrate " + folder + "gpipe-rank0.json " + folder +
+                              "gpipe-rank1.json --plan gloo.json --cluster " WEIR_SOURCE_DIR
+                              "/tools/examples/clusters/dgx-h100.json --save-trace gloo/run.json";
+  const auto [code, out] = weir(command);
+  ASSERT_EQ(code, 0) << out;
+  EXPECT_THAT(out, HasSubstr("1 steps, of the CPU's operators and gloo's messages"));
+  EXPECT_THAT(out, HasSubstr("gloo marks a message until it was waited for"));
+  ASSERT_EQ(weir("simulate gloo.json --costs costs.json -o gloo").code, 0);
+  const auto compared = weir("--json compare gloo/predicted.json gloo/run.json");
+  ASSERT_EQ(compared.code, 0) << compared.out;
+  EXPECT_EQ(Json::parse(compared.out)["schema"], "weir.comparison/1");
+}
+
 // The run takes a twentieth of what its plan says: another model's, it seems.
 TEST_F(KinetoCommand, AnotherDeviceIsRefusedAndAnotherModelDoubted) {
   const std::string clusters = WEIR_SOURCE_DIR "/tools/examples/clusters/";
