@@ -14,6 +14,7 @@ namespace weir {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -78,6 +79,27 @@ TEST_F(Kineto, NamedActionsOnCpusAreReadWithoutTheirWaiting) {
   EXPECT_NEAR(static_cast<double>(spans.at("3F0")), 593'706, 2);
   EXPECT_NEAR(static_cast<double>(spans.at("0F2")), 2'487'226, 2);
   EXPECT_NEAR(static_cast<double>(spans.at("1B3")), 371'022, 2);
+  expect_sent_before_received(program, found.trace);
+}
+
+// ScheduleInterleavedZeroBubble(M = 4). The first stage's input has no gradient: PyTorch leaves all
+// of its backward to W, and nothing runs in I.
+constexpr const char* kZeroBubble =
+    "0F0,0F1,2F0,2F1,2I0,2W0,0F2,2I1,2W1,0F3,0I0,0W0,2F2,0I1,0W1,2F3,2I2,2W2,2I3,2W3,0I2,0W2,0I3,"
+    "0W3\n"
+    "1F0,1F1,3F0,3I0,3F1,3I1,3W0,1F2,1I0,3W1,1F3,1I1,1W0,3F2,3I2,1W1,3F3,3I3,3W2,1I2,3W3,1I3,1W2,"
+    "1W3\n";
+
+TEST_F(Kineto, BackwardsInHalvesOnCpusAreRead) {
+  const Program program = lower(parse_schedule_csv(kZeroBubble, "zero-bubble.csv"), {});
+  const KinetoTrace found = read_kineto(program, recorded("zero-bubble"));
+  const auto spans = durations(found);
+  for (const int m : {0, 1, 2, 3}) {
+    EXPECT_EQ(spans.at(fmt::format("0I{}", m)), 0) << m;
+    EXPECT_GT(spans.at(fmt::format("0W{}", m)), 0) << m;
+    EXPECT_GT(spans.at(fmt::format("2I{}", m)), 0) << m;
+  }
+  EXPECT_THAT(found.notes, Contains(HasSubstr("no kernel of I was found: it takes no time")));
   expect_sent_before_received(program, found.trace);
 }
 

@@ -160,8 +160,10 @@ void place_by_name(const RankProgram& rank, const StepEvents& step, StepPlaces& 
       extent.add(*kernel);
       places.last_launch = std::max(places.last_launch, kernel->launched);
     }
-    // A stage without weights of its own has an empty W; anything else ran.
-    if (extent.seen || named.action.kind == ActionKind::W ||
+    // A stage without weights of its own has an empty W, and the first, whose input has no
+    // gradient, leaves all of its backward to W; anything else ran.
+    const bool first_input = named.action.kind == ActionKind::I && named.action.stage == Stage{0};
+    if (extent.seen || first_input || named.action.kind == ActionKind::W ||
         named.action.kind == ActionKind::REDUCE_GRAD)
       continue;
     throw InputError(step.file, step.where,
