@@ -42,7 +42,7 @@ struct Communicator {
   std::shared_ptr<Members> members;
   int own = 0;
   int device = 0;
-  bool ended = false;
+  bool ended = false, aborted = false;
 };
 
 struct Call {
@@ -69,13 +69,16 @@ class Group : public Meeting {
       begun_ = true;
     }
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      if (!complete(calls[i], numbers_[i])) return false;
+      if (!calls[i].of->aborted && !complete(calls[i], numbers_[i])) return false;
     }
     return true;
   }
-  // All are there: what they bring is written, and their clocks are known.
+  // All are there: what they bring is written, and their clocks are known. What was aborted holds
+  // its stream up no longer, and brings nothing.
   void finish(Stream& stream) override {
-    for (std::size_t i = 0; i < calls.size(); ++i) end(calls[i], numbers_[i], stream);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if (!calls[i].of->aborted) end(calls[i], numbers_[i], stream);
+    }
   }
 
  private:
@@ -263,11 +266,14 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     of(handle)->members->aborted = of(handle)->ended = true;
     ++cut_short;
   }
+  of(handle)->aborted = true;
   delete &of(handle);
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   WEIR_NCCL_CALL();
+  while (machine().progress()) {  // what is under way is done first
+  }
   of(handle)->ended = true;
   return ncclSuccess;
 }

@@ -1,8 +1,12 @@
 // Ranks and replicas as processes on GPUs of their own, messages and sums over NCCL, on a recorded
-// machine: the processes are threads. No violation, and the parameters of one process.
+// machine: the processes are threads. No violation, and the parameters of one process; and what is
+// planted is found or ends all.
 // SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/driver/stream_handle.hpp"
+#include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_transport.hpp"
 #include "tests/exec/thread_processes.hpp"
+#include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
@@ -60,6 +64,138 @@ TEST_F(RecordedProcesses, Replicas) {
   // The order of sums differs: fp32 carries 7 digits.
   for (std::size_t step = 0; step < 2; ++step)
     EXPECT_NEAR(found.leaders.steps[step].loss, one.steps[step].loss, 1e-5);
+}
+
+// Stages and replicas on up to eight devices, with the parameters of the same stages on one.
+TEST_F(RecordedProcesses, FourAndEightStages) {
+  const struct {
+    const char* schedule;
+    std::vector<int> boundaries;
+  } pipelines[] = {{"zb-h1", {1, 2, 3}}, {"1f1b", {1, 2, 3, 4, 5, 6, 7}}};
+  for (const auto& pipeline : pipelines) {
+    SCOPED_TRACE(pipeline.schedule);
+    const int stages = static_cast<int>(pipeline.boundaries.size()) + 1;
+    const TinyModel model(true, 0.1, 32, stages - 3, 4);
+    const ResolvedPlan loaded = model.load(model.plan(pipeline.boundaries, 3, pipeline.schedule));
+    machine().reset(1);
+    const std::string expected = train(loaded, steps_on_cuda(1)).parameters_sha256;
+    machine().reset(stages);
+    const ThreadsResult found = over_nccl(loaded, 1);
+    EXPECT_EQ(found.endings, Endings{});
+    EXPECT_EQ(found.leaders.parameters_sha256, expected);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+  }
+}
+
+TEST_F(RecordedProcesses, FourReplicasOfTwoStages) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  Plan plan = model.plan({2}, 2, "1f1b");
+  plan.dp = 4;
+  machine().reset(8);
+  const ThreadsResult found = over_nccl(model.load(plan), 2);
+  EXPECT_EQ(found.endings, Endings{});
+  plan.dp = 1;
+  plan.microbatches = 8;
+  machine().reset(1);
+  const RunResult one = train(model.load(plan), steps_on_cuda(2));
+  for (std::size_t step = 0; step < 2; ++step)
+    EXPECT_NEAR(found.leaders.steps[step].loss, one.steps[step].loss, 1e-5);
+}
+
+// Whichever call of whichever process fails: all end, with the same line.
+TEST_F(RecordedProcesses, AnErrorAtAnyCallEndsAllWithOneLine) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  const ResolvedPlan loaded = model.load(model.plan({2}, 2, "1f1b"));
+  machine().reset(2);
+  EXPECT_EQ(over_nccl(loaded, 1).endings, Endings{});
+  const std::int64_t calls = machine().calls;
+  int failed = 0;
+  for (std::int64_t call = 1; call <= calls; call += 1 + calls / 12) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    machine().reset(2);
+    machine().faults.failing_call = call;
+    const ThreadsResult found = over_nccl(loaded, 1);
+    EXPECT_LE(found.endings.size(), 1U);
+    for (const auto& [kind, line] : found.endings) {
+      EXPECT_EQ(line.find('\n'), std::string::npos) << line;
+      EXPECT_NE(line, "");
+    }
+    failed += static_cast<int>(!found.endings.empty());
+    machine().forget();  // what a failure leaves behind is not the step's
+  }
+  EXPECT_GT(failed, 6);
+}
+
+class RecordedNccl : public Recorded {
+ protected:
+  void SetUp() override {
+    machine().reset(2);
+    ncclUniqueId id;
+    NCCL_CHECK(ncclGetUniqueId(&id));
+    for (const int device : {0, 1}) {
+      CUDA_CHECK(cudaSetDevice(device));
+      streams_.push_back(make_stream_handle());
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      NCCL_CHECK(ncclCommInitRankConfig(&members_[device], 2, id, device, &config));
+      memory_[device].emplace(16);
+      data_[device] = memory_[device]->get();
+    }
+  }
+  void TearDown() override {
+    for (ncclComm_t member : members_) NCCL_CHECK(ncclCommAbort(member));
+    streams_.clear();
+    for (auto& memory : memory_) memory.reset();
+    Recorded::TearDown();
+  }
+  std::vector<std::string> found() {
+    for (const int device : {0, 1}) {
+      CUDA_CHECK(cudaSetDevice(device));
+      CUDA_CHECK(cudaStreamSynchronize(streams_[static_cast<std::size_t>(device)].get()));
+    }
+    std::vector<std::string> all = machine().violations();
+    machine().forget();
+    return all;
+  }
+  void send(std::size_t bytes) {
+    CUDA_CHECK(cudaSetDevice(0));
+    NCCL_CHECK(ncclSend(data_[0], bytes, ncclInt8, 1, members_[0], streams_[0].get()));
+  }
+  void receive(std::size_t bytes) {
+    CUDA_CHECK(cudaSetDevice(1));
+    NCCL_CHECK(ncclRecv(data_[1], bytes, ncclInt8, 0, members_[1], streams_[1].get()));
+  }
+  void sum(int device, std::size_t count) {
+    CUDA_CHECK(cudaSetDevice(device));
+    NCCL_CHECK(ncclAllReduce(data_[device], data_[device], count, ncclFloat, ncclSum,
+                             members_[device], streams_[static_cast<std::size_t>(device)].get()));
+  }
+  std::vector<StreamHandle> streams_;
+  ncclComm_t members_[2] = {};
+  std::optional<DeviceArray<float>> memory_[2];
+  float* data_[2] = {};
+};
+
+TEST_F(RecordedNccl, CountsThatDiffer) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  send(64);
+  receive(64);
+  sum(0, 16);
+  sum(1, 16);
+  EXPECT_THAT(found(), ::testing::IsEmpty());
+  send(64);
+  receive(32);
+  EXPECT_THAT(found(), ElementsAre(HasSubstr("ends of a message have different counts")));
+  sum(0, 16);
+  sum(1, 8);
+  EXPECT_THAT(found(), ElementsAre(HasSubstr("members of a sum have different counts")));
+}
+
+TEST_F(RecordedNccl, ACommunicatorOnAnotherDevicesStream) {
+  CUDA_CHECK(cudaSetDevice(1));
+  EXPECT_NE(ncclSend(data_[1], 64, ncclInt8, 1, members_[0], streams_[1].get()), ncclSuccess);
+  EXPECT_THAT(found(),
+              ::testing::ElementsAre(::testing::HasSubstr("used on another device's stream")));
 }
 
 }  // namespace
