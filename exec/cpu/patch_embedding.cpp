@@ -26,7 +26,8 @@ ConvolutionSize patch_convolution(const EmbeddingShape& shape) {
           .out_width = across,
           .kernel_height = side,
           .kernel_width = side,
-          .stride = side,
+          .stride_y = side,
+          .stride_x = side,
           .bias = true};
 }
 

@@ -35,7 +35,7 @@ std::vector<Network> networks(int count) {
   return all;
 }
 
-struct Case {
+struct CellCase {
   const char* schedule;
   int vpp;
   const char* recompute;
@@ -56,9 +56,9 @@ TEST(CellProcesses, ParametersAreBitwiseThoseOfOneDevice) {
     const Plan alone = model.plan({}, 4, "gpipe");
     const RunResult expected =
         leads ? run(model.load(alone), two_steps(), cpu_only()) : RunResult{};
-    for (const Case& c :
-         {Case{"gpipe", 1, "0,2,4"}, Case{"1f1b", 1, "stage"}, Case{"zb-h1", 1, "full"},
-          Case{"interleaved-1f1b", 2, "stage except-last"}}) {
+    for (const CellCase& c :
+         {CellCase{"gpipe", 1, "0,2,4"}, CellCase{"1f1b", 1, "stage"}, CellCase{"zb-h1", 1, "full"},
+          CellCase{"interleaved-1f1b", 2, "stage except-last"}}) {
       if (k * c.vpp > network.layers || (k == 1 && c.vpp > 1)) continue;
       SCOPED_TRACE(fmt::format("{} {} {}", network.name, c.schedule, c.recompute));
       Plan plan = model.plan(cut_evenly(network.layers, k * c.vpp), 4, c.schedule);
