@@ -64,10 +64,10 @@ void ProcessTensorGroup::all_reduce(std::span<float> values, Combine combine) {
     receive(place, partial(place));
     send(place, slice(place));
   }
-  std::ranges::copy(own, partial(place_).begin());
+  std::copy_n(own.data(), own.size(), partial(place_).data());
   wait();
   // Place 0's part first, then 1's, 2's...: this one's own may stand anywhere in that order.
-  std::ranges::copy(partial(0), own.begin());
+  std::copy_n(partial(0).data(), own.size(), own.data());
   for (int place = 1; place < count(); ++place) {
     const float* terms = partial(place).data();
     for (std::size_t i = 0; i < own.size(); ++i) own[i] = combine(own[i], terms[i]);
@@ -78,7 +78,7 @@ void ProcessTensorGroup::all_reduce(std::span<float> values, Combine combine) {
     send(place, own);
   }
   wait();
-  std::ranges::copy(staged_, values.begin());
+  std::copy_n(staged_.data(), values.size(), values.data());
 }
 
 }  // namespace weir
