@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Ctrl-C in the middle of `tune`, `evaluate` and `sweep` leaves what was found so far, and what was
-measured is not measured again. An earlier result stays until the new one is whole.
+"""Ctrl-C in the middle of `tune`, `evaluate`, `sweep` and `schedule --prove` leaves what was found
+so far, and what was measured is not measured again. An earlier result stays until the new one is
+whole.
 Usage: stopped_test.py SOURCE_DIR WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -103,12 +104,41 @@ def sweeping():
     check("sweep", len(written["plans"]) == len(found["plans"]), "wrote something else")
 
 
+def proving():
+    """The (K, M) that were proved are shown, as many and the same ones as in a grid of their own;
+    asked twice it ends at once."""
+    line = "--json schedule 1f1b --prove --grid K={},M=3,2048"
+    began = time.monotonic()
+    code, out, error = interrupted(line.format("2..512"), lambda: time.monotonic() - began > 1)
+    proof = json.loads(out or "{}")
+    proved = proof.get("stopped_after", 0)
+    check("prove", code == 0 and 0 < proved < proof["asked"] == 2 * 511, f"{code}: {proved}")
+    # Before it stands how much memory the largest (K, M) takes.
+    check("prove", error.splitlines()[1:] == [f"weir: stopped: the first {proved} (K, M) of 1022"],
+          repr(error))
+    check("prove", len(proof.get("cases", [])) == proved, "counts others than it has")
+    whole = json.loads(run(line.format("2..3")).stdout)
+    check("prove", "stopped_after" not in whole and "asked" not in whole, "was not stopped")
+    check("prove", proof["cases"][:4] == whole["cases"][:len(proof["cases"])], "other verdicts")
+    # One (K, M) of some seconds, so that the second comes while the first is not yet heeded.
+    with subprocess.Popen([weir, "-q", *line.format(512).split()], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as long:
+        time.sleep(1)
+        for _ in range(2):
+            long.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        out, error = long.communicate(timeout=60)
+    check("prove, asked twice", long.returncode == 6 and
+          error.splitlines()[1:] == ["weir: stopped by SIGINT"], f"{long.returncode}: {error}")
+
+
 with tempfile.TemporaryDirectory() as name:
     os.chdir(name)
     pathlib.Path("tiny.json").write_text(json.dumps(TINY))
     measuring(TUNE, pathlib.Path("out"), "tune.json")
     measuring(EVALUATE, pathlib.Path("judged"), "evaluation.json")
     sweeping()
+    proving()
 
 print("\n".join(faults) or "stopped: what was found is there")
 sys.exit(1 if faults else 0)

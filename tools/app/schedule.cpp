@@ -166,7 +166,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   refuse_contradictions(r);
   const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.allow_reordered};
   if (r.prove) {
-    result.proof = prove_grid(r.name, shape, r.grid, r.slots.value_or(2), session);
+    result.proof = prove_grid({r.name, shape, r.grid, r.slots.value_or(2), r.stopping}, session);
     return result;
   }
   const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));

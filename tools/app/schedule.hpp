@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct ScheduleRequest {
   PictureOptions picture;
   ScheduleChoice beside = "";  // drawn under it
   bool no_title = false, allow_reordered = false, prove = false, list = false;
+  // Someone asked a proof to end: it does so after the (K, M) it is at, and keeps those it has.
+  std::function<bool()> stopping;
 };
 [[nodiscard]] Fields fields(ScheduleRequest& request);
 

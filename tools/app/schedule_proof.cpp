@@ -84,35 +84,49 @@ nlohmann::ordered_json verdict_json(const Verdict& v) {
   return json;
 }
 
+// The verdict on one (K, M), and its counter-examples where there was none for their transport.
+void prove(GridProof& proof, const GridRequest& r, int ranks, int microbatches) {
+  ScheduleSource here = r.shape;
+  here.ranks = ranks;
+  here.microbatches = microbatches;
+  Verdict verdict;
+  try {
+    const Schedule schedule = obtain_schedule(r.choice, here);
+    verdict = judge(schedule, r.slots);
+    for (std::size_t i = 0; i < kProvedModes.size(); ++i) {
+      const bool known = std::ranges::any_of(
+          proof.examples, [&](const CounterExample& e) { return e.mode == kProvedModes[i]; });
+      if (verdict.safe[i] || known) continue;
+      const Program program = program_for(schedule, kProvedModes[i], r.slots);
+      proof.examples.push_back({kProvedModes[i], ranks, microbatches, describe_deadlock(program)});
+    }
+  } catch (const UsageError& why) {
+    verdict.refused = why.what();
+  }
+  verdict.ranks = ranks;
+  verdict.microbatches = microbatches;
+  proof.verdicts.push_back(std::move(verdict));
+}
+
+GridProof stopped(GridProof proof, const Session& session) {
+  if (proof.verdicts.empty()) throw RunFailed("stopped before the first (K, M) was proved");
+  session.note(
+      fmt::format("stopped: the first {} (K, M) of {}", proof.verdicts.size(), proof.asked));
+  return proof;
+}
+
 }  // namespace
 
-GridProof prove_grid(const ScheduleChoice& choice, const ScheduleSource& shape,
-                     const std::string& grid_text, int slots, const Session& session) {
-  const Grid grid = parse_grid(grid_text);
+GridProof prove_grid(const GridRequest& r, const Session& session) {
+  const Grid grid = parse_grid(r.grid);
   say_need_of_schedule(std::ranges::max(grid.ranks), std::ranges::max(grid.microbatches), session);
-  GridProof proof{.schedule = name_of(choice), .slots = slots};
+  GridProof proof{.schedule = name_of(r.choice),
+                  .slots = r.slots,
+                  .asked = grid.ranks.size() * grid.microbatches.size()};
   for (const int k : grid.ranks) {
     for (const int m : grid.microbatches) {
-      ScheduleSource here = shape;
-      here.ranks = k;
-      here.microbatches = m;
-      Verdict verdict;
-      try {
-        const Schedule schedule = obtain_schedule(choice, here);
-        verdict = judge(schedule, slots);
-        for (std::size_t i = 0; i < kProvedModes.size(); ++i) {
-          const bool known = std::ranges::any_of(
-              proof.examples, [&](const CounterExample& e) { return e.mode == kProvedModes[i]; });
-          if (verdict.safe[i] || known) continue;
-          const Program program = program_for(schedule, kProvedModes[i], slots);
-          proof.examples.push_back({kProvedModes[i], k, m, describe_deadlock(program)});
-        }
-      } catch (const UsageError& why) {
-        verdict.refused = why.what();
-      }
-      verdict.ranks = k;
-      verdict.microbatches = m;
-      proof.verdicts.push_back(std::move(verdict));
+      if (r.stopping && r.stopping()) return stopped(std::move(proof), session);
+      prove(proof, r, k, m);
     }
   }
   return proof;
@@ -121,6 +135,10 @@ GridProof prove_grid(const ScheduleChoice& choice, const ScheduleSource& shape,
 nlohmann::ordered_json to_json(const GridProof& proof) {
   nlohmann::ordered_json json{
       {"schema", "weir.proof/1"}, {"schedule", proof.schedule}, {"slots", proof.slots}};
+  if (proof.verdicts.size() < proof.asked) {
+    json["asked"] = proof.asked;
+    json["stopped_after"] = proof.verdicts.size();
+  }
   json["cases"] = nlohmann::ordered_json::array();
   for (const Verdict& v : proof.verdicts) json["cases"].push_back(verdict_json(v));
   json["counter_examples"] = nlohmann::ordered_json::array();

@@ -27,7 +27,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kDoctor, print);
   line.add(app::kModel, print);
   line.add(app::kPlan, print);
-  line.add(app::kSchedule, print);
+  line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print, {.timeline = true});

@@ -1,9 +1,12 @@
-// A flag that the handler sets; the signal's second coming finds its first disposition.
+// A flag that the handler sets; the signal's second coming finds what there was for it before.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/stop_signals.hpp"
 
+#include <array>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <mutex>
 
 #include "tools/app/exit_code.hpp"
 #include "tools/weir/command_line.hpp"
@@ -11,12 +14,29 @@
 namespace weir {
 namespace {
 
-// A handler has no argument of ours: what it sets can only be global.
+constexpr std::array kStopping{SIGINT, SIGTERM};
+
+// A handler has no argument of ours: what it reads and sets can only be global. Its signals' former
+// dispositions are there before it is.
 volatile std::sig_atomic_t stop_asked = 0;
+std::array<struct sigaction, kStopping.size()> former{};
 
 extern "C" void remember_stop(int signal) {
   stop_asked = 1;
-  static_cast<void>(std::signal(signal, SIG_DFL));
+  for (std::size_t i = 0; i < kStopping.size(); ++i) {
+    if (kStopping[i] == signal) ::sigaction(signal, &former[i], nullptr);
+  }
+}
+
+void listen() {
+  for (std::size_t i = 0; i < kStopping.size(); ++i) {
+    ::sigaction(kStopping[i], nullptr, &former[i]);
+    // One that was ignored when we were started (nohup, a shell's &) stays so.
+    if (former[i].sa_handler == SIG_IGN) continue;
+    struct sigaction action {};
+    action.sa_handler = &remember_stop;
+    ::sigaction(kStopping[i], &action, nullptr);
+  }
 }
 
 }  // namespace
@@ -27,12 +47,10 @@ void end_at_once(const std::string& line) {
 }
 
 std::function<bool()> stop_on_signals() {
-  return [listens = false]() mutable {
-    if (!listens) {  // the first call is one thread's: from then on this is only read
-      for (const int signal : {SIGINT, SIGTERM})
-        static_cast<void>(std::signal(signal, remember_stop));
-      listens = true;
-    }
+  return [] {
+    // Once, whoever asks first, and whichever copy of this: a second time would find itself.
+    static std::once_flag listening;
+    std::call_once(listening, listen);
     return stop_asked != 0;
   };
 }
