@@ -54,7 +54,7 @@ class ModelFiles {
     for (const std::string& called : {name, older_name(name)}) {
       if (files_.find(called) != nullptr) return called;
       if (!called.starts_with(base_)) continue;
-      const std::string of_base = called.substr(base_.size());
+      std::string of_base = called.substr(base_.size());
       if (files_.find(of_base) != nullptr) return of_base;
     }
     return name;
@@ -62,7 +62,7 @@ class ModelFiles {
 
   // The name in these files of a tensor that is there as it must be.
   [[nodiscard]] std::string checked(const TensorShape& expected) const {
-    const std::string name = name_here(expected.name);
+    std::string name = name_here(expected.name);
     const StoredTensor* tensor = files_.find(name);
     if (tensor == nullptr) throw InputError(files_.name(), expected.name, "is not there");
     if (tensor->shape != expected.shape) {

@@ -41,7 +41,7 @@ void flatten(const YAML::Node& node, const std::string& prefix, int depth, Leave
   for (const auto& entry : node) {
     if (!entry.first.IsScalar()) continue;
     const std::string name = plain_path(entry.first.Scalar());
-    const std::string path = prefix.empty() ? name : prefix + "." + name;
+    const std::string path = fmt::format("{}{}{}", prefix, prefix.empty() ? "" : ".", name);
     if (entry.second.IsMap()) {
       flatten(entry.second, path, depth + 1, leaves);
       continue;
@@ -142,7 +142,8 @@ double ConfigTable::number_or(std::string_view path, double otherwise, double lo
 
 std::string ConfigTable::text_or(std::string_view path, std::string otherwise) {
   const std::string* text = value(path);
-  return text == nullptr ? std::move(otherwise) : *text;
+  if (text == nullptr) return otherwise;
+  return *text;
 }
 
 std::vector<std::string> ConfigTable::list(std::string_view path) {
@@ -151,7 +152,9 @@ std::vector<std::string> ConfigTable::list(std::string_view path) {
 }
 
 void ConfigTable::replace(std::string_view path, std::string value) {
-  leaves_[std::string(path)].values.assign(1, std::move(value));
+  std::vector<std::string>& values = leaves_[std::string(path)].values;
+  values.clear();
+  values.push_back(std::move(value));
 }
 
 std::map<std::string, std::string> ConfigTable::texts() const {
