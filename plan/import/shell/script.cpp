@@ -11,6 +11,7 @@
 #include <deque>
 #include <utility>
 
+#include "plan/import/shell/blocks.hpp"
 #include "plan/import/shell/condition.hpp"
 #include "plan/import/shell/counting.hpp"
 #include "plan/import/shell/slurm.hpp"
@@ -25,23 +26,10 @@ constexpr int kDeepestRun = 24;      // functions and commands in quotes
 
 using Status = std::optional<bool>;  // of a command, where it is known
 
-struct Range {
-  std::size_t begin = 0, end = 0;
-};
-// if, elif, else; or an arm of a case.
-struct Branch {
-  Range condition;
-  std::vector<std::string> patterns;
-  Range body;
-  bool otherwise = false;  // else, *)
-};
-
 template <std::size_t N>
 bool is_in(const std::array<std::string_view, N>& set, std::string_view word) {
   return std::ranges::find(set, word) != set.end();
 }
-constexpr std::array<std::string_view, 6> kOpens{"if", "case", "for", "while", "until", "{"};
-constexpr std::array<std::string_view, 4> kCloses{"fi", "esac", "done", "}"};
 // Commands that follow a script on their input.
 constexpr std::array<std::string_view, 6> kTakesScripts{"sbatch", "bash", "sh",
                                                         "srun",   "ssh",  "qsub"};
@@ -65,13 +53,13 @@ struct ScriptState {
   std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
 };
 
-class ScriptRun {
+class ScriptRun : private ShellBlocks {
  public:
   ScriptRun(std::string_view text, ScriptState& state, std::vector<std::string> launcher = {})
-      : s_(state), tokens_(shell_tokens(text, state.file)), launcher_(std::move(launcher)) {}
+      : ShellBlocks(text, state.file), s_(state), launcher_(std::move(launcher)) {}
 
   void whole() {
-    run({0, tokens_.size()});
+    run({0, size()});
     if (!s_.out.commands.empty() || functions_.empty()) return;
     // Nothing was started: the functions are called in ways that are not understood.
     ended_ = false;
@@ -79,56 +67,14 @@ class ScriptRun {
   }
 
  private:
-  const ShellToken& at(std::size_t i) const { return tokens_[i]; }
-  bool is_word(std::size_t i, std::string_view text) const {
-    return at(i).kind == ShellKind::word && at(i).first && at(i).text == text;
-  }
-  bool is_operation(std::size_t i, std::string_view text) const {
-    return at(i).kind == ShellKind::operation && at(i).text == text;
-  }
-  [[noreturn]] void fail(std::size_t i, const std::string& message) const {
-    throw InputError(s_.file, fmt::format("line {}", at(i).line), message);
-  }
-
-  // ---- what belongs together --------------------------------------------------------------------
-
-  // The word that closes what `i` opens.
-  std::size_t close_of(std::size_t i, std::size_t end) const {
-    int depth = 0;
-    for (std::size_t j = i; j < end; ++j) {
-      if (at(j).kind != ShellKind::word || !at(j).first) continue;
-      if (is_in(kOpens, at(j).text)) ++depth;
-      if (is_in(kCloses, at(j).text) && --depth == 0) return j;
-    }
-    fail(i, fmt::format("{} is not closed", at(i).text));
-  }
-  // The first of `words` behind `i` that belongs to what `i` opens.
-  template <std::size_t N>
-  std::size_t part_of(std::size_t i, std::size_t close,
-                      const std::array<std::string_view, N>& words) const {
-    int depth = 0;
-    for (std::size_t j = i; j < close; ++j) {
-      if (at(j).kind != ShellKind::word || !at(j).first) continue;
-      if (depth == 0 && is_in(words, at(j).text)) return j;
-      if (is_in(kOpens, at(j).text)) ++depth;
-      if (is_in(kCloses, at(j).text)) --depth;
-    }
-    return close;
-  }
-  // Behind a command and all that it holds.
-  std::size_t behind(std::size_t i, std::size_t end) const {
-    if (at(i).kind == ShellKind::word && at(i).first && is_in(kOpens, at(i).text))
-      return close_of(i, end) + 1;
-    while (i < end && at(i).kind != ShellKind::operation) ++i;
-    return i;
-  }
-  bool ends_script(Range range) const {
+  // Whether what is done there ends the script, functions called among it.
+  bool ends_script(ShellRange range) const {
     for (std::size_t i = range.begin; i < range.end; ++i) {
-      if (at(i).kind != ShellKind::word || !at(i).first) continue;
-      if (is_in(kOpens, at(i).text)) {
+      if (opens(i)) {
         i = close_of(i, range.end);
         continue;
       }
+      if (at(i).kind != ShellKind::word || !at(i).first) continue;
       if (at(i).text == "exit" || at(i).text == "return") return true;
       const auto function = functions_.find(at(i).text);
       if (function != functions_.end() && function->second.end < range.begin &&
@@ -136,33 +82,6 @@ class ScriptRun {
         return true;
     }
     return false;
-  }
-  // Whether following it or not makes a difference to arguments.
-  bool matters(Range range) const {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      const ShellToken& token = at(i);
-      if (token.kind == ShellKind::array) return true;
-      if (token.kind != ShellKind::word) continue;
-      const std::size_t name = shell_name_length(token.text);
-      const bool sets = name > 0 && (token.text.compare(name, 1, "=") == 0 ||
-                                     token.text.compare(name, 2, "+=") == 0);
-      if (sets || token.text.starts_with("--")) return true;
-    }
-    return false;
-  }
-  std::string shown(Range range) const {
-    std::string text;
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      const ShellToken& token = at(i);
-      if (token.text == "\n" || token.text == ";") continue;
-      if (token.kind == ShellKind::condition)
-        text += fmt::format("[[ {} ]] ", fmt::join(token.elements, " "));
-      else
-        text += token.text + " ";
-    }
-    if (text.size() > 60) text = text.substr(0, 57) + "... ";
-    if (!text.empty()) text.pop_back();
-    return text;
   }
   void remark(std::size_t i, std::string text) const {
     for (const ShellRemark& earlier : s_.out.remarks) {
@@ -173,7 +92,7 @@ class ScriptRun {
 
   // ---- commands one after the other -------------------------------------------------------------
 
-  Status run(Range range) {
+  Status run(ShellRange range) {
     Status status = true;
     for (std::size_t i = range.begin; i < range.end && !ended_ && !returned_;) {
       if (at(i).kind == ShellKind::operation) {
@@ -183,7 +102,7 @@ class ScriptRun {
         while (i < range.end && is_operation(i, "\n")) ++i;
         if (i == range.end) break;
         // What is not known is taken to have gone well, and a script to have gone on.
-        const Range next{i, behind(i, range.end)};
+        const ShellRange next{i, behind(i, range.end)};
         const bool skipped = and_then ? status == Status(false) || (!status && ends_script(next))
                                       : status != Status(false);
         if (and_then && tested_ && !status && !skipped && matters(next)) {
@@ -244,7 +163,7 @@ class ScriptRun {
     functions_[name] = {i + 1, close};
     return close + 1;
   }
-  Status call(Range body, const std::vector<std::string>& parameters) {
+  Status call(ShellRange body, const std::vector<std::string>& parameters) {
     if (s_.depth >= kDeepestRun) return std::nullopt;
     ++s_.depth;
     const auto* outer = s_.variables.parameters();
@@ -259,23 +178,11 @@ class ScriptRun {
   // ---- branches ---------------------------------------------------------------------------------
 
   std::size_t choice(std::size_t i, std::size_t close, Status& status) {
-    std::vector<Branch> branches;
-    for (std::size_t part = i; part < close;) {
-      Branch branch{.otherwise = at(part).text == "else"};
-      std::size_t then = part;
-      if (!branch.otherwise) {
-        then = part_of(part + 1, close, std::array<std::string_view, 1>{"then"});
-        if (then == close) fail(part, fmt::format("{} has no then", at(part).text));
-        branch.condition = {part + 1, then};
-      }
-      part = part_of(then + 1, close, std::array<std::string_view, 2>{"elif", "else"});
-      branch.body = {then + 1, part};
-      branches.push_back(std::move(branch));
-    }
-    const Branch* taken = nullptr;
-    const Branch* open = nullptr;  // the first that is not known and would not end the script
+    const std::vector<ShellBranch> branches = branches_of(i, close);
+    const ShellBranch* taken = nullptr;
+    const ShellBranch* open = nullptr;  // the first that is not known and would not end the script
     bool known = true;
-    for (const Branch& branch : branches) {
+    for (const ShellBranch& branch : branches) {
       const Status holds = branch.otherwise ? Status(true) : run(branch.condition);
       if (!holds) {
         known = false;
@@ -296,46 +203,24 @@ class ScriptRun {
     status = taken != nullptr ? run(taken->body) : Status(true);
     return close + 1;
   }
-  std::vector<Branch> arms_of(std::size_t i, std::size_t close) const {
-    std::vector<Branch> arms;
-    while (i < close) {
-      Branch arm;
-      for (; i < close && !is_operation(i, ")"); ++i) {
-        if (at(i).kind == ShellKind::word) arm.patterns.push_back(at(i).text);
-      }
-      if (i == close) break;
-      const std::size_t begin = ++i;
-      int depth = 0;
-      for (; i < close && (depth > 0 || !is_operation(i, ";;")); ++i) {
-        if (at(i).kind != ShellKind::word || !at(i).first) continue;
-        if (is_in(kOpens, at(i).text)) ++depth;
-        if (is_in(kCloses, at(i).text)) --depth;
-      }
-      arm.body = {begin, i};
-      arm.otherwise = arm.patterns == std::vector<std::string>{"*"};
-      arms.push_back(std::move(arm));
-      ++i;
-    }
-    return arms;
-  }
   std::size_t cases(std::size_t i, std::size_t close) {
     if (i + 2 >= close) return close + 1;
     const ShellText value = s_.variables.text(at(i + 1).text);
-    const std::vector<Branch> arms = arms_of(i + 3, close);
-    const Branch* taken = nullptr;
+    const std::vector<ShellBranch> arms = arms_of(i + 3, close);
+    const ShellBranch* taken = nullptr;
     const auto take = [&](auto&& fits) {
       const auto found = std::ranges::find_if(arms, fits);
       if (taken == nullptr && found != arms.end()) taken = &*found;
     };
     if (value.known) {
-      take([&](const Branch& arm) {
+      take([&](const ShellBranch& arm) {
         return std::ranges::any_of(arm.patterns, [&](const std::string& pattern) {
           return ::fnmatch(s_.variables.text(pattern).text.c_str(), value.text.c_str(), 0) == 0;
         });
       });
     } else {
-      take([&](const Branch& arm) { return arm.otherwise && !ends_script(arm.body); });
-      take([&](const Branch& arm) { return !ends_script(arm.body); });
+      take([&](const ShellBranch& arm) { return arm.otherwise && !ends_script(arm.body); });
+      take([&](const ShellBranch& arm) { return !ends_script(arm.body); });
       if (taken != nullptr && matters({i, close})) {
         remark(i, fmt::format("case {}: not known here; {} is read", at(i + 1).text,
                               fmt::join(taken->patterns, "|")));
@@ -350,7 +235,7 @@ class ScriptRun {
   static constexpr std::size_t kMostRounds = 256;
 
   std::size_t each(std::size_t i, std::size_t close) {
-    const std::size_t begin = part_of(i + 1, close, std::array<std::string_view, 1>{"do"});
+    const std::size_t begin = part_of(i + 1, close, {"do"});
     ShellWords over;
     for (std::size_t j = i + 3; j < begin; ++j) {
       if (at(j).kind != ShellKind::word) continue;
@@ -358,7 +243,7 @@ class ScriptRun {
       over.known = over.known && more.known;
       for (std::string& word : more.words) over.words.push_back(std::move(word));
     }
-    const Range body{std::min(begin + 1, close), close};
+    const ShellRange body{std::min(begin + 1, close), close};
     if (i + 1 < begin && at(i + 1).kind == ShellKind::sum) {
       counted(i, body);
       return close + 1;
@@ -383,7 +268,7 @@ class ScriptRun {
     return close + 1;
   }
   // for ((begin; condition; step))
-  void counted(std::size_t i, Range body) {
+  void counted(std::size_t i, ShellRange body) {
     const std::string_view head = at(i + 1).text;
     const std::size_t first = head.find(';');
     const std::size_t second = first == head.npos ? first : head.find(';', first + 1);
@@ -401,7 +286,7 @@ class ScriptRun {
     }
   }
   std::size_t repeat(std::size_t i, std::size_t close) {
-    const std::size_t begin = part_of(i + 1, close, std::array<std::string_view, 1>{"do"});
+    const std::size_t begin = part_of(i + 1, close, {"do"});
     const Status holds = run({i + 1, begin});
     if (holds == Status(at(i).text == "while")) run({std::min(begin + 1, close), close});
     return close + 1;
@@ -568,9 +453,8 @@ class ScriptRun {
   }
 
   ScriptState& s_;
-  std::vector<ShellToken> tokens_;
   std::vector<std::string> launcher_;  // words that start what is read here, before each command
-  std::map<std::string, Range, std::less<>> functions_;
+  std::map<std::string, ShellRange, std::less<>> functions_;
   bool ended_ = false, returned_ = false;
   bool tested_ = false;  // the last command was a condition
 };
