@@ -11,10 +11,11 @@
 namespace weir {
 namespace {
 
-// Within 1 %, and the messages that an edge has slots for, which are large beside so small a model:
-// whether one arrives a moment before or after another tensor is released is timing.
+// Within 1 %, and `messages`, which are large beside so small a model: whether one arrives a moment
+// before or after another tensor is released is timing.
 void expect_peaks_are_the_arenas(const TinyModel& model,
-                                 const std::vector<std::vector<int>>& partitions) {
+                                 const std::vector<std::vector<int>>& partitions,
+                                 std::int64_t messages = 1) {
   for (const std::vector<int>& boundaries : partitions) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
       for (const char* words : kModes) {
@@ -32,7 +33,7 @@ void expect_peaks_are_the_arenas(const TinyModel& model,
           const auto measured = static_cast<double>(result.peak_memory[rank].count());
           const auto predicted = static_cast<double>(peaks[rank].peak.count());
           EXPECT_NEAR(predicted, measured,
-                      0.01 * measured + static_cast<double>(plan.slots * message))
+                      0.01 * measured + static_cast<double>(messages * message))
               << "K" << plan.pp << " " << schedule << " " << words << " rank " << rank;
         }
       }
@@ -44,8 +45,9 @@ TEST(CellMemory, OfAResNetIsTheArenas) {
   expect_peaks_are_the_arenas(TinyModel(tiny_resnet()), {{}, {3}, {2, 4}});
 }
 
+// Its messages are its stashed maps too: both that an edge has slots for may have come.
 TEST(CellMemory, OfAUNetIsTheArenas) {
-  expect_peaks_are_the_arenas(TinyModel(tiny_unet()), {{}, {3}, {1, 2, 4}});
+  expect_peaks_are_the_arenas(TinyModel(tiny_unet()), {{}, {3}, {1, 2, 4}}, 2);
 }
 
 TEST(CellMemory, OfAnAmoebaNetIsTheArenas) {

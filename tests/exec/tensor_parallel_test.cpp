@@ -12,10 +12,8 @@
 #include "exec/training/trainable.hpp"
 #include "exec/weights/safetensors.hpp"
 #include "plan/words/error.hpp"
-#include "tests/exec/copied_transport.hpp"
+#include "tests/exec/mesh_training.hpp"
 #include "tests/exec/spans.hpp"
-#include "tests/exec/thread_processes.hpp"
-#include "tests/exec/tiny.hpp"
 
 namespace weir {
 namespace {
@@ -27,22 +25,6 @@ using testing::HasSubstr;
 // they agree to 5.
 constexpr double kTolerance = 1e-5;
 
-RunOptions steps(int count) {
-  RunOptions options;
-  options.steps = count;
-  options.warmup_steps = 0;
-  options.trace = false;  // the tests' transport keeps no times
-  return options;
-}
-
-RunResult trained(const TinyModel& model, const Plan& plan, const RunOptions& options) {
-  if (plan.tp * plan.dp == 1) return run(model.load(plan), options, cpu_only());
-  const ThreadsResult result = run_as_threads(
-      model.load(plan), options, [](int) { return cpu_only(); }, copied_links());
-  for (const auto& [kind, line] : result.endings) ADD_FAILURE() << line;
-  return result.leaders;
-}
-
 Plan divided(const TinyModel& model, int tp, std::vector<int> boundaries,
              const char* schedule = "1f1b") {
   Plan plan = model.plan(std::move(boundaries), 4, schedule);
@@ -50,10 +32,6 @@ Plan divided(const TinyModel& model, int tp, std::vector<int> boundaries,
   plan.slots = 0;
   plan.optimizer.learning_rate = 1e-3;
   return plan;
-}
-
-std::filesystem::path folder() {
-  return std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()));
 }
 
 // K x T x schedules: of one T every pipeline gives the same bits, and all T the same losses.
@@ -120,10 +98,10 @@ TEST(TensorParallel, FilesAreUndivided) {
                                    tiny_llama("qwen2", "", 3, 32)}) {
     const TinyModel model(config);
     RunOptions none = steps(0);
-    none.save = folder() / "saved.safetensors";
+    none.save = own_folder() / "saved.safetensors";
     const std::string first = trained(model, divided(model, 1, {2}), none).parameters_sha256;
     RunOptions saved = none;
-    saved.init = folder() / "saved.safetensors";
+    saved.init = own_folder() / "saved.safetensors";
     EXPECT_EQ(trained(model, divided(model, 2, {2}), none).parameters_sha256, first);
     EXPECT_EQ(trained(model, divided(model, 2, {1, 3}), saved).parameters_sha256, first);
     EXPECT_EQ(trained(model, divided(model, 1, {}), saved).parameters_sha256, first);
@@ -135,11 +113,11 @@ TEST(TensorParallel, ACheckpointGoesOnDividedOtherwise) {
   const Plan two = divided(model, 2, {2});
   const RunResult whole = trained(model, two, steps(4));
   RunOptions options = steps(2);
-  options.output = folder() / "out";
+  options.output = own_folder() / "out";
   options.checkpoint_every = 2;
   static_cast<void>(trained(model, two, options));
   RunOptions on = steps(2);
-  on.resume = folder() / "out";
+  on.resume = own_folder() / "out";
   EXPECT_EQ(trained(model, divided(model, 2, {3}, "gpipe"), on).parameters_sha256,
             whole.parameters_sha256);
   const RunResult one = trained(model, divided(model, 1, {2}), on);
@@ -151,8 +129,8 @@ TEST(TensorParallel, ACheckpointGoesOnDividedOtherwise) {
 TEST(TensorParallel, AnEvaluationIsTheUndividedModels) {
   const TinyModel model(true, 0.1, 256);
   RunOptions options = steps(0);
-  write_file_atomically(folder() / "text", std::string(400, 'a') + std::string(400, 'b'));
-  options.evaluate = folder() / "text";
+  write_file_atomically(own_folder() / "text", std::string(400, 'a') + std::string(400, 'b'));
+  options.evaluate = own_folder() / "text";
   const RunResult one = trained(model, divided(model, 1, {2}), options);
   const RunResult two = trained(model, divided(model, 2, {2}), options);
   EXPECT_NEAR(two.evaluation->loss, one.evaluation->loss, kTolerance);
@@ -306,7 +284,7 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
 TEST(TensorParallel, ADumpIsRefused) {
   const TinyModel model;
   RunOptions options = steps(1);
-  options.dump = folder() / "dump.safetensors";
+  options.dump = own_folder() / "dump.safetensors";
   const ThreadsResult result = run_as_threads(
       model.load(divided(model, 2, {})), options, [](int) { return cpu_only(); }, copied_links());
   ASSERT_EQ(result.endings.size(), 1U);

@@ -10,29 +10,13 @@
 #include "exec/training/trainable.hpp"
 #include "exec/weights/safetensors.hpp"
 #include "plan/words/error.hpp"
-#include "tests/exec/copied_transport.hpp"
+#include "tests/exec/mesh_training.hpp"
 #include "tests/exec/spans.hpp"
-#include "tests/exec/thread_processes.hpp"
-#include "tests/exec/tiny.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
-
-RunOptions steps(int count) {
-  RunOptions options;
-  options.steps = count;
-  options.warmup_steps = 0;
-  options.trace = false;  // the tests' transport keeps no times
-  return options;
-}
-
-RunResult trained(const TinyModel& model, const Plan& plan, const RunOptions& options) {
-  return run_as_threads(
-             model.load(plan), options, [](int) { return cpu_only(); }, copied_links())
-      .leaders;
-}
 
 // Six micro-batches, dealt to `dp` replicas.
 Plan shared_by(const TinyModel& model, int dp, std::vector<int> boundaries,
@@ -42,10 +26,6 @@ Plan shared_by(const TinyModel& model, int dp, std::vector<int> boundaries,
   plan.zero = 1;
   plan.slots = 0;
   return plan;
-}
-
-std::filesystem::path folder() {
-  return std::filesystem::temp_directory_path() / ("weir-exec-test-" + std::to_string(::getpid()));
 }
 
 // 100 numbers in lines of 16: of three replicas two have 48 and the last what is left; of nine the
@@ -102,7 +82,7 @@ TEST(Zero, DumpsTheWholeGradient) {
     Plan plan = shared_by(model, 3, {3});
     plan.zero = zero;
     RunOptions options = steps(1);
-    options.dump = folder() / "dump.safetensors";
+    options.dump = own_folder() / "dump.safetensors";
     static_cast<void>(trained(model, plan, options));
     const SafetensorsFile file(*options.dump);
     return to_floats(file.tensors().at("transformer.wte.weight"), "wte");
@@ -118,11 +98,11 @@ TEST(Zero, GoesOnWithOtherReplicas) {
   const Plan three = shared_by(model, 3, {2});
   const RunResult whole = trained(model, three, steps(4));
   RunOptions options = steps(2);
-  options.output = folder() / "out";
+  options.output = own_folder() / "out";
   options.checkpoint_every = 2;
   static_cast<void>(trained(model, three, options));
   RunOptions on = steps(2);
-  on.resume = folder() / "out";
+  on.resume = own_folder() / "out";
   Plan alone = three;
   alone.zero = 0;
   for (const Plan& plan : {three, alone, shared_by(model, 3, {1, 4}, "gpipe")})

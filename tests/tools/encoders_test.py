@@ -4,6 +4,7 @@ of twenty steps, and back. encoders_test.py SOURCES WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ except ImportError as missing:
 
 WEIR = pathlib.Path(sys.argv[2]).resolve()
 SAMPLES, STEPS, RATE = 8, 20, 0.1
+SEEDS = (3, 4, 5, 6)
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
          "num_attention_heads": 4, "initializer_range": 0.1, "hidden_dropout_prob": 0.0,
          "attention_probs_dropout_prob": 0.0}
@@ -149,12 +151,10 @@ def check_losses(family, folder, data):
         weir(folder, *common, "--steps", steps, "--dump", "dump.safetensors")
         batches.append(family.arguments(load_file(folder / "dump.safetensors")))
     losses = {}
-    # How far PyTorch is in fp32 depends on its threads: the farther of two counts.
-    for dtype, threads in ((torch.float32, 1), (torch.float32, 2), (torch.float64, 1)):
-        torch.set_num_threads(threads)
+    for dtype in (torch.float32, torch.float64):
         model = family.model_class.from_pretrained(folder / "theirs", dtype=dtype).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-        losses[dtype, threads] = []
+        losses[dtype] = []
         for batch in batches:
             optimizer.zero_grad()
             batch = {name: numbers.to(dtype) if numbers.is_floating_point() else numbers
@@ -162,20 +162,15 @@ def check_losses(family, folder, data):
             loss = model(**batch).loss
             loss.backward()
             optimizer.step()
-            losses[dtype, threads].append(loss.item())
-    exact = losses[torch.float64, 1]
+            losses[dtype].append(loss.item())
+    exact = losses[torch.float64]
     assert min(exact) > 0 and max(exact) < 2 * exact[0] and exact[-1] < exact[0], exact
-    floor = 2 ** -22 * exact[0]  # fp32's rounding of one loss
-    far = max(abs(a - b) for a, b in zip(ours, exact))
-    theirs = max(abs(a - b) for threads in (1, 2)
-                 for a, b in zip(losses[torch.float32, threads], exact))
-    assert far <= 2 * theirs + floor, (far, theirs)
-    return (f"{far:.1e} from double, PyTorch in fp32 {theirs:.1e}; "
-            f"loss {exact[0]:.3f} to {exact[-1]:.3f}")
+    return [max(abs(a - b) for a, b in zip(one, exact)) for one in (ours, losses[torch.float32])]
 
 
-def check(name, family, attention):
-    torch.manual_seed(3)
+def distances(family, attention, seed):
+    """Of our losses, and of PyTorch's in fp32, from double precision."""
+    torch.manual_seed(seed)
     with tempfile.TemporaryDirectory() as path:
         folder = pathlib.Path(path)
         model = family.model_class(family.config)
@@ -189,7 +184,17 @@ def check(name, family, attention):
              "--seq-length", family.of_sample, "--attention", attention, "--optimizer", "sgd",
              "--learning-rate", RATE, "-o", "plan.json")
         check_step(family, folder, data)
-        print(f"{name}, attention {attention}: {check_losses(family, folder, data)}")
+        return check_losses(family, folder, data)
+
+
+def check(name, family, attention):
+    """One seed's distance is an accident of its last bits, up to ten times another's; means of
+    several are compared."""
+    ours, theirs = (statistics.mean(of_all) for of_all in
+                    zip(*(distances(family, attention, seed) for seed in SEEDS)))
+    print(f"{name}, attention {attention}: {ours:.1e} from double, PyTorch in fp32 {theirs:.1e}, "
+          f"means of the seeds {SEEDS}")
+    assert ours <= 2 * theirs, (ours, theirs)
 
 
 check("BERT, tied", Bert(True, "gelu"), "unfused")

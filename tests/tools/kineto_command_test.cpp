@@ -73,10 +73,20 @@ TEST_F(KinetoCommand, ARunOverGlooIsFittedAndCompared) {
               "p,x,33088,0.2,0.2,0.2,16384,2048,2\n");
   ASSERT_EQ(weir("plan perceptrons.csv -K 2 -M 4 --schedule gpipe -o gloo.json").code, 0);
   const std::string folder = WEIR_SOURCE_DIR "/tests/traces/gloo/";
+  write_plain(folder_ / "two-cores.json",
+              R"({"schema": "weir.cluster/1", "name": "two cores", "device": {"name": "Xeon",)"
+              R"( "memory": "16 GiB", "peak_fp32_tflops": 0.2, "memory_bandwidth": "20 GB/s"},)"
+              R"( "devices_per_node": 2, "nodes": 1, "intra": {"latency": "10 us",)"
+              R"( "bandwidth": "5 GB/s"}, "origin": ["an example"]})");
   const std::string command = "calibrate " + folder + "gpipe-rank0.json " + folder +
-                              "gpipe-rank1.json --plan gloo.json --cluster " WEIR_SOURCE_DIR
-                              "/tools/examples/clusters/dgx-h100.json --save-trace gloo/run.json";
-  const auto [code, out] = weir(command);
+                              "gpipe-rank1.json --plan gloo.json --save-trace gloo/run.json"
+                              " --cluster ";
+  const auto gpu = weir("-q " + command + "dgx-h100");
+  EXPECT_EQ(gpu.code, 3);
+  EXPECT_EQ(gpu.out,
+            "weir: traces: traceEvents: they were recorded on CPU, the cluster has "
+            "H100-SXM5-80GB: give the --cluster they are of\n");
+  const auto [code, out] = weir(command + "two-cores.json");
   ASSERT_EQ(code, 0) << out;
   EXPECT_THAT(out, HasSubstr("1 steps, of the CPU's operators and gloo's messages"));
   EXPECT_THAT(out, HasSubstr("gloo marks a message until it was waited for"));

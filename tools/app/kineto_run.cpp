@@ -55,8 +55,10 @@ PlannedTrace load_kineto_run(const KinetoOptions& options,
 
 void require_recorded_on(const Device& device, const PlannedTrace& run) {
   const auto found = run.trace.info.find("device");
-  if (found == run.trace.info.end() || may_be(found->second, device)) return;
-  throw InputError("traces", "deviceProperties.name",
+  if (found == run.trace.info.end()) return;
+  const bool on_cpus = found->second == kKinetoHost;
+  if (on_cpus ? !is_gpu(device) : may_be(found->second, device)) return;
+  throw InputError("traces", on_cpus ? "traceEvents" : "deviceProperties.name",
                    fmt::format("they were recorded on {}, the cluster has {}: give the --cluster "
                                "they are of",
                                found->second, device.name));

@@ -61,8 +61,6 @@ std::optional<std::string> stack_of(const CostsSource& source) {
   return loaded.anchor ? std::optional(loaded.anchor->stack) : std::nullopt;
 }
 
-bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
-
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
   if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
@@ -76,6 +74,8 @@ Field stack_field(StackChoice& stack) {
           "Software that runs it, a file or a name as nanotron "
           "(default: megatron-core on GPUs, weir on CPUs)"};
 }
+
+bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
 
 bool may_be(const std::string& reported, const Device& device) {
   if (reported.empty()) return true;

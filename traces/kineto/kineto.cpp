@@ -110,6 +110,7 @@ KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem:
     result.notes.insert(result.notes.end(), placed.notes.begin(), placed.notes.end());
   }
   result.on_host = ranks.front().on_host;
+  if (result.on_host) result.trace.info["device"] = kKinetoHost;
   if (result.on_host && ranks.size() > 1)
     result.notes.emplace_back(
         "gloo marks a message until it was waited for: its time is at most what is shown");

@@ -23,6 +23,9 @@ struct KinetoRank {
   Nanoseconds clock_offset{0};  // added to its times in the first step, relative to rank 0's
 };
 
+// The `device` of a trace whose operators ran on CPUs.
+inline constexpr const char* kKinetoHost = "CPU";
+
 struct KinetoTrace {
   Trace trace;
   std::vector<KinetoRank> ranks;  // by pipeline rank
