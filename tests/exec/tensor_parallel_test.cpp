@@ -253,7 +253,7 @@ TEST(TensorParallel, ShardsArePiecesOfTheUndividedTensor) {
   EXPECT_FALSE(is_divided({"embedding", table}, 1));  // positions
 }
 
-std::string complaint(const TinyModel& model, Plan plan, Replicas replicas = Replicas::many,
+std::string complaint(const TinyModel& model, const Plan& plan, Replicas replicas = Replicas::many,
                       BackendKind backend = BackendKind::cpu) {
   try {
     require_trainable(model.load(plan), replicas, backend);

@@ -36,6 +36,7 @@ class Resume : public InFolder {
                              " && timeout --foreground --preserve-status -s " + signal + " " +
                              std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " -q run " +
                              arguments + " > said 2>&1";
+    // NOLINTNEXTLINE(cert-env33-c, concurrency-mt-unsafe): a shell, as users type into one
     const int status = std::system(line.c_str());
     return {WEXITSTATUS(status), read("said")};
   }
