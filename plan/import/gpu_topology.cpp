@@ -28,13 +28,14 @@ struct Generation {
   std::string_view device;
   double bytes_per_second;
 };
-constexpr std::array<Generation, 7> kNvlinks{{{"P100", 20e9},
+constexpr std::array<Generation, 8> kNvlinks{{{"P100", 20e9},
                                               {"V100", 25e9},
                                               {"A100", 25e9},
                                               {"H100", 25e9},
                                               {"H200", 25e9},
                                               {"B100", 50e9},
-                                              {"B200", 50e9}}};
+                                              {"B200", 50e9},
+                                              {"B300", 50e9}}};
 
 // Without terminal escapes: ESC [ ... letter.
 std::string plain(const std::string& text) {

@@ -78,6 +78,7 @@ TEST(Clusters, MemoryIsWhatOneProcessCanHave) {
   EXPECT_NEAR(gib("dgx-b200"), 178.35, 0.01);
   EXPECT_NEAR(gib("gb200-nvl72"), 184.31, 0.01);
   EXPECT_NEAR(gib("gb300-nvl72"), 276.50, 0.01);
+  EXPECT_NEAR(gib("dgx-b300"), 276.50, 0.01);
   EXPECT_NEAR(gib("mi300x"), 191.83, 0.15);
   EXPECT_NEAR(gib("dgx1-v100"), 31.75, 0.03);
   EXPECT_NEAR(gib("p100-pcie"), 15.90, 0.01);

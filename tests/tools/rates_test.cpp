@@ -33,6 +33,7 @@ TEST(Rates, KernelConstantsAreTheFits) {
   const KernelModel h200 = *built_in("dgx-h200").device.kernels;
   const KernelModel b200 = *built_in("dgx-b200").device.kernels;
   const KernelModel gb300 = *built_in("gb300-nvl72").device.kernels;
+  const KernelModel b300 = *built_in("dgx-b300").device.kernels;
   const ProductRates& pcie = fits.products.at("A100-PCIe").rates;
   expect_same(a100.products.half_tile, pcie.half_tile);
   expect_same(a100.products.exposed_output, pcie.exposed_output);
@@ -42,6 +43,11 @@ TEST(Rates, KernelConstantsAreTheFits) {
   expect_same(h200.products.efficiency, held * 794.5 / 989.4);
   expect_same(h200.fp8->efficiency, held * 1402.6 / 1979);
   expect_same(b200.products.efficiency, fits.products.at("B200").rates.efficiency);
+  // B300 as B200 at 1,100 W for 1,000; FP8 as its best shape (stas00/ml-engineering).
+  const double b200_held = fits.products.at("B200").rates.efficiency / (1745.0 / 2250);
+  expect_same(b300.products.efficiency, fits.products.at("B200").rates.efficiency * 1.1);
+  expect_same(b300.fp8->efficiency, b200_held * 3353.3 / 4500 * 1.1);
+  expect_same(b300.attention.at(AttentionLibrary::cudnn), fits.attention.at("GB300 cudnn").rates);
   expect_same(b200.products.exposed_output, fits.products.at("B200").rates.exposed_output);
   expect_same(h200.fp8->exposed_output, fits.products.at("H800").rates.exposed_output);
   expect_same(a100.attention.at(AttentionLibrary::flash2),

@@ -138,7 +138,6 @@ std::string beyond_expert_plans(const PublishedRow& c) {
   if (!c.text("match").starts_with("exact")) return "its recipe is not known for sure";
   if (precision.empty()) return "its precision is not stated";
   if (precision.find("FP4") != std::string::npos) return "its products are in 4 bits";
-  if (c.text("system") == "DGX-B300") return "there is no file of its machine";
   if (!c.text_or_empty("cpu_offload_layers").empty())
     return "it keeps activations in the host's memory";
   if (one_or(c, "tp") != one_or(c, "etp")) return "its experts are not divided as its tensors are";
@@ -150,7 +149,7 @@ std::string beyond_expert_plans(const PublishedRow& c) {
 std::string expert_cluster(const PublishedRow& c) {
   static const std::map<std::string, std::string> kClusters{{"DGX-H100", "dgx-h100"},
                                                             {"DGX-B200", "dgx-b200"},
-                                                            {"DGX-B300", "dgx-b200"},
+                                                            {"DGX-B300", "dgx-b300"},
                                                             {"DGX-GB200", "gb200-nvl72"},
                                                             {"DGX-GB300", "gb300-nvl72"}};
   return named(kClusters, c, "system");
