@@ -177,6 +177,7 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
   compare("boundaries", a.boundaries, b.boundaries);
   compare("schedule", a.schedule, b.schedule);
+  compare("allow_reordered", a.allow_reordered, b.allow_reordered);
   compare("recompute", a.recompute, b.recompute);
   return names;
 }

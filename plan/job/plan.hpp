@@ -47,6 +47,8 @@ struct Plan {
                    // neighbours (0 and the number of layers at the ends): an empty stage
   std::string schedule =
       "gpipe";  // a generator's name, or the path of a CSV file relative to the plan file
+  bool allow_reordered = false;  // its gradients may come out of micro-batch order, and are then
+                                 // summed in another order than one device's
   Recompute recompute;
   Optimizer optimizer;
   int slots = 2;

@@ -79,6 +79,12 @@ void parse_samples(JsonObject& top, Plan& plan) {
   plan.samples = static_cast<int>(samples);
 }
 
+bool only_true(JsonObject& top, std::string_view key) {
+  if (!top.has(key)) return false;
+  if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
+  return true;
+}
+
 void parse_parallel(JsonObject& top, Plan& plan) {
   if (top.has("ep")) plan.ep = static_cast<int>(top.integer("ep", 2, kMostRanks));
   if (top.has("expert_load")) {
@@ -86,14 +92,9 @@ void parse_parallel(JsonObject& top, Plan& plan) {
     if (plan.expert_load == 1)
       top.fail("expert_load", "expected more than 1 (left out where experts are even)");
   }
-  const auto only_true = [&](std::string_view key) {
-    if (!top.has(key)) return false;
-    if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
-    return true;
-  };
-  plan.sequence_parallel = only_true("sequence_parallel");
+  plan.sequence_parallel = only_true(top, "sequence_parallel");
   if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
-  plan.overlap_grad_reduce = only_true("overlap_grad_reduce");
+  plan.overlap_grad_reduce = only_true(top, "overlap_grad_reduce");
 }
 
 int small(JsonObject& top, std::string_view key, std::int64_t high) {
@@ -124,6 +125,7 @@ Json plan_json(const Plan& p) {
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   json["boundaries"] = p.boundaries;
   json["schedule"] = p.schedule;
+  if (p.allow_reordered) json["allow_reordered"] = true;
   json["recompute"] = recompute_word(p.recompute);
   json["recompute_microbatches"] = p.recompute.except_last ? "except-last" : "all";
   if (p.recompute.mode != RecomputeMode::full) {
@@ -189,6 +191,7 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
     plan.boundaries.push_back(static_cast<int>(boundary));
   }
   plan.schedule = top.text("schedule");
+  plan.allow_reordered = only_true(top, "allow_reordered");
   parse_recompute(top, read);
   plan.optimizer = parse_optimizer(top.object("optimizer"));
   plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));

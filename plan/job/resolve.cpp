@@ -104,7 +104,7 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
 
 // The program that the proof is of is the one that all engines run.
 ResolvedPlan checked(const Plan& plan, Model model, Schedule schedule, const std::string& file) {
-  if (const auto fault = validate(schedule))
+  if (const auto fault = validate(schedule, {.allow_reordered = plan.allow_reordered}))
     throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
   ResolvedPlan resolved = derive(plan, std::move(model), std::move(schedule));
   if (const auto cycle = find_cycle(resolved.program)) {

@@ -21,6 +21,7 @@
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/validate.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -178,7 +179,7 @@ std::optional<Schedule> order_of(const Plan& plan, const std::filesystem::path& 
   if (plan.schedule.ends_with(".csv")) {
     try {
       return obtain_schedule(
-          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, false});
+          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, true});
     } catch (const InputError&) {
       return std::nullopt;
     }
@@ -188,11 +189,18 @@ std::optional<Schedule> order_of(const Plan& plan, const std::filesystem::path& 
   return schedule == nullptr ? std::nullopt : std::optional(std::move(*schedule));
 }
 
-// Nobody chose receive slots in the job: as many as its order cannot do without, which is said.
-void take_slots(Plan& plan, const std::filesystem::path& folder, const std::string& file,
-                const Session& session) {
+// The job runs its order as it stands: what that needs of the plan is taken and said, gradients out
+// of micro-batch order and, where nobody chose receive slots, as many as it cannot do without.
+void follow_order(Plan& plan, bool slots_chosen, const std::filesystem::path& folder,
+                  const std::string& file, const Session& session) {
   const auto schedule = order_of(plan, folder);
   if (!schedule) return;
+  if (validate(*schedule)) {
+    plan.allow_reordered = true;
+    session.note(fmt::format("{}: allow_reordered: gradients of {} come out of micro-batch order",
+                             file, plan.schedule));
+  }
+  if (slots_chosen) return;
   const int usual = plan.slots;
   plan.slots = fewest_slots(*schedule, usual);
   if (plan.slots == usual) return;
@@ -226,11 +234,8 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
     plan.schedule = std::filesystem::proximate(beside, folder).string();
   }
-  if (j.slots) {
-    plan.slots = *j.slots;
-  } else {
-    take_slots(plan, folder, file, session);
-  }
+  if (j.slots) plan.slots = *j.slots;
+  follow_order(plan, j.slots.has_value(), folder, file, session);
   std::filesystem::path model = output;
   if (named) {
     model = *r.model;

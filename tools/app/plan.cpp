@@ -55,6 +55,7 @@ Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   plan.vpp = r.vpp;
   plan.microbatches = r.microbatches;
   set_samples(r, session, plan);
+  plan.allow_reordered = r.allow_reordered;
   if (r.recompute != kAuto) plan.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
   apply(r.parallel, plan);
   if (const auto misfit = cannot_divide(model, plan))
@@ -90,7 +91,10 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
     plan.schedule = word_for(schedule, plan);
   };
-  if (!order) take(obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, false}));
+  if (!order) {
+    take(
+        obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, r.allow_reordered}));
+  }
   if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
   PlanChooser chooser{model, costs, cluster, std::nullopt, result.choices};
@@ -214,6 +218,9 @@ Fields fields(PlanRequest& r) {
       {{"--schedule", &r.schedule,
         "A schedule's name, a CSV file, exec:COMMAND, run as COMMAND K M v, or auto: the shortest "
         "that is found within the memory, for one or two stages a rank"},
+       {"--allow-reordered", &r.allow_reordered,
+        "Accept a schedule whose gradients come out of micro-batch order: they are summed in its "
+        "order, not in one device's"},
        {"--recompute", &r.recompute,
         "none (never), selective, full (a layer at a time), stage (always), except-last, or "
         "the layers that full rebuilds, as 0-11,40; auto: the fewest with which each rank fits"},

@@ -23,6 +23,7 @@ struct PlanRequest {
   int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
   std::optional<int> global_batch_size;
   ScheduleChoice schedule = "1f1b";
+  bool allow_reordered = false;
   std::string recompute = "none", recompute_microbatches, memory_limit;
   std::vector<int> boundaries;  // none: by `partition`
   std::string partition = "optimal";
