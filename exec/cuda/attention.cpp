@@ -21,9 +21,11 @@ namespace weir::cuda {
 
 #ifdef WEIR_HAS_CUDNN
 
-namespace {
-void release(cudnnHandle_t handle) noexcept { static_cast<void>(cudnnDestroy(handle)); }
+inline void release_cudnn(cudnnHandle_t handle) noexcept {
+  static_cast<void>(cudnnDestroy(handle));
+}
 
+namespace {
 auto key_of(const AttentionShape& z) {
   return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout);
 }
@@ -36,7 +38,7 @@ struct CudnnLibrary {
   };
   explicit CudnnLibrary(CudnnPlace at) : place(std::move(at)) {}
   const CudnnPlace place;  // outlives the handle
-  UniqueHandle<cudnnHandle_t, release> handle;
+  UniqueHandle<cudnnHandle_t, release_cudnn> handle;
   std::map<decltype(key_of(AttentionShape{})), Plans> made;
 
   // The plans of a shape, made at its first mention. Whatever cuDNN cannot do or fails at is an
@@ -72,7 +74,7 @@ struct CudnnLibrary {
       if (!handle) {
         cudnnHandle_t created = nullptr;
         CUDNN_CHECK(cudnnCreate(&created));
-        handle = UniqueHandle<cudnnHandle_t, release>(created);
+        handle = UniqueHandle<cudnnHandle_t, release_cudnn>(created);
       }
       CUDNN_CHECK(
           cudnnSetStream(handle.get(), stream));  // refuses streams that are not of its context
