@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/text/strict_json.hpp"
+
 namespace weir {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double seconds(Nanoseconds value) { return to_seconds(value).count(); }
 
@@ -52,10 +52,6 @@ Json goodput_json(const Forecast& f) {
 
 }  // namespace
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json idle_json(const IdleTime& idle) {
   Json json;
   for (const IdleCause& cause : kIdleCauses) json[cause.name] = seconds(idle.*cause.time);
@@ -83,12 +79,12 @@ Json forecast_json(const Forecast& f) {
   json["lower_bound_s"] = f.lower_bound.count();
   json["bubble_fraction"] = f.metrics.bubble_fraction;
   json["bubble_fraction_span"] = f.metrics.bubble_fraction_span;
-  json["samples_per_s"] = number_or_null(f.samples_per_s);
-  json["tokens_per_s"] = number_or_null(f.tokens_per_s);
+  json["samples_per_s"] = or_null(f.samples_per_s);
+  json["tokens_per_s"] = or_null(f.tokens_per_s);
   json["tokens_per_s_per_device"] = nullptr;
   if (f.tokens_per_s) json["tokens_per_s_per_device"] = *f.tokens_per_s / f.devices;
-  json["model_tflops_per_device"] = number_or_null(f.model_tflops_per_device);
-  json["mfu"] = number_or_null(f.mfu);
+  json["model_tflops_per_device"] = or_null(f.model_tflops_per_device);
+  json["mfu"] = or_null(f.mfu);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
   const bool judged = f.memory_limit && !f.memory.empty();
   json["fits"] = judged ? Json(to_string(f.fits())) : Json();

@@ -13,7 +13,6 @@ namespace weir {
 [[nodiscard]] nlohmann::ordered_json forecast_json(const Forecast& forecast);
 // Idle time as every output has it: seconds by the names of kIdleCauses.
 [[nodiscard]] nlohmann::ordered_json idle_json(const IdleTime& idle);
-[[nodiscard]] nlohmann::ordered_json number_or_null(const std::optional<double>& value);
 // One line for machines, or several with an indent of two.
 [[nodiscard]] std::string to_json(const Forecast& forecast, int indent = 2);
 

@@ -24,8 +24,6 @@ std::optional<double> larger(const std::optional<double>& a, const std::optional
   return a && b ? std::max(a, b) : a ? a : b;
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 std::optional<double> parse_share(JsonObject& object, const char* key) {
   if (!object.is_null(key)) return object.number(key, 0, 1e9);
   static_cast<void>(object.at(key));

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "exec/processes/process_grid.hpp"
+
 namespace weir {
 namespace {
 
@@ -49,7 +51,8 @@ void ProcessGradients::find_noted() {
 }
 
 int ProcessGradients::process_of(std::int32_t rank, int replica) const {
-  return (replica * setup_.plan.tp + setup_.tensor) * setup_.program.shape().ranks + rank;
+  return ProcessGrid(setup_.plan, setup_.program.shape().ranks)
+      .process(replica, setup_.tensor, Rank{rank});
 }
 
 int ProcessGradients::tag(const GradientKey& key) const {

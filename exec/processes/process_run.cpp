@@ -11,6 +11,9 @@
 
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/processes/interpreted_rank.hpp"
+#include "exec/processes/leader.hpp"
+#include "exec/processes/process_grid.hpp"
+#include "exec/processes/process_parameters.hpp"
 #include "exec/processes/process_record.hpp"
 #include "exec/processes/process_tensor_group.hpp"
 #include "exec/processes/stream_rank.hpp"
@@ -21,9 +24,7 @@
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
-#include "exec/training/each_weight.hpp"
 #include "exec/training/gradient_copies.hpp"
-#include "exec/training/replica_share.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
@@ -44,6 +45,7 @@ class ProcessRun {
         options_(options),
         processes_(processes),
         program_(loaded.program),
+        grid_(loaded.plan, program_.shape().ranks),
         routes_(route_messages(program_)),
         activity_(program_.shape().ranks),
         shape_{options.warmup_steps + options.steps, options.warmup_steps, options.trace} {
@@ -60,7 +62,7 @@ class ProcessRun {
     blocks_ = blocks_taken();
     // The leader first: what an earlier run has left is gone when the others, whom its clock waits
     // for, write theirs.
-    if (leads() && options_.output) LastAction::clear(*options_.output);
+    if (leads(processes_) && options_.output) LastAction::clear(*options_.output);
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
     write_down_actions(program_, rank_, pipeline_, options_, activity_);
     {
@@ -94,31 +96,27 @@ class ProcessRun {
 
  private:
   void find_own_rank() {
-    const int ranks = program_.shape().ranks;
-    const int replicas = loaded_.plan.dp, tp = loaded_.plan.tp;
-    if (processes_.count() != ranks * tp * replicas) {
+    const auto& [ranks, places, replicas] = grid_;
+    if (processes_.count() != grid_.processes()) {
       const std::string product =
-          tp == 1 ? fmt::format("K * D = {} * {}", ranks, replicas)
-                  : fmt::format("K * T * D = {} * {} * {}", ranks, tp, replicas);
+          places == 1 ? fmt::format("K * D = {} * {}", ranks, replicas)
+                      : fmt::format("K * T * D = {} * {} * {}", ranks, places, replicas);
       throw UsageError(fmt::format("the plan needs {} = {} processes, {} were started", product,
-                                   ranks * tp * replicas, processes_.count()));
+                                   grid_.processes(), processes_.count()));
     }
-    rank_ = Rank{processes_.index() % ranks};
+    rank_ = grid_.rank(processes_.index());
     pipeline_ = processes_.index() / ranks;
-    replica_ = pipeline_ / tp;
-    tensor_ = pipeline_ % tp;
-    if (tp > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
+    replica_ = grid_.replica(processes_.index());
+    tensor_ = grid_.place(processes_.index());
+    if (places > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
   }
 
   // The processes that divide this one's layers, by place.
   [[nodiscard]] std::vector<int> tensor_members() const {
     std::vector<int> members;
-    for (int place = 0; place < loaded_.plan.tp; ++place)
-      members.push_back(process_of(replica_, place, rank_));
+    for (int place = 0; place < grid_.places; ++place)
+      members.push_back(grid_.process(replica_, place, rank_));
     return members;
-  }
-  [[nodiscard]] int process_of(int replica, int place, Rank rank) const {
-    return (replica * loaded_.plan.tp + place) * program_.shape().ranks + rank.value;
   }
 
   void open_device(const Backends& backends) {
@@ -149,6 +147,7 @@ class ProcessRun {
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->state, training_->stages, {replica_});
+    parameters_.emplace(loaded_, *training_, device_->backend(), processes_, kWeightTag);
   }
 
   // Before anything is allocated: what this rank's steps take is there, whatever others take.
@@ -225,20 +224,22 @@ class ProcessRun {
     const std::int64_t trained = from_.step + done;
     const double loss = training_ ? gather_loss() : 0;
     norms_.push_back(own_rank_->gradient_norm());
-    if (leads() && options_.on_step)
+    if (leads(processes_) && options_.on_step)
       options_.on_step({trained, done, shape_.steps, loss, time, norms_.back()});
-    stopped_ = agree_to_stop(leads() && done < shape_.steps && options_.stop && options_.stop());
+    stopped_ =
+        agree_to_stop(leads(processes_) && done < shape_.steps && options_.stop && options_.stop());
     if (!training_ || !checkpoint_due(options_, trained, stopped_ || done == shape_.steps)) return;
-    const CheckpointWritten written = save_checkpoint(whole(), options_, from_, trained,
-                                                      RunEnd{.fetch = fetch(), .leads = leads()});
-    if (leads()) checkpoints_.push_back(written);
+    const CheckpointWritten written =
+        save_checkpoint(whole(), options_, from_, trained,
+                        RunEnd{.fetch = parameters_->fetch(), .leads = leads(processes_)});
+    if (leads(processes_)) checkpoints_.push_back(written);
   }
 
   // All do as the leader says.
   [[nodiscard]] bool agree_to_stop(bool stop) {
     auto word = static_cast<std::byte>(stop ? 1 : 0);
     const std::span<std::byte> bytes(&word, 1);
-    if (!leads()) {
+    if (!leads(processes_)) {
       processes_.wait(processes_.start_receive(0, kStopTag, bytes));
       return word != std::byte{0};
     }
@@ -275,72 +276,15 @@ class ProcessRun {
   [[nodiscard]] const ResolvedPlan& whole() const { return undivided_ ? *undivided_ : loaded_; }
   [[nodiscard]] TensorPlace place() const { return {tensor_, loaded_.plan.tp}; }
 
-  // Replica 0's parameters go to the leader one after the other, of what devices divide each one's
-  // part.
-  [[nodiscard]] FetchParameter fetch() {
-    return [this, all = stage_parameters(loaded_)](Stage stage, std::size_t parameter,
-                                                   ParameterPart part, std::span<float> values) {
-      const StageParameter& own = all[stage.position()][parameter];
-      const PartOfParameter of{stage, static_cast<int>(parameter), part, own.description};
-      const Layer& layer = loaded_.model.layers[static_cast<std::size_t>(own.id.layer)];
-      if (loaded_.plan.tp == 1 || !is_divided(layer, own.id.tensor)) {
-        fetch_part(of, 0, values);
-        return;
-      }
-      for (int place = 0; place < loaded_.plan.tp; ++place) {
-        shard_.resize(static_cast<std::size_t>(own.description.elements()));
-        fetch_part(of, place, shard_);
-        const TensorPlace at{place, loaded_.plan.tp};
-        put_shard(shard_pieces(layer, own.id.tensor, at), shard_, values);
-      }
-    };
-  }
-
-  struct PartOfParameter {
-    Stage stage;
-    int parameter = 0;  // among the stage's
-    ParameterPart part = ParameterPart::values;
-    const ParameterTensor& description;  // on one device
-  };
-  // What the device at a place has of it; under ZeRO-1 each replica a slice.
-  void fetch_part(const PartOfParameter& of, int place, std::span<float> values) {
-    const int replicas = dividing_replicas(loaded_.plan, of.description, of.part);
-    for (int replica = 0; replica < replicas; ++replica) {
-      const Slice slice = replica_slice(of.description.elements(), replica, replicas);
-      const auto into = values.subspan(static_cast<std::size_t>(slice.first),
-                                       static_cast<std::size_t>(slice.count));
-      const int process = process_of(replica, place, program_.shape().rank_of(of.stage));
-      const bool own = process == processes_.index();
-      if (own) read_slice(of, slice, into);
-      if (own != leads()) collect(process, kWeightTag, std::as_writable_bytes(into));
-    }
-  }
-  void read_slice(const PartOfParameter& of, const Slice& slice, std::span<float> into) {
-    const auto& held = training_->stages[of.stage.position()]->parameters();
-    const Tensor& tensor = held[static_cast<std::size_t>(of.parameter)].part(of.part);
-    // Gradients are there whole, what the optimizer keeps begins with the slice.
-    const bool inside = of.part == ParameterPart::gradient;
-    device_->backend().to_host(into.data(), inside ? slice_of(tensor, slice) : tensor,
-                               static_cast<std::int64_t>(into.size_bytes()));
-  }
-
-  [[nodiscard]] bool leads() const { return processes_.index() == 0; }
-
-  // From a process to the leader; called by both, and neither is the other.
-  void collect(int from, int tag, std::span<std::byte> bytes) {
-    processes_.wait(leads() ? processes_.start_receive(from, tag, bytes)
-                            : processes_.start_send(0, tag, bytes));
-  }
-
   // The hash, at the leader; files where they are asked for.
   [[nodiscard]] std::string end_training() {
     std::string hash;
-    if (leads()) {
-      hash = hash_weights(whole(), fetch());
+    if (leads(processes_)) {
+      hash = hash_weights(whole(), parameters_->fetch());
     } else {
-      give_weights(whole(), ParameterPart::values, fetch());
+      give_weights(whole(), ParameterPart::values, parameters_->fetch());
     }
-    RunEnd end{fetch(), leads(), !stopped_, {}, {}};
+    RunEnd end{parameters_->fetch(), leads(processes_), !stopped_, {}, {}};
     if (options_.dump && !stopped_) {
       end.logits = gather_logits();
       end.tokens = tokens_of_step(loaded_, *batches_, from_.step + shape_.steps - 1);
@@ -359,18 +303,19 @@ class ProcessRun {
     const Plan& plan = loaded_.plan;
     std::vector<float> all;
     // The leader is of replica 0, before which there are none.
-    if (leads()) all.resize(training_->logits_before(std::int64_t{plan.microbatches} * plan.dp));
+    if (leads(processes_))
+      all.resize(training_->logits_before(std::int64_t{plan.microbatches} * plan.dp));
     each_loss([&](int process, std::size_t, std::size_t place) {
       const bool own = process == processes_.index();
-      if (!own && !leads()) return;
+      if (!own && !leads(processes_)) return;
       const auto microbatch = static_cast<std::int64_t>(place);
       const std::size_t first = training_->logits_before(microbatch);
       const std::size_t count = training_->logits_before(microbatch + 1) - first;
       const std::span<float> to =
-          std::span(leads() ? all : training_->logits).subspan(first, count);
-      if (own && leads())
+          std::span(leads(processes_) ? all : training_->logits).subspan(first, count);
+      if (own && leads(processes_))
         std::ranges::copy(std::span(training_->logits).subspan(first, count), to.begin());
-      if (process != 0) collect(process, kLogitsTag, std::as_writable_bytes(to));
+      if (process != 0) collect(processes_, process, kLogitsTag, std::as_writable_bytes(to));
     });
     training_->logits.clear();
     return all;
@@ -382,7 +327,7 @@ class ProcessRun {
     const std::vector<Rank> ranks = loss_ranks(program_);
     for (int replica = 0; replica < loaded_.plan.dp; ++replica) {
       for (std::size_t unit = 0; unit < ranks.size(); ++unit) {
-        visit(process_of(replica, 0, ranks[unit]), unit,
+        visit(grid_.process(replica, 0, ranks[unit]), unit,
               static_cast<std::size_t>(replica) * ranks.size() + unit);
       }
     }
@@ -393,8 +338,8 @@ class ProcessRun {
     double sum = 0;
     each_loss([&](int process, std::size_t unit, std::size_t) {
       double loss = training_->losses[unit];
-      if (process != 0 && (leads() || process == processes_.index()))
-        collect(process, kLossTag, std::as_writable_bytes(std::span(&loss, 1)));
+      if (process != 0 && (leads(processes_) || process == processes_.index()))
+        collect(processes_, process, kLossTag, std::as_writable_bytes(std::span(&loss, 1)));
       sum += loss;
     });
     return sum;
@@ -419,7 +364,7 @@ class ProcessRun {
     std::vector<ProcessRecord> records{std::move(own)};
     std::vector<ClockLine> lines{{}};
     for (int process = 1; process < processes_.count(); ++process) {
-      records.emplace_back(program_, Rank{process % program_.shape().ranks}, shape_);
+      records.emplace_back(program_, grid_.rank(process), shape_);
       processes_.wait(processes_.start_receive(
           process, kRecordTag, std::as_writable_bytes(std::span(records.back().numbers()))));
       lines.push_back({before[process], after[process]});
@@ -475,6 +420,7 @@ class ProcessRun {
   const RunOptions& options_;
   Processes& processes_;
   const Program& program_;
+  ProcessGrid grid_;
   std::vector<MessageRoute> routes_;
   Activity activity_;
   std::vector<std::int64_t> message_bytes_;
@@ -485,13 +431,13 @@ class ProcessRun {
   int tensor_ = 0;                         // its place among the devices that divide its layers
   std::optional<ResolvedPlan> undivided_;  // where they are divided
   std::unique_ptr<ProcessTensorGroup> group_;
-  std::vector<float> shard_;  // of a parameter on its way to the leader
-  std::int64_t blocks_ = 0;   // taken before this step
+  std::int64_t blocks_ = 0;  // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_, evaluated_;
   Beginning from_;
   std::unique_ptr<Training> training_;
+  std::optional<ProcessParameters> parameters_;  // where there is training
   bool stopped_ = false;
   std::vector<CheckpointWritten> checkpoints_;  // the leader's
   const Stages none_;

@@ -17,6 +17,9 @@ namespace weir {
 
 using Json = nlohmann::ordered_json;
 
+// null for what there is not.
+[[nodiscard]] Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
+
 // Throws InputError: syntax error (with line), nesting above 64, a key given twice.
 [[nodiscard]] Json parse_json(const std::string& text, const std::string& file);
 

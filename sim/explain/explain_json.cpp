@@ -6,18 +6,15 @@
 #include <string>
 
 #include "plan/job/plan_json.hpp"
+#include "plan/text/strict_json.hpp"
 
 namespace weir {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double share(Nanoseconds part, Nanoseconds whole) {
   if (whole.count() == 0) return 0;
   return static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
-
-Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
 // A plan with what it takes, where a place in a ranking is not the point.
 Json plan_and_cost(const Ranked& ranked) {

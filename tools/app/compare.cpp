@@ -33,10 +33,6 @@ std::filesystem::path file_of(const TraceSource& source, const char* otherwise) 
   return file == nullptr ? otherwise : *file;
 }
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json idle_json(const RankMetrics& rank) {
   Json json;
   for (const IdleCause& cause : kIdleCauses)
@@ -46,7 +42,7 @@ Json idle_json(const RankMetrics& rank) {
 
 Json comparison_json(const Comparison& c) {
   Json json{{"schema", "weir.comparison/1"},    {"predicted_s", c.predicted.count()},
-            {"measured_s", c.measured.count()}, {"error", number_or_null(c.error)},
+            {"measured_s", c.measured.count()}, {"error", or_null(c.error)},
             {"kinds", Json::array()},           {"ranks", Json::array()},
             {"waterfall", Json::array()}};
   for (const KindError& k : c.kinds) {
@@ -55,7 +51,7 @@ Json comparison_json(const Comparison& c) {
                              {"actions", k.actions},
                              {"predicted_s", k.predicted.count()},
                              {"measured_s", k.measured.count()},
-                             {"median_abs_error", number_or_null(k.median_abs_error)}});
+                             {"median_abs_error", or_null(k.median_abs_error)}});
   }
   for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
     const RankMetrics &predicted = c.predicted_metrics.ranks[r],

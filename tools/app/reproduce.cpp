@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/reproduce/measured/reasons.hpp"
 
 namespace weir::app {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -93,8 +92,6 @@ ReproduceResult reproduce(const ReproduceRequest& r, const Session& session) {
 }
 
 namespace {
-
-Json or_null(const auto& value) { return value ? Json(*value) : Json(); }
 
 Json reason_of(const AimLine& line) {
   const std::string_view reason = known_reason(line);

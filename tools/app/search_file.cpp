@@ -18,8 +18,6 @@ namespace {
 
 constexpr const char* kSchema = "weir.search/1";
 
-Json null_or(const auto& value) { return value ? Json(*value) : Json(); }
-
 // Not how fast and by how many it is searched, which the result does not follow from.
 Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluster& cluster) {
   Json recompute = Json::array();
@@ -37,16 +35,16 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"ep", search.ep},
           {"zero", search.zero},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
-          {"devices", null_or(search.devices)},
+          {"devices", or_null(search.devices)},
           {"exact_devices", search.exact_devices},
           {"microbatches", search.microbatches},
           {"micro_batch_size", search.micro_batch_size},
-          {"global_batch_size", null_or(search.global_batch_size)},
+          {"global_batch_size", or_null(search.global_batch_size)},
           {"schedules", search.schedules},
           {"recompute", recompute},
           {"exact_slots", search.exact_slots},
           {"memory_limit_bytes", search.memory_limit ? Json(search.memory_limit->count()) : Json()},
-          {"plans", null_or(search.keep)},
+          {"plans", or_null(search.keep)},
           {"effort", search.effort},
           {"costs_sha256", sha256_hex(to_json(costs).dump())},
           {"cluster_sha256", sha256_hex(to_json(cluster) + cluster.stack.name)}};

@@ -14,6 +14,7 @@
 #include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/fit_doubts.hpp"
@@ -310,9 +311,6 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
 
 nlohmann::ordered_json to_json(const TuneResult& result) {
   const Report& report = result.report;
-  const auto or_null = [](const std::optional<double>& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
-  };
   nlohmann::ordered_json json{{"schema", "weir.tune/1"},
                               {"machine", report.machine},
                               {"candidates", report.candidates},
