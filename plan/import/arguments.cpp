@@ -183,9 +183,11 @@ std::vector<std::vector<std::string>> shell_commands(const std::string& text,
   return read_script(text, file, {}).commands;
 }
 
-Arguments::Arguments(const std::string& text, std::string file, const ShellEnvironment& environment)
-    : file_(std::move(file)) {
-  ShellScript script = read_script(text, file_, environment);
+Arguments::Arguments(const std::string& text, std::string file, const ShellEnvironment& environment,
+                     const ShellFiles& files)
+    : file_(std::move(file)), files_(files) {
+  ShellScript script = read_script(text, file_, environment, files);
+  written_ = std::move(script.written);
   nodes_ = script.nodes;
   gpus_ = script.gpus;
   const auto commands = argument_commands(script, script.remarks);
@@ -264,9 +266,11 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t low, std::in
   const auto number = maybe_integer(name, low, high);
   if (number) return *number;
   const auto sourced = std::ranges::find_if(
-      remarks_, [](const ShellRemark& r) { return r.text.starts_with("source "); });
+      remarks_, [](const ShellRemark& r) { return r.text.find("not followed") != r.text.npos; });
   if (sourced == remarks_.end()) fail(name, "is missing");
-  fail(name, fmt::format("is missing; line {}: {}", sourced->line, sourced->text));
+  fail(name, sourced->line > 0
+                 ? fmt::format("is missing; line {}: {}", sourced->line, sourced->text)
+                 : fmt::format("is missing; {}", sourced->text));
 }
 
 std::int64_t Arguments::integer_or(std::string_view name, std::int64_t otherwise, std::int64_t low,
@@ -310,6 +314,15 @@ std::vector<std::string> Arguments::ambiguous() const {
 std::string Arguments::values(std::string_view name) const {
   const auto found = given_.find(name);
   return found == given_.end() ? "" : fmt::format("{}", fmt::join(found->second.values, " "));
+}
+
+std::optional<std::string> Arguments::file_text(const std::string& path) const {
+  const auto own = written_.find(path);
+  if (own != written_.end()) return own->second;
+  const std::string known = shell_known_path(path);
+  if (known.empty() || !files_) return std::nullopt;
+  auto file = files_(known);
+  return file ? std::optional(std::move(file->text)) : std::nullopt;
 }
 
 void Arguments::fail(std::string_view name, const std::string& message) const {

@@ -25,7 +25,8 @@ namespace weir {
 // asked for.
 class Arguments {
  public:
-  Arguments(const std::string& text, std::string file, const ShellEnvironment& environment = {});
+  Arguments(const std::string& text, std::string file, const ShellEnvironment& environment = {},
+            const ShellFiles& files = {});
 
   [[nodiscard]] bool empty() const { return given_.empty(); }
   [[nodiscard]] bool flag(std::string_view name);  // given, whatever its value
@@ -51,6 +52,8 @@ class Arguments {
   // What #SBATCH lines ask for.
   [[nodiscard]] std::optional<std::int64_t> slurm_nodes() const { return nodes_; }
   [[nodiscard]] std::optional<std::int64_t> slurm_devices() const { return gpus_; }
+  // The text of a file that the script itself writes, or that `files` has; nullopt: not known.
+  [[nodiscard]] std::optional<std::string> file_text(const std::string& path) const;
   [[noreturn]] void fail(std::string_view name, const std::string& message) const;
 
  private:
@@ -63,6 +66,8 @@ class Arguments {
   void read(const std::vector<std::string>& command);
   std::string file_;
   std::string program_;
+  ShellFiles files_;
+  std::map<std::string, std::string, std::less<>> written_;
   std::vector<ShellRemark> remarks_;
   std::vector<std::string> open_;  // words of the job that are not known and may hold arguments
   std::optional<std::int64_t> nodes_, gpus_;

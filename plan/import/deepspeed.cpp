@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "plan/import/config_jobs.hpp"
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -50,12 +52,12 @@ void set_batch_size(ConfigTable& t, Plan& plan, const JobOptions& options, const
   } else {
     plan.dp = replicas_of(options, devices, plan, file, remarks);
   }
-  if (!micro && !(global && passes)) {
+  if (!micro && !global) {
     t.fail("train_micro_batch_size_per_gpu",
            "is missing, or is the training script's to choose: give its value");
   }
-  plan.micro_batch_size =
-      static_cast<int>(micro ? *micro : std::max<std::int64_t>(1, *global / (*passes * plan.dp)));
+  plan.micro_batch_size = static_cast<int>(
+      micro ? *micro : std::max<std::int64_t>(1, *global / (passes.value_or(1) * plan.dp)));
   const std::int64_t per_pass = std::int64_t{plan.micro_batch_size} * plan.dp;
   const std::int64_t sum = global ? *global : per_pass * passes.value_or(1);
   if (sum % per_pass != 0 || sum / per_pass > (1 << 20)) {
@@ -68,6 +70,9 @@ void set_batch_size(ConfigTable& t, Plan& plan, const JobOptions& options, const
     t.fail(
         "gradient_accumulation_steps",
         fmt::format("{} contradicts train_batch_size {} over {} replicas", *passes, sum, plan.dp));
+  }
+  if (!micro && !passes) {
+    remarks.push_back({"train_batch_size", "one micro-batch a step, as DeepSpeed takes it"});
   }
   if (!global && !passes) {
     remarks.push_back({"gradient_accumulation_steps",
@@ -114,6 +119,40 @@ void read_deepspeed(ConfigTable& t, Plan& plan, const JobOptions& options, const
   set_batch_size(t, plan, options, file, devices, remarks);
   set_zero(t, plan);
   set_optimizer_section(t, plan, remarks);
+}
+
+void read_deepspeed_beside(const std::string& text, const std::string& file, bool has_stage,
+                           Job& job) {
+  std::optional<ConfigTable> read;
+  try {
+    read.emplace(text, file);
+  } catch (const InputError&) {
+    job.remarks.push_back(
+        {"deepspeed-config", "is no JSON as far as it is known: what it says is not read"});
+    return;
+  }
+  ConfigTable& t = *read;
+  // The arguments' own, or a script's words that are not known here.
+  for (const char* key :
+       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
+        "gradient_clipping", "bf16.enabled", "fp16.enabled"})
+    static_cast<void>(t.text_or(key, ""));
+  const std::string said = t.text_or("zero_optimization.stage", "");
+  const auto stage = said.empty() ? 0 : whole_number<int>(said).value_or(-1);
+  const int here = job.plan.replicas() > 1 ? stage : 0;
+  if (stage < 0 || stage > 3) {
+    job.remarks.push_back(
+        {"zero_optimization.stage",
+         fmt::format("{}: not known here: {} in the plan", said.substr(0, 40), job.plan.zero)});
+  } else if (!has_stage) {
+    job.plan.zero = here;
+  } else if (here != job.plan.zero) {
+    job.remarks.push_back(
+        {"zero_optimization.stage",
+         fmt::format("{}: the arguments say otherwise: {} in the plan", stage, job.plan.zero)});
+  }
+  t.account_for(unread_deepspeed_key, job);
+  std::ranges::sort(job.arguments, {}, &JobArgument::name);
 }
 
 UnreadArgument unread_deepspeed_key(std::string_view path) {

@@ -15,6 +15,11 @@ namespace weir {
 void read_deepspeed(ConfigTable& table, Plan& plan, const JobOptions& options,
                     const std::string& file, std::vector<Remark>& remarks);
 
+// DeepSpeed's configuration beside the arguments of Megatron-DeepSpeed, which say most of it too:
+// its ZeRO stage where they do not, and an account of its other keys. `file` names it in messages.
+void read_deepspeed_beside(const std::string& text, const std::string& file, bool has_stage,
+                           Job& job);
+
 // Why an unread key of DeepSpeed's matters.
 [[nodiscard]] UnreadArgument unread_deepspeed_key(std::string_view path);
 

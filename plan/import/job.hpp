@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/import/shell/variables.hpp"
+#include "plan/import/shell/script.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
@@ -69,6 +69,7 @@ struct JobOptions {
   const Model* model = nullptr;            // the model, where the file only names it
   std::string config;                      // of a file of several configurations, its name
   ShellEnvironment environment;            // what the job's script finds in its environment
+  ShellFiles files;                        // and on disk: files that it sources or configures by
 };
 
 // Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "plan/import/deepspeed.hpp"
 #include "plan/import/megatron_layout.hpp"
 #include "plan/import/unmodelled.hpp"
 #include "plan/model/limits.hpp"
@@ -388,7 +389,7 @@ void refuse_unmodelled(Arguments& a) {
 }  // namespace
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
-  Arguments a(text, file, options.environment);
+  Arguments a(text, file, options.environment, options.files);
   if (a.empty())
     throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
   refuse_other_models(a, file);
@@ -416,13 +417,17 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_optimizer(a, plan);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
-  if (a.flag("deepspeed") && a.flag("deepspeed-config")) {
+  const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;
+  const auto beside = config ? a.file_text(*config) : std::nullopt;
+  if (config && !beside) {
     job.remarks.push_back(
         {"deepspeed-config",
          fmt::format("what it says of offload and precision is not read{}",
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
+  if (beside)
+    read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;
 }
 

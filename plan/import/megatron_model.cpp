@@ -78,6 +78,8 @@ void set_width(Arguments& a, TransformerShape& block) {
   const auto groups = a.maybe_integer("num-query-groups", 1, kLargestSize);
   if (a.flag("group-query-attention")) block.kv_heads = groups.value_or(1);
   if (a.flag("multi-query-attention")) block.kv_heads = 1;
+  // Megatron-DeepSpeed's name for it
+  block.kv_heads = a.integer_or("num-key-value-heads", block.kv_heads, 1, kLargestSize);
   if (block.heads % block.kv_heads != 0)
     a.fail("num-query-groups", "does not divide num-attention-heads");
 }
@@ -140,10 +142,13 @@ std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
 }
 
 void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
-  const bool swiglu = a.flag("swiglu"), squared = a.flag("squared-relu");
+  // The gated units of Megatron-DeepSpeed's earlier forks, by name.
+  const std::string unit = a.text_or("glu-activation", "");
+  const bool swiglu = a.flag("swiglu") || unit == "swiglu", squared = a.flag("squared-relu");
+  const bool gated = swiglu || !unit.empty();
   const bool tanh_form =
       !a.flag("no-bias-gelu-fusion") || a.flag("openai-gelu");  // the fused kernel computes it
-  block.gated = swiglu;
+  block.gated = gated;
   block.activation = swiglu      ? Activation::silu
                      : tanh_form ? Activation::gelu_tanh
                                  : Activation::gelu;
@@ -151,8 +156,12 @@ void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks
     block.activation = Activation::relu;
     remarks.push_back({"squared-relu", "timed as ReLU"});
   }
+  if (unit == "reglu") block.activation = Activation::relu;
+  if (unit == "liglu")
+    remarks.push_back({"glu-activation", "liglu: timed with an activation; it has none"});
   // Megatron's default: 4 h, or two thirds of it, in whole 64s, where the MLP has three matrices.
-  const std::int64_t usual = swiglu ? 4 * block.hidden * 2 / 3 / 64 * 64 : 4 * block.hidden;
+  const std::int64_t usual =
+      a.flag("swiglu") ? 4 * block.hidden * 2 / 3 / 64 * 64 : 4 * block.hidden;
   block.ffn = a.integer_or("ffn-hidden-size", usual, 1, kLargestSize);
 }
 

@@ -11,11 +11,11 @@ namespace {
 
 // Data, files, logs, evaluation, start-up: between steps or beside them.
 constexpr std::string_view kHarmlessPrefixes[] = {
-    "log-",    "tensorboard", "wandb-",   "save",      "load",       "eval-",
-    "data-",   "lr-",         "min-lr",   "train-",    "valid-",     "test-",
-    "exit-",   "tokenizer",   "split",    "ckpt-",     "dist-ckpt-", "profile",
-    "timing-", "rdzv-",       "master-",  "node-rank", "node",       "account",
-    "time",    "output",      "finetune", "override-", "error",      "job-"};
+    "log-",       "tensorboard", "wandb-",     "save",   "load",    "eval-",     "data-", "lr-",
+    "min-lr",     "train-",      "valid-",     "test-",  "exit-",   "tokenizer", "split", "ckpt-",
+    "dist-ckpt-", "profile",     "timing-",    "rdzv-",  "master-", "node-rank", "node",  "account",
+    "jobid",      "cpu-bind",    "container-", "ntasks", "mem-per", "gpu-bind",  "time",  "output",
+    "finetune",   "override-",   "error",      "job-"};
 constexpr std::string_view kHarmless[] = {"num-workers",
                                           "seed",
                                           "lr",
@@ -72,6 +72,16 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "dataloader-type",
                                           "no-barrier-with-level-1-timing",
                                           "no-log-loss-scale-to-tensorboard",
+                                          "kill-on-bad-exit",
+                                          "wait",
+                                          "label",
+                                          "export",
+                                          "unbuffered",
+                                          "norm-target-loss",
+                                          "loss-on-targets-only",
+                                          "reset-progress",
+                                          "universal-checkpoint",
+                                          "codecarbon-dir",
                                           "tee"};
 
 struct Matter {
@@ -89,6 +99,7 @@ constexpr Matter kMatters[] = {
     {"defer-", "moves work to the end of the step, not modelled"},
     {"wgrad-", "moves work to the end of the step, not modelled"},
     {"no-async-tensor-model-parallel", kOverlap},
+    {"DDP-impl", "how gradients are summed over replicas, not modelled"},
     {"ddp-", "how gradients are summed over replicas, not modelled"},
     {"grad-reduce-in-", "gradients' format when they are summed; the plan says fp32"},
     {"main-", "format of the optimizer's state, not in the plan"},

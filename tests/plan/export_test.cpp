@@ -8,6 +8,7 @@
 #include "plan/export/patch.hpp"
 #include "plan/export/script.hpp"
 #include "plan/import/megatron.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/exported_plan.hpp"
@@ -177,6 +178,36 @@ TEST(MegatronExport, RotaryAnglesReadBack) {
   }
   EXPECT_THAT(names(export_megatron(loaded(example(), other), {}).not_carried),
               ElementsAre("model", "data"));
+}
+
+// What a Hugging Face config says of positions and norms: out as arguments, and back as it was.
+TEST(MegatronExport, AConfigsRopeAndNormReadBack) {
+  const auto job_of = [](const std::string& more) {
+    const Model model = hugging_face_model(
+        parse_json(R"({"model_type":"llama","hidden_size":64,"num_attention_heads":8,
+                    "num_key_value_heads":2,"num_hidden_layers":8,"intermediate_size":192,
+                    "max_position_embeddings":8192,"vocab_size":1024,"tie_word_embeddings":false)" +
+                       more + "}",
+                   "config.json"),
+        "config.json");
+    Plan plan = example();
+    plan.seq_length = model.seq_length;
+    const ResolvedPlan resolved = loaded(plan, model);
+    const ExportedJob job = export_megatron(resolved, {});
+    EXPECT_EQ(to_layer_list(back(resolved, job).model), to_layer_list(resolved.model)) << more;
+    EXPECT_THAT(names(job.not_carried), ElementsAre("data")) << more;
+    return job.files.front().text;
+  };
+  EXPECT_THAT(job_of(R"(,"rms_norm_eps":1e-5,"rope_theta":500000.0)"),
+              testing::AllOf(HasSubstr("--normalization RMSNorm"),
+                             HasSubstr("--norm-epsilon 1e-05"), HasSubstr("--rotary-base 500000")));
+  EXPECT_THAT(
+      job_of(R"(,"rms_norm_eps":1e-6,"rope_theta":500000.0,"rope_scaling":{
+                   "rope_type":"llama3","factor":32.0,"low_freq_factor":1.0,
+                   "high_freq_factor":4.0,"original_max_position_embeddings":8192})"),
+      testing::AllOf(HasSubstr("--use-rope-scaling"), HasSubstr("--rope-scaling-factor 32")));
+  EXPECT_THAT(job_of(R"(,"rope_scaling":{"type":"linear","factor":4.0})"),
+              HasSubstr("--rotary-seq-len-interpolation-factor 4"));
 }
 
 // The user's script, with arguments that no reader understands, and the plan that a search found:

@@ -343,6 +343,47 @@ TEST(LaunchScript, ExpertsAsMegatronDeepSpeedHasThem) {
               HasSubstr("does not divide the 16 devices"));
 }
 
+// ZeRO's stage is in the configuration that the script writes, or that lies beside it; and keys and
+// values are fewer heads, or all three matrices of a gated MLP, under names of their own.
+TEST(LaunchScript, DeepSpeedsConfigurationIsRead) {
+  const auto job = [](const std::string& config, const std::string& more) {
+    const std::string script =
+        "Z=2\nCONFIG=./ds.$ID.json\n" + config + "deepspeed --num_gpus 8 pretrain_gpt.py" + kSizes +
+        "--micro-batch-size 1 --global-batch-size 8 --deepspeed --deepspeed_config $CONFIG " +
+        more + "\n";
+    return read_megatron_job(
+        script, "job.sh",
+        {.gpus = 8, .files = [](const std::string& path) -> std::optional<ShellFile> {
+           if (path != "other.json") return std::nullopt;
+           return ShellFile{path, R"({"zero_optimization": {"stage": 3}})"};
+         }});
+  };
+  const std::string here =
+      "cat <<EOT > $CONFIG\n{\"zero_optimization\": {\"stage\": $Z},\n"
+      " \"train_micro_batch_size_per_gpu\": $MBS, \"bf16\": {\"enabled\": true}}\nEOT\n";
+  EXPECT_EQ(job(here, "").plan.zero, 2);
+  EXPECT_EQ(job("CONFIG=$DIR/other.json\n", "").plan.zero, 3);
+  const Job both = job(here, "--zero-stage 1");
+  EXPECT_EQ(both.plan.zero, 1);
+  EXPECT_TRUE(std::ranges::any_of(both.remarks, [](const Remark& remark) {
+    return remark.name == "zero_optimization.stage" &&
+           remark.text == "2: the arguments say otherwise: 1 in the plan";
+  }));
+  EXPECT_THAT(complaint([&] {
+                job("cat > $CONFIG <<EOT\n"
+                    "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}\n"
+                    "EOT\n",
+                    "");
+              }),
+              HasSubstr("offload to host memory is not modelled"));
+  const auto block = [&](const std::string& more) {
+    return std::get<TransformerShape>(job("", more).model.layers[1].shape);
+  };
+  EXPECT_EQ(block("--num-key-value-heads 2").kv_heads, 2);
+  EXPECT_TRUE(block("--glu-activation geglu").gated);
+  EXPECT_EQ(block("--glu-activation geglu").ffn, 2048);
+}
+
 // 16 devices over 4 stages: 4 replicas; 16 samples are 4 micro-batches.
 TEST(LaunchScript, AJobWithinAHereDocument) {
   EXPECT_EQ(started(R"sh(sbatch <<EOT

@@ -120,6 +120,74 @@ TEST(ShellScript, FunctionsAndCommandsInQuotesAreFollowed) {
   EXPECT_THAT(last_words("CMD=\"run --x 1\"\neval \"$CMD\"\n"), ElementsAre("run", "--x", "1"));
 }
 
+// Files that the script sources, in place of a disk.
+ShellScript with_files(const std::string& text, const std::map<std::string, std::string>& files) {
+  return read_script(text, "job.sh", {}, [&](const std::string& path) -> std::optional<ShellFile> {
+    const auto file = files.find(path);
+    if (file == files.end()) return std::nullopt;
+    return ShellFile{"disk/" + path, file->second};
+  });
+}
+
+TEST(ShellScript, SourcedFilesAreFollowed) {
+  const std::map<std::string, std::string> files = {
+      {"sizes.sh", "HIDDEN=512\nlayers() { L=$1; }\n[ -n \"$1\" ] && HEADS=$1\nreturn\nHIDDEN=1\n"},
+      {"conf/job.sh", "MODEL=$HIDDEN\nsource `pwd`/sizes.sh 8\n"},
+      {"start.sh", "run --h $HIDDEN\nexit 0\n"},
+      {"broken.sh", "if true; then\n"}};
+  EXPECT_THAT(with_files("source ./sizes.sh\nlayers 12\nrun --h $HIDDEN --l $L\n",
+                         {{"./sizes.sh", files.at("sizes.sh")}})
+                  .commands.back(),
+              ElementsAre("run", "--h", "512", "--l", "12"));
+  // A folder that is not known is the script's; a sourced file's own words are its "$1".
+  const ShellScript nested = with_files(
+      "HIDDEN=256\n. \"$(dirname \"$0\")/conf/job.sh\"\nrun --h $HIDDEN --m $MODEL --a $HEADS\n",
+      files);
+  EXPECT_THAT(nested.commands.back(), ElementsAre("run", "--h", "512", "--m", "256", "--a", "8"));
+  ASSERT_EQ(nested.remarks.size(), 2U);
+  EXPECT_EQ(nested.remarks[0].text,
+            "source $(dirname \"$0\")/conf/job.sh: disk/conf/job.sh is read");
+  EXPECT_EQ(nested.remarks[1].text,
+            "disk/conf/job.sh line 2: source `pwd`/sizes.sh: disk/sizes.sh is read");
+  EXPECT_EQ(with_files("HIDDEN=64\nsource start.sh\nrun --h 1\n", files).commands.size(), 1U);
+  EXPECT_THAT(complaint([&] { with_files("source broken.sh\n", files); }),
+              "disk/broken.sh: line 1: if is not closed");
+  // Its name is not known: nothing is guessed.
+  EXPECT_THAT(with_files("source conf/$MODEL.sh\nrun --x 1\n", files).remarks[0].text,
+              HasSubstr("not followed"));
+}
+
+TEST(ShellScript, LoopsGoOnAsLongAsTheirConditionsHold) {
+  EXPECT_THAT(last_words("I=0\nwhile [ $I -lt 3 ]; do\n  A+=(--x $I)\n  I=$((I + 1))\ndone\n"
+                         "run ${A[@]}\n"),
+              ElementsAre("run", "--x", "0", "--x", "1", "--x", "2"));
+  EXPECT_THAT(last_words("set -- --tp 4 --pp 2\nwhile [[ $# -gt 0 ]]; do\n  case $1 in\n"
+                         "    --tp) TP=$2; shift 2 ;;\n    --pp) PP=$2; shift 2 ;;\n  esac\ndone\n"
+                         "run --t $TP --p $PP\n"),
+              ElementsAre("run", "--t", "4", "--p", "2"));
+  EXPECT_THAT(last_words("N=1; until (( N >= 8 )); do N=$((N * 2)); done\nrun --n $N\n"),
+              ElementsAre("run", "--n", "8"));
+  const std::string nested =
+      "for A in 1 2 3; do\n  for B in 4 5; do\n    if [ $A -eq 1 ]; then continue 2; fi\n"
+      "    if [ $B -eq 5 ]; then break 2; fi\n    GOT=\"$GOT $A$B\"\n  done\ndone\n"
+      "run --got $GOT --a $A\n";
+  EXPECT_THAT(last_words("GOT=\n" + nested), ElementsAre("run", "--got", "24", "--a", "2"));
+  EXPECT_EQ(remarks_of("while true; do run --x 1; break; done\n"), "");
+  EXPECT_EQ(remarks_of("while [ $# -gt 0 ]; do TP=$1; shift; done\nrun --x 1\n"),
+            "1: while [ $# -gt 0 ]: not known here; its lines are not read\n");
+  EXPECT_EQ(remarks_of("A=1\nwhile [ $A = 1 ]; do B=2; done\nrun --x 1\n"),
+            "2: while [ $A = 1 ]: read 256 times\n");
+}
+
+TEST(ShellScript, AHereDocumentIsTheFileThatItIsPutInto) {
+  const ShellScript script = read_script(
+      "STAGE=1\nOUT=./ds.$ID.json\ncat <<EOT > $OUT\n{\"zero\": {\"stage\": $STAGE}}\nEOT\n"
+      "run --config ./ds.$ID.json\n",
+      "job.sh", {});
+  ASSERT_TRUE(script.written.contains("./ds.$ID.json"));
+  EXPECT_EQ(script.written.at("./ds.$ID.json"), "{\"zero\": {\"stage\": 1}}\n");
+}
+
 TEST(ShellScript, IsBounded) {
   EXPECT_EQ(complaint([] { last_words("if true; then\n run\n"); }),
             "job.sh: line 1: if is not closed");

@@ -209,7 +209,8 @@ TEST_F(JobsCommand, ExportsReadBack) {
   ASSERT_EQ(out.code, 0) << out.out;
   EXPECT_THAT(out.out, HasSubstr("there/megatron.sh\n\nlaunch, in there:\n  sh megatron.sh "));
   EXPECT_THAT(out.out, HasSubstr("\nnot carried:\n  data: "));
-  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' "
+  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args; "
+                 "not carried: overlap-param-gather warp-drive' "
                  "-o again.json")
                 .code,
             0);

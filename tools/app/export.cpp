@@ -24,7 +24,7 @@ const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtita
 // run on the plan's.
 Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
   const std::string text = read_job_text(file);
-  JobOptions options{.environment = environment()};
+  JobOptions options{.environment = environment(), .files = files_beside(file)};
   try {
     return patch_megatron(plan, text, file.string(), options);
   } catch (const DeviceCountError&) {
@@ -94,6 +94,10 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
         {"optimizer", fmt::format("none was chosen: the files have Weir's, {} at a learning rate "
                                   "of {}, betas {} and {}, no warm-up, decay or clipping",
                                   to_string(o.kind), o.learning_rate, o.beta1, o.beta2)});
+  }
+  if (const std::string& note = plan.loaded.plan.note;
+      !r.patch && note.find(kLeftOut) != note.npos) {
+    result.not_carried.push_back({"note", note});
   }
   for (const ExportedFile& file : job.files)
     result.files.push_back(session.output(r.output / file.name));

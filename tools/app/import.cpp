@@ -94,13 +94,24 @@ void note_arguments(const std::vector<JobArgument>& arguments, const std::string
   }
 }
 
+// What the plan does not say of the job, for those who export it: "; not carried: a b".
+std::string left_out(const std::vector<JobArgument>& arguments) {
+  std::vector<std::string_view> names;
+  for (const JobArgument& argument : arguments) {
+    if (argument.fate == Fate::not_carried || argument.fate == Fate::unknown)
+      names.push_back(argument.name);
+  }
+  return names.empty() ? "" : fmt::format("{}{}", kLeftOut, fmt::join(names, " "));
+}
+
 Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
   const JobOptions options{.gpus = r.gpus,
                            .dp = j.dp,
                            .vocabulary = r.vocabulary,
                            .model = named,
                            .config = r.config,
-                           .environment = environment()};
+                           .environment = environment(),
+                           .files = files_beside(j.file)};
   const std::string text = read_job_text(j.file), file = shown_name(j.file);
   const JobFormat& format = job_format(r.from);
   Job job;
@@ -167,6 +178,20 @@ ShellEnvironment environment() {
   return all;
 }
 
+ShellFiles files_beside(const std::filesystem::path& job) {
+  constexpr std::uintmax_t kMostBytes = 1 << 20;
+  return [folder = job.parent_path()](const std::string& path) -> std::optional<ShellFile> {
+    for (const std::filesystem::path& from : {folder, std::filesystem::path()}) {
+      const std::filesystem::path found = from / path;
+      std::error_code error;
+      if (!std::filesystem::is_regular_file(found, error)) continue;
+      if (std::filesystem::file_size(found, error) > kMostBytes) continue;
+      return ShellFile{found.string(), read_text_file(found)};
+    }
+    return std::nullopt;
+  };
+}
+
 std::string read_job_text(const std::filesystem::path& file) {
   return read_text_file(file == "-" ? "/dev/stdin" : file);
 }
@@ -226,9 +251,9 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
                                  line.substr(file.size() + 2)));
   }
   Plan& plan = job.plan;
-  plan.note = j.note.empty()
-                  ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
-                  : j.note;
+  plan.note = j.note.empty() ? fmt::format("from the {} job {}{}", r.from,
+                                           shown_name(j.file.filename()), left_out(job.arguments))
+                             : j.note;
   const auto folder = std::filesystem::absolute(output).parent_path();
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;

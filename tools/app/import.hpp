@@ -40,8 +40,14 @@ struct Imported {
 // Whether --from takes this word.
 [[nodiscard]] bool is_job_format(std::string_view name);
 
+// In the note of an imported plan, before the names of what the plan does not say of its job.
+inline constexpr std::string_view kLeftOut = "; not carried: ";
+
 // The user's own variables, as the shell that started this program passed them on.
 [[nodiscard]] ShellEnvironment environment();
+
+// Files that a job's script names: beside it, else from where this program was started.
+[[nodiscard]] ShellFiles files_beside(const std::filesystem::path& job);
 
 // The text of a job's file; "-" is what stands on the standard input.
 [[nodiscard]] std::string read_job_text(const std::filesystem::path& file);

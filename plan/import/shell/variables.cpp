@@ -20,6 +20,20 @@ constexpr int kDeepestFill = 32;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;  // of a variable: A=$A$A grows fast
 constexpr std::string_view kSplits = " \t\r\n";
 
+// Behind the "$..." or "`...`" at `at`.
+std::size_t reference_end(std::string_view raw, std::size_t at) {
+  const std::string_view rest = raw.substr(at);
+  if (rest.starts_with("${") || rest.starts_with("$(") || rest.starts_with("$[") ||
+      rest[0] == '`') {
+    const std::size_t end = shell_end_of(raw, at);
+    return end == std::string_view::npos ? raw.size() : end;
+  }
+  const std::size_t length = shell_name_length(rest.substr(1));
+  const bool special = length == 0 && rest.size() > 1 &&
+                       std::string_view("0123456789#@*?$!").find(rest[1]) != rest.npos;
+  return at + 1 + length + (special ? 1 : 0);
+}
+
 }  // namespace
 
 // One word, filled in from left to right.
@@ -75,18 +89,6 @@ class ShellFiller {
     const bool stays = quoted && std::string_view("$`\"\\").find(rest[1]) == std::string_view::npos;
     literal(rest.substr(stays ? 0 : 1, stays ? 2 : 1));
     return 2;
-  }
-  static std::size_t reference_end(std::string_view raw, std::size_t at) {
-    const std::string_view rest = raw.substr(at);
-    if (rest.starts_with("${") || rest.starts_with("$(") || rest.starts_with("$[") ||
-        rest[0] == '`') {
-      const std::size_t end = shell_end_of(raw, at);
-      return end == std::string_view::npos ? raw.size() : end;
-    }
-    const std::size_t length = shell_name_length(rest.substr(1));
-    const bool special = length == 0 && rest.size() > 1 &&
-                         std::string_view("0123456789#@*?$!").find(rest[1]) != rest.npos;
-    return at + 1 + length + (special ? 1 : 0);
   }
   void reference(std::string_view text, bool quoted) {
     const bool bare = text.size() == 1;
@@ -314,6 +316,19 @@ void ShellVariables::set_array(std::string_view name, ShellWords value, bool mor
   if (!more) variable = {};
   variable.known = variable.known && value.known;
   for (std::string& word : value.words) variable.words.push_back(std::move(word));
+}
+
+std::string shell_known_path(std::string_view filled) {
+  std::size_t known = 0;
+  for (std::size_t at = 0; at < filled.size();) {
+    const bool opens = filled[at] == '$' || filled[at] == '`';
+    at = opens ? std::max(reference_end(filled, at), at + 1) : at + 1;
+    if (opens) known = at;
+  }
+  std::string_view rest = filled.substr(std::min(known, filled.size()));
+  if (known == 0) return std::string(rest);
+  if (!rest.starts_with('/')) return {};
+  return std::string(rest.substr(std::min(rest.find_first_not_of('/'), rest.size())));
 }
 
 const ShellVariable* ShellVariables::find(std::string_view name) {

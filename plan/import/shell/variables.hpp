@@ -31,6 +31,10 @@ struct ShellText {
   bool known = true;
 };
 
+// What of a path follows the last part that is not filled in: "$(pwd)/a/b.sh" is a/b.sh. Empty
+// where that begins within a name.
+[[nodiscard]] std::string shell_known_path(std::string_view filled);
+
 class ShellVariables {
  public:
   explicit ShellVariables(const ShellEnvironment& environment) : environment_(environment) {}

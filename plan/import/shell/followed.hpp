@@ -1,0 +1,36 @@
+// What is known of a script once it was followed.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weir {
+
+struct ShellRemark {
+  int line = 0;  // 0: of the whole script
+  std::string text;
+};
+
+// Another file that the script names; nullopt where there is none.
+struct ShellFile {
+  std::string name, text;
+};
+using ShellFiles = std::function<std::optional<ShellFile>(const std::string& path)>;
+
+struct ShellScript {
+  std::vector<std::vector<std::string>> commands;
+  // Words of variables that hold arguments and that no command uses.
+  std::vector<std::vector<std::string>> unused;
+  std::vector<ShellRemark> remarks;
+  // What here-documents put into files, by the file's name as far as it is filled in.
+  std::map<std::string, std::string, std::less<>> written;
+  std::vector<std::string> taken;           // variables that the environment gave, sorted
+  std::optional<std::int64_t> nodes, gpus;  // #SBATCH: nodes, and devices of all
+};
+
+}  // namespace weir
