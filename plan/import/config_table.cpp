@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "plan/import/unmodelled.hpp"
@@ -52,12 +53,36 @@ void flatten(const YAML::Node& node, const std::string& prefix, int depth, Leave
   }
 }
 
+// Files that were joined, as cat does it, are documents of their own: "}" and then "{" at the
+// beginnings of lines.
+std::string one_after_another(const std::string& text) {
+  std::string joined;
+  bool closed = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    if (closed && text[at] == '{') joined += "---\n";
+    closed = text[at] == '}' || (closed && text[at] != '{');
+    joined.append(text, at, end - at);
+    at = end;
+  }
+  return joined;
+}
+
 Leaves leaves_of(const std::string& text, const std::string& file) {
   Leaves leaves;
   try {
-    const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap()) throw InputError(file, "", "expected keys and values, as YAML or JSON");
-    flatten(root, "", 0, leaves);
+    const std::vector<YAML::Node> all = YAML::LoadAll(one_after_another(text));
+    if (all.empty()) throw InputError(file, "", "expected keys and values, as YAML or JSON");
+    std::set<std::string> known;
+    for (const YAML::Node& root : all) {
+      if (!root.IsMap()) throw InputError(file, "", "expected keys and values, as YAML or JSON");
+      const std::size_t before = leaves.size();
+      flatten(root, "", 0, leaves);
+      for (std::size_t i = before; i < leaves.size(); ++i) {
+        if (all.size() > 1 && !known.insert(leaves[i].first).second)
+          throw InputError(file, leaves[i].first, "is given by two of the files");
+      }
+    }
   } catch (const YAML::Exception& error) {
     throw InputError(file, fmt::format("line {}", std::max(error.mark.line, 0) + 1),
                      fmt::format("no valid YAML or JSON: {}", error.msg));

@@ -17,7 +17,8 @@ namespace weir {
 
 class ConfigTable {
  public:
-  // Throws InputError with the line of a syntax error, and for more than 100,000 values.
+  // Several documents, or files one after another, are one table, whose keys differ. Throws
+  // InputError with the line of a syntax error, and for more than 100,000 values.
   ConfigTable(const std::string& text, std::string file);
 
   [[nodiscard]] bool has(std::string_view path) const;  // a value, or a table with one

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "plan/import/config_jobs.hpp"
 #include "plan/import/config_table.hpp"
@@ -20,7 +21,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 41> kTranslations{
+constexpr std::array<Translation, 44> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -38,6 +39,9 @@ constexpr std::array<Translation, 41> kTranslations{
      {"model.expert_model_parallel_size", "expert-model-parallel-size"},
      {"model.num_moe_experts", "num-experts"},
      {"model.moe_router_topk", "moe-router-topk"},
+     {"model.moe_expert_capacity_factor", "moe-expert-capacity-factor"},
+     {"model.moe_pad_expert_input_to_capacity", "moe-pad-expert-input-to-capacity", true},
+     {"model.qkv_bias", "add-qkv-bias", true},
      {"model.sequence_parallel", "sequence-parallel", true},
      {"model.activations_checkpoint_granularity", "recompute-granularity"},
      {"model.activations_checkpoint_method", "recompute-method"},
@@ -96,6 +100,10 @@ std::string special_arguments(ConfigTable& t) {
   const std::string activation = t.text_or("model.activation", "gelu");
   if (activation == "swiglu" || activation == "fast-swiglu") arguments += " --swiglu";
   if (activation == "squared-relu") arguments += " --squared-relu";
+  for (const std::string_view gated : {"geglu", "reglu"}) {
+    if (activation == gated || activation == fmt::format("fast-{}", gated))
+      arguments += fmt::format(" --glu-activation {}", gated);
+  }
   const std::string norm = t.text_or("model.normalization", "layernorm1p");
   arguments += norm == "rmsnorm" ? " --normalization RMSNorm" : " --normalization LayerNorm";
   if (!t.flag_or("model.bias", true)) arguments += " --disable-bias-linear";
@@ -115,8 +123,22 @@ std::string special_arguments(ConfigTable& t) {
   return arguments;
 }
 
+constexpr std::string_view kNotUnderstood = "not understood: it may change time or memory";
+
 UnreadArgument unread_nemo_key(std::string_view path) {
-  constexpr std::array<std::string_view, 17> kBeside{"name",
+  constexpr std::array<std::string_view, 29> kBeside{"name",
+                                                     "model.native_amp",
+                                                     "model.hysteresis",
+                                                     "model.apex_transformer",
+                                                     "model.use_scaled_init",
+                                                     "model.pre_process",
+                                                     "model.post_process",
+                                                     "model.normalize_attention",
+                                                     "model.mcore_gpt",
+                                                     "model.gc_interval",
+                                                     "model.precision",
+                                                     "model.layernorm_zero_centered",
+                                                     "model.do_layer_norm_weight_decay",
                                                      "trainer.",
                                                      "exp_manager.",
                                                      "model.data.",
@@ -136,7 +158,52 @@ UnreadArgument unread_nemo_key(std::string_view path) {
   for (const std::string_view prefix : kBeside) {
     if (path.starts_with(prefix)) return {};
   }
-  return {Fate::unknown, "not understood: it may change time or memory"};
+  constexpr std::string_view kKernel = "another kernel, not modelled: the costs in use decide";
+  constexpr std::string_view kSums = "how gradients are summed over replicas, not modelled";
+  constexpr std::string_view kHides = "hides or moves communication, not modelled";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kMeanings{
+      {{"model.optim.bucket_cap", kSums},
+       {"model.optim.contiguous_", kSums},
+       {"model.optim.grad_sync_dtype", kSums},
+       {"model.optim.dtype", "format of the optimizer's state, not in the plan"},
+       {"model.optim.overlap_", kHides},
+       {"model.grad_allreduce_chunk", kSums},
+       {"model.grad_div_ar_fusion", kSums},
+       {"model.reduce_amax", kSums},
+       {"model.batch_p2p_comm", kHides},
+       {"model.ub_tp_comm_overlap", kHides},
+       {"model.gradient_accumulation_fusion", kKernel},
+       {"model.persist_layer_norm", kKernel},
+       {"model.transformer_engine", kKernel},
+       {"model.get_attention_mask", kKernel}}};
+  for (const auto& [prefix, why] : kMeanings) {
+    if (path.starts_with(prefix)) return {Fate::not_carried, why};
+  }
+  // The others' names are Megatron's.
+  if (!path.starts_with("model.")) return {Fate::unknown, kNotUnderstood};
+  std::string name(path.substr(6));
+  std::ranges::replace(name, '_', '-');
+  return unread_argument(name);
+}
+
+// Keys that say nothing where another switches them off, or that are 0.
+void pass_over(ConfigTable& t) {
+  const bool fp8 = t.flag_or("model.fp8", false), fsdp = t.flag_or("model.fsdp", false);
+  for (const auto& [path, text] : t.texts()) {
+    const bool zero = text == "0" || text == "0.0";
+    const bool off = (!fp8 && path.starts_with("model.fp8_")) ||
+                     (!fsdp && path.starts_with("model.fsdp_")) ||
+                     (zero && (path.starts_with("model.activations_checkpoint_layers") ||
+                               path.starts_with("model.num_micro_batches_with_partial") ||
+                               path == "model.ffn_dropout"));
+    if (off) static_cast<void>(t.list(path));
+  }
+  const std::string block = t.text_or("model.transformer_block_type", "pre_ln");
+  if (block != "pre_ln")
+    t.fail("model.transformer_block_type", fmt::format("{}: not modelled: expected pre_ln", block));
+  const std::string attention = t.text_or("model.attention_type", "multihead");
+  if (attention != "multihead")
+    t.fail("model.attention_type", fmt::format("{}: not modelled: expected multihead", attention));
 }
 
 }  // namespace
@@ -170,12 +237,22 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
                           : fmt::format(" --{} '{}'", key.megatron, value);
   }
   arguments += special_arguments(t);
-  Job job = read_megatron_job(arguments, file, options);
+  pass_over(t);
+  JobOptions named = options;
+  if (const auto whole = t.integer("model.override_vocab_size", 1, 1 << 30))
+    named.vocabulary = *whole;
+  Job job = read_megatron_job(arguments, file, named);
   job.arguments.clear();
   // What Megatron's reader said is said in NeMo's names.
   for (Remark& remark : job.remarks) {
     const auto same = std::ranges::find(kTranslations, remark.name, &Translation::megatron);
     if (same != kTranslations.end()) remark.name = same->nemo;
+  }
+  if (t.has("model.megatron_amp_O2") && !t.flag_or("model.megatron_amp_O2", false) &&
+      job.plan.dtype != Dtype::fp32) {
+    job.remarks.push_back({"model.megatron_amp_O2",
+                           "false: weights stay in fp32 and are cast in each layer; the plan keeps "
+                           "them in both formats"});
   }
   t.account_for(unread_nemo_key, job);
   return job;

@@ -16,10 +16,28 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kGated{"swiglu", "geglu", "reglu", "bilinear", "glu"};
 
+// GPT-NeoX merges the files that it is started with.
+constexpr const char* kSeveralFiles =
+    "is missing: where the job is several files, join them: cat MODEL.yml TRAINING.yml";
+
 std::int64_t required(ConfigTable& t, std::string_view key, std::int64_t most = kLargestSize) {
   const auto value = t.integer(key, 1, most);
-  if (!value) t.fail(key, "is missing");
+  if (!value) t.fail(key, kSeveralFiles);
   return *value;
+}
+
+// What would make the forecast one of another job.
+void refuse_other_training(ConfigTable& t) {
+  const std::string kind = t.text_or("train_impl", "normal");
+  if (kind != "normal") {
+    t.fail("train_impl", fmt::format("{}: only the training of a language model, \"normal\", is "
+                                     "modelled",
+                                     kind));
+  }
+  for (const std::string& word : t.list("attention_config")) {
+    if (word == "mamba" || word == "rwkv" || word == "gmlp" || word == "amlp")
+      t.fail("attention_config", fmt::format("{} blocks are not modelled", word));
+  }
 }
 
 // Tokens, padded as NeoX pads them: to a multiple of make_vocab_size_divisible_by times tp.
@@ -44,7 +62,7 @@ std::int64_t neox_vocabulary(ConfigTable& t, const JobOptions& options, int tp,
   return ceil_div(tokens, multiple) * multiple;
 }
 
-void set_neox_mlp(ConfigTable& t, TransformerShape& block) {
+void set_neox_mlp(ConfigTable& t, TransformerShape& block, std::vector<Remark>& remarks) {
   const std::string activation = t.text_or("activation", "gelu");
   block.gated = std::ranges::find(kGated, activation) != kGated.end();
   const bool tanh_form = t.flag_or("bias_gelu_fusion", false);
@@ -59,7 +77,13 @@ void set_neox_mlp(ConfigTable& t, TransformerShape& block) {
   const std::int64_t multiple = t.integer_or("mlp_multiple_of", 1, 1, kLargestSize);
   // Gated MLPs have two thirds of it: one matrix for gate and input, so rounded up together.
   if (block.gated) {
+    const std::int64_t said = ffn;
     ffn = ceil_div(ffn * 2 / 3, 2 * multiple) * 2 * multiple / 2;
+    if (t.has("intermediate_size")) {
+      remarks.push_back(
+          {"intermediate_size",
+           fmt::format("{}: a gated MLP of GPT-NeoX is a third of it wide: {}", said, ffn)});
+    }
   } else {
     ffn = ceil_div(ffn, 2 * multiple) * 2 * multiple;
   }
@@ -86,8 +110,6 @@ void set_neox_attention(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks
   bool flash = false, other = false;
   for (const std::string& word : t.list("attention_config")) {
     const bool digits = word.find_first_not_of("0123456789") == word.npos;
-    if (word == "mamba" || word == "rwkv" || word == "gmlp" || word == "amlp")
-      t.fail("attention_config", fmt::format("{} blocks are not modelled", word));
     flash = flash || word == "flash";
     other = other || (!digits && word != "flash" && word != "global" && word != "all");
   }
@@ -107,7 +129,7 @@ Model neox_model(ConfigTable& t, const JobOptions& options, Plan& plan,
   block.kv_heads = t.integer_or("num_kv_heads", block.heads, 1, kLargestSize);
   if (block.heads % block.kv_heads != 0)
     t.fail("num_kv_heads", "does not divide num_attention_heads");
-  set_neox_mlp(t, block);
+  set_neox_mlp(t, block, remarks);
   set_neox_norm(t, block);
   block.qkv_bias = block.output_bias = t.flag_or("use_bias_in_attn_linear", true);
   block.parallel = t.flag_or("gpt_j_residual", false);
@@ -141,7 +163,11 @@ Model neox_model(ConfigTable& t, const JobOptions& options, Plan& plan,
 }
 
 UnreadArgument unread_neox_key(std::string_view path) {
-  constexpr std::array<std::string_view, 44> kBeside{"data_",
+  constexpr std::array<std::string_view, 48> kBeside{"data_",
+                                                     "pos_train_",
+                                                     "label_data",
+                                                     "dataset_impl",
+                                                     "pack_impl",
                                                      "train_",
                                                      "valid_",
                                                      "test_",
@@ -242,6 +268,8 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   if (!t.has("num_layers") && (t.has("trainer") || t.has("model"))) {
     throw InputError(file, "", "is no configuration of GPT-NeoX: it has NeMo's sections");
   }
+  refuse_other_training(t);
+  const bool batch = t.has("train_micro_batch_size_per_gpu") || t.has("train_batch_size");
   Job job;
   Plan& plan = job.plan;
   plan.tp = static_cast<int>(t.integer_or("model_parallel_size", 1, 1, kMostRanks));
@@ -251,6 +279,7 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   job.model = neox_model(t, options, plan, job.remarks);
   plan.seq_length = job.model.seq_length;
   plan.schedule = "1f1b";
+  if (!batch) t.fail("train_micro_batch_size_per_gpu", kSeveralFiles);
   read_deepspeed(t, plan, options, file, job.remarks);
   const std::string precision = t.text_or("precision", "");
   if (precision == "bfloat16") plan.dtype = Dtype::bf16;

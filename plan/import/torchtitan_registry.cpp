@@ -213,7 +213,8 @@ class Registry {
 };
 
 // torchtitan/models/MODEL/config_registry.py imports model_registry from its own folder, a file
-// elsewhere says from which; else the function's name begins with the model's.
+// elsewhere says from which; else the function's name has the model's in it, or the others of the
+// file begin with it. A model that nothing names is none that is known here.
 std::string model_name(const PythonFile& python, const std::string& function) {
   const std::string from = python_import_of(python, "model_registry");
   if (const std::size_t models = from.find("models."); models != from.npos) {
@@ -222,9 +223,19 @@ std::string model_name(const PythonFile& python, const std::string& function) {
   }
   constexpr std::array<std::string_view, 7> kModels{"llama3",      "llama4",  "qwen3_5", "qwen3",
                                                     "deepseek_v3", "gpt_oss", "flux"};
-  const auto named = std::ranges::find_if(
-      kModels, [&](std::string_view model) { return function.starts_with(model); });
-  return std::string(named == kModels.end() ? "llama3" : *named);
+  for (const std::string_view model : kModels) {
+    const bool folder = python.name.find(fmt::format("models/{}/", model)) != std::string::npos;
+    if (folder || function.find(model) != function.npos) return std::string(model);
+  }
+  std::vector<std::string_view> named;
+  for (const std::string& other : python_functions(python, {"Trainer.Config", "JobConfig"})) {
+    for (const std::string_view model : kModels) {
+      if (!other.starts_with(model)) continue;
+      if (std::ranges::find(named, model) == named.end()) named.push_back(model);
+      break;
+    }
+  }
+  return named.size() == 1 ? std::string(named.front()) : function;
 }
 
 // The function asked for, or the only one that gives a configuration.

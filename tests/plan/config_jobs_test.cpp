@@ -90,7 +90,9 @@ TEST(NeoxJob, ShapesAreThoseOfItsTransformer) {
   EXPECT_EQ(job.plan.attention, AttentionKind::fused);
   EXPECT_EQ(complaint([] { neox(kNeox + "\"attention_config\": [[[\"mamba\"], 5]]}"); }),
             "job.yml: attention_config: mamba blocks are not modelled");
-  EXPECT_EQ(complaint([] { neox("num_layers: 2\n"); }), "job.yml: hidden_size: is missing");
+  EXPECT_EQ(complaint([] { neox("num_layers: 2\n"); }),
+            "job.yml: hidden_size: is missing: where the job is several files, join them: cat "
+            "MODEL.yml TRAINING.yml");
 }
 
 // GPT-NeoX-20B has 20,554,567,680 parameters (Black et al., 2022, table 1), Llama 2 70B 28672 wide
@@ -110,8 +112,54 @@ TEST(NeoxSamples, AreRead) {
   // A hundredth of 150000 iterations warms up; a cosine leads from 0.97e-4 down to 0.97e-5.
   EXPECT_EQ(big.plan.optimizer.rate, (RateSchedule{1500, 150000, DecayStyle::cosine, 0.97e-5}));
   EXPECT_EQ(complaint([&] { read("neox_llama2_70B.yml"); }),
-            "neox_llama2_70B.yml: train_micro_batch_size_per_gpu: is missing, or is the training "
-            "script's to choose: give its value");
+            "neox_llama2_70B.yml: train_micro_batch_size_per_gpu: is missing: where the job is "
+            "several files, join them: cat MODEL.yml TRAINING.yml");
+}
+
+// The model's file and the training's, one after the other as NeoX itself merges them; 8 x 4 x 2
+// samples a step, of which 8 replicas have 4 at a time.
+TEST(NeoxJob, MayBeSeveralFiles) {
+  const std::string model =
+      "# sizes\n{\n  \"num_layers\": 4,\n  \"hidden_size\": 64,\n"
+      "  \"num_attention_heads\": 4, \"seq_length\": 32,\n}\n";
+  const std::string training =
+      "# steps\n{\n  \"train_batch_size\": 64,\n"
+      "  \"train_micro_batch_size_per_gpu\": 4\n}\n";
+  const auto read = [](const std::string& text) {
+    return read_neox_job(text, "job.yml", {.gpus = 8});
+  };
+  const Job job = read(model + training);
+  EXPECT_EQ(job.model.layers.size(), 7U);
+  EXPECT_EQ(job.plan.micro_batch_size, 4);
+  EXPECT_EQ(job.plan.microbatches, 2);
+  EXPECT_EQ(complaint([&] { read(model); }),
+            "job.yml: train_micro_batch_size_per_gpu: is missing: where the job is several files, "
+            "join them: cat MODEL.yml TRAINING.yml");
+  EXPECT_EQ(complaint([&] { read(training); }),
+            "job.yml: hidden_size: is missing: where the job is several files, join them: cat "
+            "MODEL.yml TRAINING.yml");
+  EXPECT_EQ(complaint([&] { read(model + training + training); }),
+            "job.yml: train_batch_size: is given by two of the files");
+  // A batch alone is one micro-batch a replica.
+  const Job batch = read(model + "{\n\"train_batch_size\": 64\n}\n");
+  EXPECT_EQ(batch.plan.micro_batch_size, 8);
+  EXPECT_EQ(batch.plan.microbatches, 1);
+}
+
+TEST(NeoxJob, OtherTrainingIsRefused) {
+  const auto read = [](const std::string& more) {
+    static_cast<void>(
+        read_neox_job("num_layers: 4\nhidden_size: 64\nnum_attention_heads: 3\nseq_length: 32\n"
+                      "train_micro_batch_size_per_gpu: 1\n" +
+                          more,
+                      "job.yml", {.gpus = 1}));
+  };
+  EXPECT_EQ(complaint([&] { read("train_impl: dpo\n"); }),
+            "job.yml: train_impl: dpo: only the training of a language model, \"normal\", is "
+            "modelled");
+  // Said before the heads, which such blocks do not have.
+  EXPECT_EQ(complaint([&] { read("attention_config: [[[mamba], 4]]\n"); }),
+            "job.yml: attention_config: mamba blocks are not modelled");
 }
 
 Model small_model() {
@@ -184,6 +232,30 @@ TEST(NemoJob, IsMegatronsInOtherWords) {
   EXPECT_THAT(names(job), HasSubstr("model.warp_drive "));
   EXPECT_THAT(complaint([] { static_cast<void>(read_nemo_job("a: 1\n", "nemo.yaml", {})); }),
               HasSubstr("expected a NeMo 1 configuration or a Megatron-Bridge recipe"));
+}
+
+// Gated by GELU, three biases of QKV, 1000 padded to 1024, and what each key means where it is on.
+TEST(NemoJob, SizesBesideTheUsualOnes) {
+  const std::string base =
+      "trainer: {devices: 8, precision: bf16}\nmodel:\n  micro_batch_size: 1\n"
+      "  global_batch_size: 64\n  encoder_seq_length: 32\n  num_layers: 4\n  hidden_size: 64\n"
+      "  ffn_hidden_size: 128\n  num_attention_heads: 8\n  position_embedding_type: rope\n"
+      "  bias: False\n  override_vocab_size: 1000\n  fp8_margin: 0\n  hysteresis: 2\n";
+  const auto read = [&](const std::string& more) {
+    return read_nemo_job(base + more, "nemo.yaml", {});
+  };
+  const Job job = read(
+      "  activation: geglu\n  qkv_bias: True\n  masked_softmax_fusion: True\n"
+      "  megatron_amp_O2: False\n");
+  const auto& block = std::get<TransformerShape>(job.model.layers[1].shape);
+  EXPECT_TRUE(block.gated && block.qkv_bias && !block.mlp_bias);
+  EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers[0].shape).vocabulary, 1024);
+  EXPECT_EQ(names(job).find("fp8"), std::string::npos);  // switched off
+  EXPECT_THAT(names(job), HasSubstr("model.masked_softmax_fusion "));
+  EXPECT_THAT(names(job), HasSubstr("model.megatron_amp_O2 "));
+  EXPECT_THAT(names(read("  fp8: True\n")), HasSubstr("model.fp8_margin "));
+  EXPECT_EQ(complaint([&] { read("  transformer_block_type: normformer\n"); }),
+            "nemo.yaml: model.transformer_block_type: normformer: not modelled: expected pre_ln");
 }
 
 TEST(ForeignTool, IsKnownByItsWords) {

@@ -161,5 +161,40 @@ TEST(TorchtitanRegistry, WhatIsNotKnownIsSaid) {
             "llama3_job ");
 }
 
+// A registry of a model's own folder does not say whose it is: the names of its functions do, and
+// where they do not, no sizes are taken for another model's.
+TEST(TorchtitanRegistry, AnotherModelsFlavourIsNoLlamas) {
+  const auto named = [](const std::string& functions) {
+    std::string text = "from torchtitan.trainer import Trainer\nfrom . import model_registry\n";
+    std::string first;
+    for (std::size_t at = 0; at < functions.size();) {
+      const std::size_t end = std::min(functions.find(' ', at), functions.size());
+      const std::string name = functions.substr(at, end - at);
+      if (first.empty()) first = name;
+      text += "\n\ndef " + name +
+              "() -> Trainer.Config:\n    return Trainer.Config(\n"
+              "        model_spec=model_registry(\"8B\"),\n"
+              "        training=TrainingConfig(local_batch_size=1, seq_len=2048),\n"
+              "        parallelism=ParallelismConfig(),\n    )\n";
+      at = end + 1;
+    }
+    return registry(text, first);
+  };
+  EXPECT_EQ(named("llama3_8b").model.name, "llama3-8B");
+  EXPECT_EQ(named("sft_8b llama3_8b llama3_70b").model.name, "llama3-8B");
+  const auto refused = [&](const std::string& functions) {
+    return complaint([&] { static_cast<void>(named(functions)); });
+  };
+  EXPECT_EQ(refused("sft_qwen3_8b"),
+            "config_registry.py: model.flavor: the sizes of qwen3 8B are not known here: give its "
+            "model");
+  EXPECT_EQ(refused("sft_8b qwen3_8b"),
+            "config_registry.py: model.flavor: the sizes of qwen3 8B are not known here: give its "
+            "model");
+  EXPECT_EQ(refused("new_model_8b"),
+            "config_registry.py: model.flavor: the sizes of new_model_8b 8B are not known here: "
+            "give its model");
+}
+
 }  // namespace
 }  // namespace weir
