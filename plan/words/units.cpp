@@ -10,6 +10,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "plan/words/figures.hpp"
+
 namespace weir {
 namespace {
 
@@ -86,12 +88,23 @@ std::string format_bytes(Bytes value) {
 }
 
 std::string format_duration(Seconds value) {
-  const double seconds = value.count();
-  const double size = std::abs(seconds);
-  if (size >= 1) return fmt::format("{:.3g} s", seconds);
-  if (size >= 1e-3) return fmt::format("{:.3g} ms", seconds * 1e3);
-  if (size >= 1e-6) return fmt::format("{:.3g} us", seconds * 1e6);
-  return fmt::format("{:.3g} ns", seconds * 1e9);
+  constexpr double kHour = 3600, kDay = 24 * kHour;
+  const double seconds = value.count(), size = std::abs(seconds);
+  const char* const sign = seconds < 0 ? "-" : "";
+  if (size >= 2 * kDay && size < 1e12) {
+    const auto hours = std::llround(size / kHour);
+    return fmt::format("{}{} d {} h", sign, format_figure(double(hours / 24), 15), hours % 24);
+  }
+  if (size >= kHour && size < 2 * kDay) {
+    const auto minutes = std::llround(size / 60);
+    return fmt::format("{}{} h {} min", sign, minutes / 60, minutes % 60);
+  }
+  // A unit is the next one where three digits round to it: 0.9996 s are 1 s, not 1000 ms.
+  constexpr double kNearly = 0.9995;
+  if (size >= kNearly) return format_figure(seconds, 3) + " s";
+  if (size >= kNearly * 1e-3) return format_figure(seconds * 1e3, 3) + " ms";
+  if (size >= kNearly * 1e-6) return format_figure(seconds * 1e6, 3) + " us";
+  return format_figure(seconds * 1e9, 3) + " ns";
 }
 
 }  // namespace weir

@@ -4,8 +4,10 @@
 
 #include <type_traits>
 
+#include "plan/words/figures.hpp"
 #include "plan/words/indexed.hpp"
 #include "plan/words/names.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 namespace {
@@ -43,6 +45,34 @@ TEST(Ids, CountFromFirstToBeforeLast) {
   EXPECT_TRUE(Ids(Rank{2}, Rank{1}).empty());
   EXPECT_EQ(Rank{5} - Rank{2}, 3);
   EXPECT_EQ(Rank{2} + 3, Rank{5});
+}
+
+// Worked by hand: three digits, the unit that they round to, and hours where there are many.
+TEST(Figures, HaveCommasAndNoExponent) {
+  EXPECT_EQ(format_figure(517123, 3), "517,000");
+  EXPECT_EQ(format_figure(154600.4, 4), "154,600");
+  EXPECT_EQ(format_figure(-1234567.0, 5), "-1,234,600");
+  EXPECT_EQ(format_figure(999.96, 4), "1,000");
+  EXPECT_EQ(format_figure(18.8712, 4), "18.87");
+  EXPECT_EQ(format_figure(0.0000512, 3), "0.0000512");
+  EXPECT_EQ(format_figure(0.00001, 4), "0.00001");
+  EXPECT_EQ(format_figure(0, 4), "0");
+  EXPECT_EQ(format_figure(3e18, 4), "3e+18");
+}
+
+TEST(Durations, AreReadAtAGlance) {
+  const auto shown = [](double seconds) { return format_duration(Seconds(seconds)); };
+  EXPECT_EQ(shown(10680), "2 h 58 min");
+  EXPECT_EQ(shown(1074), "1,070 s");
+  EXPECT_EQ(shown(3599), "3,600 s");
+  EXPECT_EQ(shown(3600), "1 h 0 min");
+  EXPECT_EQ(shown(-7260), "-2 h 1 min");
+  EXPECT_EQ(shown(200000), "2 d 8 h");
+  EXPECT_EQ(shown(86400.0 * 1234), "1,234 d 0 h");
+  EXPECT_EQ(shown(0.9996), "1 s");
+  EXPECT_EQ(shown(0.5704), "570 ms");
+  EXPECT_EQ(shown(0.9994), "999 ms");
+  EXPECT_EQ(shown(0), "0 ns");
 }
 
 TEST(Names, AreFoundByEitherSide) {

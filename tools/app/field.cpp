@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 
 namespace weir::app {
 namespace {
@@ -101,8 +102,9 @@ void require_choices(const Field& field, const std::vector<std::string>& texts) 
   if (choices.empty()) return;
   for (const std::string& text : texts) {
     if (std::ranges::find(choices, text) != choices.end()) continue;
-    throw UsageError(fmt::format("--{} {}: expected {}", long_names(field).front(), text,
-                                 fmt::join(choices, ", ")));
+    throw UsageError(fmt::format("--{} {}: expected {}{}", long_names(field).front(), text,
+                                 fmt::join(choices, ", "),
+                                 did_you_mean(text, {choices.begin(), choices.end()})));
   }
 }
 

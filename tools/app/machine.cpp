@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 #include "tools/app/host.hpp"
 #include "tools/reproduce/published.hpp"
 
@@ -46,9 +47,10 @@ const std::string* compiled(const Path& choice, const FileKind& kind) {
   if (found != all.end() && is_of(found->first, found->second, kind)) return &found->second;
   // A file that is not there complains of that.
   if (choice.has_parent_path() || choice.has_extension()) return nullptr;
-  throw InputError(
-      choice.string(), "",
-      fmt::format("is no file and no {} of {}", kind.noun, fmt::join(names_of(kind), ", ")));
+  const std::vector<std::string> known = names_of(kind);
+  throw InputError(choice.string(), "",
+                   fmt::format("is no file and no {} of {}{}", kind.noun, fmt::join(known, ", "),
+                               did_you_mean(choice.string(), known)));
 }
 
 // The stack of anchored costs, by name.

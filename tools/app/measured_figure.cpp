@@ -13,6 +13,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/figures.hpp"
 
 namespace weir::app {
 namespace {
@@ -129,7 +130,7 @@ std::string told(const JobLogSummary& log) {
   const auto both = [&](const Spread& s, auto&& show) {
     return fmt::format("{}, half of them {} to {}", show(s.median), show(s.lower), show(s.upper));
   };
-  const auto rate = [](double value) { return fmt::format("{:.4g}/s", value); };
+  const auto rate = [](double value) { return format_figure(value, 4) + "/s"; };
   std::string speed;
   if (log.step_time_s)
     speed = both(*log.step_time_s, [](double s) { return format_duration(Seconds(s)); });

@@ -8,15 +8,17 @@
 #include <charconv>
 #include <system_error>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::app {
 namespace {
 
+constexpr std::size_t kFewestCharacters = 20, kMostCharacters = 4'000;
 constexpr double kNarrowest = 100, kWidest = 14'400;  // points; a PDF's page is no wider
 
 double points(const std::string& text) {
-  if (text.empty()) return TimelineOptions{}.width;
+  if (text.empty() || whole_number<std::size_t>(text)) return TimelineOptions{}.width;
   const double scale = text.ends_with("in")   ? 72
                        : text.ends_with("cm") ? 72 / 2.54
                        : text.ends_with("pt") ? 1
@@ -25,7 +27,10 @@ double points(const std::string& text) {
   const char* unit = text.data() + std::max<std::size_t>(text.size(), 2) - 2;
   const auto [end, error] = std::from_chars(text.data(), unit, number);
   if (scale == 0 || error != std::errc() || end != unit || !(number > 0))
-    throw UsageError(fmt::format("--width {}: expected a length, as 3.3in, 8cm or 240pt", text));
+    throw UsageError(
+        fmt::format("--width {}: expected a length, as 3.3in, 8cm or 240pt, or a "
+                    "terminal's characters, as 100",
+                    text));
   const double width = number * scale;
   if (width < kNarrowest || width > kWidest)
     throw UsageError(fmt::format("--width {}: expected {} to {} pt", text, kNarrowest, kWidest));
@@ -41,6 +46,16 @@ Palette palette_of(const std::string& text) {
 
 }  // namespace
 
+std::optional<std::size_t> characters(const std::string& width) {
+  const auto number = whole_number<std::size_t>(width);
+  if (number && (*number < kFewestCharacters || *number > kMostCharacters)) {
+    throw UsageError(fmt::format("--width {}: expected {} to {} characters", width,
+                                 kFewestCharacters, kMostCharacters));
+  }
+  if (!number) static_cast<void>(points(width));  // refused here too, where no picture is written
+  return number;
+}
+
 void save_picture(const Drawing& drawing, const std::string& csv, const std::filesystem::path& file,
                   const Session& session) {
   static_cast<void>(session.output(data_file(file)));
@@ -53,7 +68,9 @@ Fields fields(PictureOptions& options, const std::string& what) {
            fmt::format("Write {} as a picture (.svg or .pdf), its data beside it as NAME.data.csv",
                        what),
            {.writes = Writes::file}},
-          {"--width", &options.width, "Width of the picture, as 3.3in"},
+          {"--width", &options.width,
+           "Width of the picture, as 3.3in; a number alone, as 100: characters of a line in the "
+           "terminal"},
           {"--palette", &options.palette,
            "Of the picture: standard, colour-blind or grey; an SVG has colours of its own where "
            "pages are dark"}};

@@ -27,6 +27,10 @@ struct PictureOptions {
 // The field that draws what ranks hold under the timeline.
 [[nodiscard]] Field held_field(PictureOptions& options);
 
+// A --width without a unit is that of lines in the terminal; nullopt where it is none or a
+// picture's. Throws UsageError for one that no line has.
+[[nodiscard]] std::optional<std::size_t> characters(const std::string& width);
+
 // Nothing where no file was asked for. Throws UsageError for a width or a palette that is none.
 void save_timeline(const PictureOptions& options, const std::vector<TimelinePanel>& panels,
                    const Session& session);

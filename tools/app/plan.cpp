@@ -16,6 +16,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 #include "tools/app/export.hpp"
 #include "tools/app/listed_plan.hpp"
 #include "tools/app/memory_need.hpp"
@@ -192,10 +193,11 @@ PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
     return from_job(r, session);
   }
   if (!std::filesystem::exists(r.import.from)) {
-    throw UsageError(
-        fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed, nemo or a sweep's "
-                    "file",
-                    r.import.from));
+    throw UsageError(fmt::format(
+        "--from {}: expected megatron, torchtitan, neox, deepspeed, nemo or a sweep's "
+        "file{}",
+        r.import.from,
+        did_you_mean(r.import.from, {"megatron", "torchtitan", "neox", "deepspeed", "nemo"})));
   }
   return from_sweep(r, session);
 }

@@ -12,6 +12,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 
 namespace weir {
 namespace {
@@ -34,8 +35,9 @@ int parse_number(std::string_view text, const std::string& option, Bounds bounds
 AttentionKind attention_of(const PlanOptions& options) {
   const auto kind = parse_attention_kind(options.attention);
   if (!kind)
-    throw UsageError(
-        fmt::format("--attention {}: expected unfused or fused (flash)", options.attention));
+    throw UsageError(fmt::format("--attention {}: expected unfused or fused (flash){}",
+                                 options.attention,
+                                 did_you_mean(options.attention, {"unfused", "fused", "flash"})));
   return *kind;
 }
 
@@ -49,11 +51,13 @@ Optimizer optimizer_of(const PlanOptions& options) {
   const auto kind = parse_optimizer_kind(options.optimizer);
   if (!kind)
     throw UsageError(
-        fmt::format("--optimizer {}: expected adamw, adam, rmsprop or sgd", options.optimizer));
+        fmt::format("--optimizer {}: expected adamw, adam, rmsprop or sgd{}", options.optimizer,
+                    did_you_mean(options.optimizer, {"adamw", "adam", "rmsprop", "sgd"})));
   const auto style = parse_decay_style(options.lr_decay_style);
   if (!style)
-    throw UsageError(fmt::format("--lr-decay-style {}: expected constant, linear or cosine",
-                                 options.lr_decay_style));
+    throw UsageError(fmt::format(
+        "--lr-decay-style {}: expected constant, linear or cosine{}", options.lr_decay_style,
+        did_you_mean(options.lr_decay_style, {"constant", "linear", "cosine"})));
   Optimizer o;
   o.kind = *kind;
   o.learning_rate = options.learning_rate;
@@ -100,10 +104,12 @@ Recompute parse_recompute(const std::string& mode, const std::string& microbatch
   const bool alias = mode == "always" || mode == "except-last";
   const auto known = parse_recompute_word(alias ? "stage" : mode == "never" ? "none" : mode);
   if (!known) {
-    throw UsageError(
-        fmt::format("--recompute {}: expected none (never), selective, full, stage "
-                    "(always), except-last, or layers as 0-11,40",
-                    mode));
+    throw UsageError(fmt::format(
+        "--recompute {}: expected none (never), selective, full, stage "
+        "(always), except-last, or layers as 0-11,40{}",
+        mode,
+        did_you_mean(mode,
+                     {"none", "never", "selective", "full", "stage", "always", "except-last"})));
   }
   Recompute recompute = *known;
   recompute.except_last = mode == "except-last";
@@ -186,7 +192,8 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   }
   const auto dtype = parse_dtype(options.dtype);
   if (!dtype)
-    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16", options.dtype));
+    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16{}", options.dtype,
+                                 did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16"})));
   plan.dtype = *dtype;
   plan.attention = attention_of(options);
   plan.optimizer = optimizer_of(options);

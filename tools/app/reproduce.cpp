@@ -11,6 +11,7 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 #include "tools/reproduce/measured/reasons.hpp"
 
 namespace weir::app {
@@ -20,14 +21,15 @@ namespace {
 std::vector<ReproductionCase> chosen(const std::vector<std::string>& names) {
   const auto all = reproduction_cases();
   std::vector<ReproductionCase> cases;
-  std::vector<std::string_view> known;
+  std::vector<std::string> known;
   for (const ReproductionCase& c : all) {
-    known.push_back(c.name);
+    known.emplace_back(c.name);
     if (names.empty() || std::ranges::find(names, c.name) != names.end()) cases.push_back(c);
   }
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
-      throw UsageError(fmt::format("reproduce {}: expected {}", name, fmt::join(known, ", ")));
+      throw UsageError(fmt::format("reproduce {}: expected {}{}", name, fmt::join(known, ", "),
+                                   did_you_mean(name, known)));
   }
   return cases;
 }

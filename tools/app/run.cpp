@@ -11,6 +11,7 @@
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
 #include "plan/text/new_file.hpp"
+#include "plan/words/figures.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/kernels_json.hpp"
 #include "tools/app/memory_need.hpp"
@@ -78,7 +79,7 @@ std::string status_line(const StepReport& report, const Plan& plan, BackendKind 
   std::string line =
       fmt::format("step {} of {}", report.step, report.step + report.of - report.done);
   if (backend != BackendKind::synthetic) line += fmt::format("  loss {:.6f}", report.loss);
-  if (report.gradient_norm) line += fmt::format("  gradient norm {:.4g}", *report.gradient_norm);
+  if (report.gradient_norm) line += "  gradient norm " + format_figure(*report.gradient_norm, 4);
   if (report.time.count() > 0) {
     line +=
         fmt::format("  {:.0f} {}/s", units / report.time.count(), sequences ? "tokens" : "samples");

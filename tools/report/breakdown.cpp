@@ -8,6 +8,7 @@
 #include <array>
 #include <numeric>
 
+#include "plan/words/figures.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 
@@ -38,12 +39,12 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
   };
   row("devices", std::to_string(f.devices));
   if (f.tokens_per_s) {
-    row("tokens/s a device", fmt::format("{:.4g}", *f.tokens_per_s * faster / f.devices));
+    row("tokens/s a device", format_figure(*f.tokens_per_s * faster / f.devices, 4));
   } else if (f.samples_per_s) {
-    row("samples/s a device", fmt::format("{:.4g}", *f.samples_per_s * faster / f.devices));
+    row("samples/s a device", format_figure(*f.samples_per_s * faster / f.devices, 4));
   }
   if (f.model_tflops_per_device)
-    row("model TFLOP/s a device", fmt::format("{:.4g}", *f.model_tflops_per_device * faster));
+    row("model TFLOP/s a device", format_figure(*f.model_tflops_per_device * faster, 4));
   if (f.mfu) row("MFU", fmt::format("{:.1f} %", *f.mfu * faster * 100));
   row("bubble, forecast", fmt::format("{:.1f} %", f.metrics.bubble_fraction * 100));
   row("peak memory, forecast", format_bytes(f.peak_memory()));

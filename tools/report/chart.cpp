@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "plan/text/quote.hpp"
+#include "plan/words/figures.hpp"
 #include "tools/report/ticks.hpp"
 
 namespace weir {
@@ -107,9 +108,10 @@ Drawing draw_chart(const Chart& chart) {
     }
     if (series.mark == Series::Mark::line || series.mark == Series::Mark::dots) {
       for (std::size_t i = 0; i < points.size(); ++i) {
-        d.shapes.push_back(Dot{points[i].first, points[i].second, 2.2, series.colour,
-                               fmt::format("{}: {:.4g}, {:.4g}", series.name,
-                                           series.points[i].first, series.points[i].second)});
+        d.shapes.push_back(
+            Dot{points[i].first, points[i].second, 2.2, series.colour,
+                fmt::format("{}: {}, {}", series.name, format_figure(series.points[i].first, 4),
+                            format_figure(series.points[i].second, 4))});
       }
     }
     if (!series.name.empty()) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "plan/words/figures.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/printout.hpp"
 
@@ -13,7 +14,7 @@ namespace weir {
 namespace {
 
 std::string rate(BytesPerSecond value) {
-  return value.count() > 0 ? fmt::format("{:.4g} GB/s", value.count() / 1e9) : "unlimited";
+  return value.count() > 0 ? format_figure(value.count() / 1e9, 4) + " GB/s" : "unlimited";
 }
 
 void print_fits(Printout& out, const std::vector<FittedTest>& tests) {

@@ -22,13 +22,13 @@
 #include "plan/text/quote.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 #include "tools/app/exit_code.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/process_session.hpp"
 #include "tools/app/provenance.hpp"
 #include "tools/app/version.hpp"
 #include "tools/weir/examples.hpp"
-#include "tools/weir/nearest.hpp"
 #include "tools/weir/progress.hpp"
 
 namespace weir {
@@ -181,8 +181,14 @@ std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
   return all;
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
 // Words as they were given: "help run" asks what "run --help" does.
-std::vector<std::string> words_of(int argc, char** argv) {
+std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::string>& commands) {
   std::vector<std::string> words(argv + 1, argv + argc);
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (utf8_prefix(words[i]) != words[i].size())
@@ -190,9 +196,30 @@ std::vector<std::string> words_of(int argc, char** argv) {
   }
   if (!words.empty() && words.front() == "help") {
     words.erase(words.begin());
+    const bool known = words.empty() || words[0].starts_with("-") ||
+                       std::ranges::find(commands, words[0]) != commands.end();
+    if (!known) {
+      throw UsageError(
+          fmt::format("{} is no command of weir{}", words[0], did_you_mean(words[0], commands)));
+    }
     words.emplace_back("--help");
   }
   return words;
+}
+
+// CLI11's "--to: megatro not in {torch,megatron}" names the word and all that it may be.
+std::string meant_choice(std::string_view line) {
+  const std::size_t of = line.find(" not in {"), colon = line.find(": ");
+  if (of == line.npos || colon == line.npos || colon + 2 > of) return {};
+  std::vector<std::string> known(1);
+  for (const char c : line.substr(of + 9, line.find('}', of) - of - 9)) {
+    if (c == ',') {
+      known.emplace_back();
+    } else {
+      known.back() += c;
+    }
+  }
+  return did_you_mean(line.substr(colon + 2, of - colon - 2), known);
 }
 
 // Why a command line is refused, and what was probably meant by a word that nobody knows.
@@ -201,7 +228,7 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   if (unknown.empty()) {
     std::string line = error.what();
     std::ranges::replace(line, '\n', ' ');
-    return line;
+    return line + meant_choice(line);
   }
   const auto chosen = app.get_subcommands();
   const std::string word = unknown.front().substr(0, unknown.front().find('='));
@@ -212,14 +239,13 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
       for (const CompletedArgument& argument : arguments_of_all(*level))
         known.insert(known.end(), argument.names.begin(), argument.names.end());
   } else if (chosen.empty()) {
-    for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+    known = command_names(app);
   }
   std::string line = option           ? fmt::format("{} is no option of weir", word)
                      : chosen.empty() ? fmt::format("{} is no command of weir", word)
                                       : fmt::format("{} is one argument too many for weir", word);
   if (!chosen.empty()) line += " " + chosen.front()->get_name();
-  if (const auto meant = nearest(word, known)) line += fmt::format("; did you mean {}?", *meant);
-  return line;
+  return line + did_you_mean(word, known);
 }
 
 bool asks_for_json(const std::vector<std::string_view>& words) {
@@ -242,7 +268,7 @@ void say_unsaid(std::vector<std::string>& words, const std::map<std::string, dou
 
 int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int argc, char** argv) {
   try {
-    std::vector<std::string> words = words_of(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv, command_names(app));
     say_unsaid(words, unsaid);
     std::ranges::reverse(words);  // CLI11 takes them from the back
     app.parse(std::move(words));

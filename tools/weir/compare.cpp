@@ -152,6 +152,7 @@ void print_timeline(Printout& out, const app::TimelineComparison& c) {
 }  // namespace
 
 void print(Printout& out, const app::CompareRequest& request, const app::CompareResult& result) {
+  out.set_width(app::characters(request.picture.width));
   const bool by_iteration = result.timeline && result.timeline->priced_by;
   if (!result.traces && !by_iteration) {
     const std::string& stack = result.forecasts.front().stack;

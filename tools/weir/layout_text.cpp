@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "plan/words/figures.hpp"
 #include "tools/weir/printout.hpp"
 
 namespace weir {
@@ -110,7 +111,7 @@ void print_tables(Printout& out, const layout::LayoutFile& file) {
     const double work = value(computation, cost.symbols);
     const double sent = value(communication, cost.symbols);
     numbers.push_back({layout.name, mesh_text(layout), fmt::format("{:.0f}", work),
-                       fmt::format("{:.0f}", sent), fmt::format("{:.3g}", sent / work),
+                       fmt::format("{:.0f}", sent), format_figure(sent / work, 3),
                        fmt::format("{:.0f}", value(memory, cost.symbols)),
                        fmt::format("{:.0f}", all.multiply_adds),
                        fmt::format("{:.0f}", all.reduced_elements), format_bytes(all.memory)});

@@ -29,8 +29,11 @@ class Printout {
     const std::string text = printable(fmt::format(format, std::forward<Arguments>(arguments)...));
     fmt::print(format_ == TableFormat::csv ? stderr : stdout, "{}", text);
   }
-  // By the format asked for, and as wide as the terminal is.
+  // By the format asked for, and as wide as lines are.
   void show(const Table& table);
+  // Of lines, in characters: as asked for, else COLUMNS where that is set, else the terminal's.
+  void set_width(std::optional<std::size_t> width) { width_ = width; }
+  [[nodiscard]] std::optional<std::size_t> width() const;
 
   // Whether programs read it, who want every row.
   [[nodiscard]] bool for_programs() const { return format_ == TableFormat::csv; }
@@ -40,10 +43,7 @@ class Printout {
   TableFormat format_;
   bool timeline_;
   bool shown_ = false;  // a table
+  std::optional<std::size_t> width_;
 };
-
-// The characters of a line: COLUMNS where that is set, else the terminal's; nullopt where stdout is
-// a file or a pipe, whose lines may be as long as they are.
-[[nodiscard]] std::optional<std::size_t> line_width();
 
 }  // namespace weir

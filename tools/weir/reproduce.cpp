@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/words/figures.hpp"
 #include "tools/reproduce/measured/reasons.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/printout.hpp"
@@ -40,10 +41,10 @@ void print_case(Printout& out, const CaseResult& result) {
               {},
               {}};
   for (const ReproductionLine& line : lines) {
-    table.rows.push_back(
-        {result.name, line.row, line.quantity, fmt::format("{:.5g}", line.published),
-         fmt::format("{:.5g}", line.predicted), fmt::format("{:+.1f} %", line.error() * 100),
-         std::string(to_string(line.role))});
+    table.rows.push_back({result.name, line.row, line.quantity, format_figure(line.published, 5),
+                          format_figure(line.predicted, 5),
+                          fmt::format("{:+.1f} %", line.error() * 100),
+                          std::string(to_string(line.role))});
   }
   out.show(table);
   if (lines.size() < result.lines.size()) {
@@ -51,8 +52,8 @@ void print_case(Printout& out, const CaseResult& result) {
             lines.size(), result.lines.size());
   }
   for (const Anomaly& a : result.anomalies) {
-    out.say("{}  {}: {}: published {:.5g}, predicted {:.5g}: anomaly: {}\n", result.name, a.row,
-            a.quantity, a.published, a.predicted, a.reason);
+    out.say("{}  {}: {}: published {}, predicted {}: anomaly: {}\n", result.name, a.row, a.quantity,
+            format_figure(a.published, 5), format_figure(a.predicted, 5), a.reason);
   }
   for (const std::string& note : result.notes) out.say("{}: {}\n", result.name, note);
   out.say("\n");
@@ -74,7 +75,7 @@ void print_summaries(Printout& out, const std::vector<CaseResult>& results) {
 std::string figure(const AimLine& line, double value) {
   const bool count = line.statistic.starts_with("rows") || line.statistic.starts_with("worse");
   if (count || line.statistic.starts_with("tau") || line.statistic.starts_with("widest"))
-    return fmt::format("{:.4g}", value);
+    return format_figure(value, 4);
   return fmt::format("{:.1f} %", value * 100);
 }
 
@@ -152,8 +153,8 @@ void print_cross_validation(Printout& out, const CrossValidation& whole) {
   out.say("\noff by more than 2x when left out:\n");
   for (const JudgedLine& line : whole.lines) {
     if (line.off_by_more_than_2x())
-      out.say("{}: {}: {}: measured {:.5g}, forecast {:.5g}\n", line.run->source, line.run->row,
-              line.quantity(), line.published, line.left_out);
+      out.say("{}: {}: {}: measured {}, forecast {}\n", line.run->source, line.run->row,
+              line.quantity(), format_figure(line.published, 5), format_figure(line.left_out, 5));
   }
   for (const std::string& row : whole.crashes)
     out.say("{}: failed though its neighbours had room: taken as a crash\n", row);

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "plan/words/figures.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/kernels_text.hpp"
@@ -39,7 +40,7 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
     const std::string loss = trains ? fmt::format("loss {:.6f}  ", run.steps[i].loss) : "";
     const std::optional<double> norm = run.steps[i].gradient_norm;
     out.say("step {:>3}  {}{}{}{}\n", run.first_step + static_cast<std::int64_t>(i), loss,
-            norm ? fmt::format("gradient norm {:.4g}  ", *norm) : "",
+            norm ? fmt::format("gradient norm {}  ", format_figure(*norm, 4)) : "",
             format_duration(run.steps[i].time), kind);
   }
   for (const CheckpointWritten& written : run.checkpoints) {

@@ -54,7 +54,7 @@ void print_times(Printout& out, const app::ScheduleRequest& request,
   }
   out.say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
           forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
-  draw_in_terminal(out, trace, line_width());
+  draw_in_terminal(out, trace, out.width());
 }
 
 void print_grid(Printout& out, const app::GridProof& proof) {
@@ -96,6 +96,7 @@ void print_grid(Printout& out, const app::GridProof& proof) {
 }  // namespace
 
 void print(Printout& out, const app::ScheduleRequest& request, const app::ScheduleResult& result) {
+  out.set_width(app::characters(request.picture.width));
   if (request.list) {
     print_generators(out);
   } else if (result.proof) {

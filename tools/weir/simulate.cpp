@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "plan/words/figures.hpp"
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
@@ -55,10 +56,10 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   out.say("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
           format_duration(f.step_time), to_string(f.basis), interval_text(f),
           format_duration(f.lower_bound), f.metrics.bubble_fraction * 100);
-  if (f.samples_per_s) out.say("{:.4g} samples/s", *f.samples_per_s);
-  if (f.tokens_per_s) out.say(", {:.4g} tokens/s", *f.tokens_per_s);
+  if (f.samples_per_s) out.say("{} samples/s", format_figure(*f.samples_per_s, 4));
+  if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
-    out.say(", {:.4g} model TFLOP/s a device", *f.model_tflops_per_device);
+    out.say(", {} model TFLOP/s a device", format_figure(*f.model_tflops_per_device, 4));
   out.say("\n");
   out.show(rank_table(f));
   if (f.interval_source) print_source(out, *f.interval_source);
@@ -75,9 +76,9 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
     const auto& [r, checkpoints] = *f.goodput;
     out.say("checkpoint every {} steps ({}): goodput {:.2f} %{}; optimum {}, Daly {}, Young {}\n",
             checkpoints.steps, format_duration(checkpoints.interval), checkpoints.goodput * 100,
-            f.samples_per_s
-                ? fmt::format(", {:.4g} samples/s", *f.samples_per_s * checkpoints.goodput)
-                : "",
+            f.samples_per_s ? fmt::format(", {} samples/s",
+                                          format_figure(*f.samples_per_s * checkpoints.goodput, 4))
+                            : "",
             format_duration(best_interval(r)), format_duration(daly_interval(r)),
             format_duration(young_interval(r)));
   }
@@ -87,9 +88,10 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
 }  // namespace
 
 void print(Printout& out, const app::SimulateRequest& request, const app::SimulateResult& result) {
+  out.set_width(app::characters(request.picture.width));
   if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
   print_forecast(out, result.plan.loaded, result.forecast);
-  if (out.wants_timeline()) draw_in_terminal(out, result.trace, line_width());
+  if (out.wants_timeline()) draw_in_terminal(out, result.trace, out.width());
   if (result.forecast.basis == Basis::builtin)
     out.say("{}\n", describe(builtin_accuracy(result.device), result.device));
   if (request.output) out.say("{}\n", request.output->string());

@@ -3,10 +3,12 @@
 #include "plan/schedule/generators/generators.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
 #include "plan/schedule/generators/most_cells.hpp"
+#include "plan/words/nearest.hpp"
 
 namespace weir {
 namespace {
@@ -68,12 +70,14 @@ ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& req
     return fmt::format("K v M = {} {} {} is {} micro-batches on their stages, at most {}",
                        request.ranks, request.chunks, request.microbatches, cells, kMostCells);
   }
-  std::string known;
+  std::vector<std::string> known;
   for (const Generator& generator : kGenerators) {
     if (generator.name == name) return generator.make(request);
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", generator.name);
+    known.emplace_back(generator.name);
   }
-  return fmt::format("unknown schedule \"{}\"; known: {}", name.substr(0, 40), known);
+  name = name.substr(0, 40);
+  return fmt::format("unknown schedule \"{}\"; known: {}{}", name, fmt::join(known, ", "),
+                     did_you_mean(name, known));
 }
 
 }  // namespace weir

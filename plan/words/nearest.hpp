@@ -14,5 +14,8 @@ namespace weir {
 // word differs.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  const std::vector<std::string>& known);
+// The end of a complaint: "; did you mean gpipe?", or nothing.
+[[nodiscard]] std::string did_you_mean(std::string_view word,
+                                       const std::vector<std::string>& known);
 
 }  // namespace weir

@@ -1,6 +1,8 @@
 // Edit distances, row by row.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/nearest.hpp"
+#include "plan/words/nearest.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
@@ -38,6 +40,11 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     least = far;
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const auto meant = nearest(word, known);
+  return meant ? fmt::format("; did you mean {}?", *meant) : "";
 }
 
 }  // namespace weir

@@ -1,0 +1,97 @@
+// What somebody meets who has just begun: mistyped words, long figures, narrow terminals, and a job
+// that is several files.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/tools/command.hpp"
+
+namespace weir {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kConfig =
+    R"({"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4, "n_positions": 32,
+        "vocab_size": 64})";
+
+class FirstHour : public InFolder {};
+
+TEST_F(FirstHour, AMistypedWordIsCorrected) {
+  write("config.json", kConfig);
+  const auto refused = [&](const std::string& arguments, int code, const std::string& meant) {
+    const CommandResult result = weir("-q " + arguments);
+    EXPECT_EQ(result.code, code) << arguments;
+    EXPECT_THAT(result.out, HasSubstr("; did you mean " + meant + "?")) << arguments;
+  };
+  refused("sweeep", 2, "sweep");
+  EXPECT_THAT(weir("help plann").out, HasSubstr("plann is no command of weir; did you mean plan?"));
+  EXPECT_EQ(weir("help plann").code, 2);
+  EXPECT_EQ(weir("help plan").code, 0);
+  refused("plan config.json --partition optimall", 2, "optimal");
+  refused("plan config.json --schedule 1f1bb", 2, "1f1b");
+  refused("plan config.json --dtype bf61", 2, "bf16");
+  refused("plan config.json --optimizer admaw", 2, "adamw");
+  refused("plan config.json --attention fuse", 2, "fused");
+  refused("plan config.json --recompute ful", 2, "full");
+  refused("plan config.json --lr-decay-style cosin", 2, "cosine");
+  refused("plan config.json --cluster dgx-h10", 3, "dgx-h100");
+  refused("plan config.json --stack megatron-cor", 3, "megatron-core");
+  refused("plan config.json --from megatorn", 2, "megatron");
+  refused("reproduce blom", 2, "bloom");
+  // Nothing is near it, so nothing is guessed.
+  EXPECT_THAT(weir("plan config.json --dtype quaternion").out, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(weir("--json plan config.json --dtype bf61").out,
+              AllOf(HasSubstr("weir.error/1"), HasSubstr("did you mean bf16?")));
+}
+
+TEST_F(FirstHour, LinesAreAsWideAsAskedFor) {
+  const auto widest = [](const std::string& text) {
+    std::size_t most = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (line.size() > 4 && line.find_first_not_of(" 0123456789") == 4 && line[3] == ' ')
+        most = std::max(most, line.size());
+    return most;
+  };
+  const std::string drawn = "-q schedule 1f1b -K 2 -M 8 --uniform F=1ms,I=1ms,W=1ms,latency=0s ";
+  const std::string whole = weir(drawn).out, folded = weir(drawn + "--width 40").out;
+  EXPECT_GT(widest(whole), 60U);
+  EXPECT_LE(widest(folded), 40U);
+  EXPECT_GT(widest(folded), 20U);
+  EXPECT_EQ(weir(drawn + "--width 7").code, 2);
+  EXPECT_THAT(weir(drawn + "--width wide").out, HasSubstr("expected a length, as 3.3in"));
+}
+
+// 1.2 s a forward and 2.4 s a backward of 4096 micro-batches and 1 more are hours, not 1e+04 s.
+TEST_F(FirstHour, LongDurationsAreHours) {
+  const std::string out =
+      weir("-q schedule 1f1b -K 2 -M 4096 --uniform F=1200ms,I=1200ms,W=1200ms,latency=0s").out;
+  EXPECT_THAT(out, HasSubstr("step 4 h 6 min"));
+  EXPECT_EQ(out.find("e+0"), std::string::npos);
+}
+
+// 4 x 8 devices over 2 x 2 of sizes.sh: 8 replicas, and what is not carried goes with the plan.
+TEST_F(FirstHour, AScriptsFilesAreRead) {
+  std::filesystem::create_directories(folder_ / "jobs");
+  write("jobs/sizes.sh", "TP=2\nPP=2\nSIZES=\"--num-layers 4 --hidden-size 64\"\n");
+  write("jobs/run.sh",
+        "source $(dirname $0)/sizes.sh\n"
+        "torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py $SIZES --num-attention-heads 4 "
+        "--seq-length 32 --max-position-embeddings 32 --vocab-size 64 --micro-batch-size 1 "
+        "--global-batch-size 16 --bf16 --tensor-model-parallel-size $TP "
+        "--pipeline-model-parallel-size $PP --warp-drive 9\n");
+  const CommandResult read = weir("-q plan jobs/run.sh --from megatron -o plan.json");
+  EXPECT_EQ(read.code, 0) << read.out;
+  EXPECT_THAT(read.out, AllOf(HasSubstr("jobs/sizes.sh is read"), HasSubstr("K2 tp2 dp8 M2")));
+  EXPECT_THAT(this->read("plan.json"), HasSubstr("; not carried: warp-drive"));
+  EXPECT_THAT(weir("-q export plan.json --to deepspeed -o out").out,
+              HasSubstr("note: from the megatron job run.sh; not carried: warp-drive"));
+}
+
+}  // namespace
+}  // namespace weir
