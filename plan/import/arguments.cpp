@@ -112,6 +112,9 @@ bool is_beside(const std::vector<std::string>& command) {
 bool may_hold_arguments(std::string_view word) {
   constexpr std::array<std::string_view, 7> kNames{"ARG",  "ARGS",  "OPTS",  "OPTIONS",
                                                    "FLAG", "FLAGS", "PARAMS"};
+  for (const std::string_view reads : {"$(cat ", "`cat ", "$(<"}) {
+    if (word.starts_with(reads)) return true;
+  }
   if (word.starts_with("$(") || word.starts_with("`")) return word.find("--") != word.npos;
   if (!word.starts_with("$")) return false;
   word.remove_prefix(word.starts_with("${") ? 2 : 1);

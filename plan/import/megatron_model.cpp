@@ -53,7 +53,9 @@ std::int64_t padded_vocabulary(Arguments& a, const JobOptions& options,
                                std::vector<Remark>& remarks) {
   const std::int64_t divisor = a.integer_or("make-vocab-size-divisible-by", 128, 1, kLargestSize) *
                                a.integer_or("tensor-model-parallel-size", 1, 1, 1 << 16);
-  if (const auto padded = a.maybe_integer("pad-vocab-size-to", 1, kLargestSize)) {
+  const auto whole = a.maybe_integer("padded-vocab-size", 1, kLargestSize);
+  if (const auto to = a.maybe_integer("pad-vocab-size-to", 1, kLargestSize);
+      const auto padded = whole ? whole : to) {
     static_cast<void>(a.flag("vocab-size"));
     for (const char* name : {"tokenizer-type", "tokenizer-name-or-path", "tokenizer-model",
                              "merge-file", "vocab-file"})

@@ -314,6 +314,15 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-size 512 \
                 "here; arguments that it holds are missing"));
 }
 
+// Arguments that a file holds are not known; what the script was started with is not, either.
+TEST(LaunchScript, ArgumentsOfAFileAreMissed) {
+  const std::string job = "python pretrain_gpt.py" + kSizes + "--micro-batch-size 1 ";
+  EXPECT_THAT(said(job + "--train-iters 9 $(cat more.txt)\n"),
+              HasSubstr("$(cat more.txt): not known here; arguments that it holds are missing"));
+  EXPECT_THAT(said(job + "--train-iters 9 $(<more.txt)\n"),
+              HasSubstr("$(<more.txt): not known here; arguments that it holds are missing"));
+}
+
 // 16 devices of one stage: 16 replicas of 8 experts' devices; 256 samples are 4 micro-batches of
 // 4. Every second block has the 16 experts, one a token.
 TEST(LaunchScript, ExpertsAsMegatronDeepSpeedHasThem) {
@@ -381,6 +390,9 @@ TEST(LaunchScript, DeepSpeedsConfigurationIsRead) {
   };
   EXPECT_EQ(block("--num-key-value-heads 2").kv_heads, 2);
   EXPECT_TRUE(block("--glu-activation geglu").gated);
+  EXPECT_EQ(std::get<EmbeddingShape>(job("", "--padded-vocab-size 40000").model.layers[0].shape)
+                .vocabulary,
+            40000);
   EXPECT_EQ(block("--glu-activation geglu").ffn, 2048);
 }
 

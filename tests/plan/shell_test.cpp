@@ -175,6 +175,10 @@ TEST(ShellScript, LoopsGoOnAsLongAsTheirConditionsHold) {
   EXPECT_EQ(remarks_of("while true; do run --x 1; break; done\n"), "");
   EXPECT_EQ(remarks_of("while [ $# -gt 0 ]; do TP=$1; shift; done\nrun --x 1\n"),
             "1: while [ $# -gt 0 ]: not known here; its lines are not read\n");
+  EXPECT_EQ(remarks_of("while getopts s: O; do S=$OPTARG; done\nrun --x 1\n"),
+            "1: while getopts s: O: not known here; its lines are not read\n");
+  EXPECT_EQ(remarks_of("while true; do run --x 1; done\n"),
+            "1: while true: starts a command again; it is read no further\n");
   EXPECT_EQ(remarks_of("A=1\nwhile [ $A = 1 ]; do B=2; done\nrun --x 1\n"),
             "2: while [ $A = 1 ]: read 256 times\n");
 }

@@ -113,7 +113,7 @@ TEST(TorchtitanRegistry, CountsInTokens) {
 TEST(TorchtitanRegistry, PoliciesAndGroups) {
   const auto read = [](const std::string& fields) {
     return registry(
-        "def job():\n    return Trainer.Config(model_spec=model_registry('8B'),\n"
+        "def llama3_job():\n    return Trainer.Config(model_spec=model_registry('8B'),\n"
         "        training=TrainingConfig(seq_len=8), " +
         fields + ")\n");
   };
@@ -139,7 +139,7 @@ TEST(TorchtitanRegistry, PoliciesAndGroups) {
 TEST(TorchtitanRegistry, WhatIsNotKnownIsSaid) {
   const auto read = [](const std::string& body) {
     return registry(
-        "def job():\n    c = Trainer.Config(model_spec=model_registry('8B'),\n"
+        "def llama3_job():\n    c = Trainer.Config(model_spec=model_registry('8B'),\n"
         "        training=TrainingConfig(seq_len=8), activation_checkpoint=None)\n" +
         body + "    return c\n");
   };
@@ -153,7 +153,7 @@ TEST(TorchtitanRegistry, WhatIsNotKnownIsSaid) {
   EXPECT_THAT(line("    c.optimizer = make()\n    c.training.steps = STEPS\n"),
               HasSubstr("training.steps: expected an integer"));
   EXPECT_EQ(names(read("    c.model_converters = Converters.Config(a=1)\n    tune(c)\n")),
-            "job model_converters ");
+            "llama3_job model_converters ");
   EXPECT_EQ(names(registry("def llama3_job():\n    c = llama3_8b()\n"
                            "    c.model_spec = model_registry('8B')\n"
                            "    c.activation_checkpoint = None\n    c.training.steps = 9\n"

@@ -102,11 +102,12 @@ TEST_F(JobsCommand, ARegistrysConfigurationIsNamed) {
       "(compiled=False):\n    return Trainer.Config(model_spec=model_registry('debugmodel'),\n"
       "        activation_checkpoint=None, compile=CompileConfig(enable=compiled),\n"
       "        training=TrainingConfig(local_batch_size=4, seq_len=64))\n";
-  write("config_registry.py", "def one" + body + "def two():\n    return one(compiled=True)\n");
+  write("config_registry.py",
+        "def llama3" + body + "def two():\n    return llama3(compiled=True)\n");
   EXPECT_THAT(weir("plan --from torchtitan config_registry.py --dp 1 -o titan.json").out,
-              HasSubstr("config: has 2, say which: one, two"));
+              HasSubstr("config: has 2, say which: llama3, two"));
   for (const auto& [config, stack] :
-       {std::pair("one", "torchtitan-eager"), {"two", "torchtitan"}}) {
+       {std::pair("llama3", "torchtitan-eager"), {"two", "torchtitan"}}) {
     const CommandResult made = weir(
         "-q --json plan --from torchtitan config_registry.py --dp 1 "
         "-o titan.json --config " +

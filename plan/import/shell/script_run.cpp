@@ -254,11 +254,10 @@ void ScriptRun::counted(std::size_t i, ShellRange body) {
 std::size_t ScriptRun::repeat(std::size_t i, std::size_t close) {
   const std::size_t begin = part_of(i + 1, close, {"do"});
   const ShellRange condition{i + 1, begin}, body{std::min(begin + 1, close), close};
-  const std::size_t started = s_.out.commands.size();
+  bool once = false;  // its body has started a command
   for (std::size_t round = 0; round < kMostRounds && !leaves(); ++round) {
     const ShellStatus holds = run(condition);
     if (holds == ShellStatus(at(i).text != "while")) return close + 1;
-    const bool once = s_.out.commands.size() != started;
     if (!holds || once) {
       const char* const read = round == 0 ? "its lines are not read" : "it is read no further";
       if (matters({i, close}))
@@ -266,7 +265,9 @@ std::size_t ScriptRun::repeat(std::size_t i, std::size_t close) {
                               once ? "starts a command again" : "not known here", read));
       return close + 1;
     }
+    const std::size_t started = s_.out.commands.size();
     if (!goes_on(body)) return close + 1;
+    once = s_.out.commands.size() != started;
   }
   if (!leaves())
     remark(i, fmt::format("{} {}: read {} times", at(i).text, shown(condition), kMostRounds));
