@@ -9,6 +9,19 @@
 #include "plan/text/utf8.hpp"
 
 namespace weir {
+namespace {
+
+// Of three bytes, e2 80 a8 to e2 80 ae and e2 81 a6 to e2 81 a9: they end a line or turn what
+// follows around, so that a name is read as another.
+bool steers_lines(std::string_view character) {
+  if (character.size() != 3 || !character.starts_with('\xe2')) return false;
+  const auto second = static_cast<unsigned char>(character[1]);
+  const auto third = static_cast<unsigned char>(character[2]);
+  return (second == 0x80 && third >= 0xa8 && third <= 0xae) ||
+         (second == 0x81 && third >= 0xa6 && third <= 0xa9);
+}
+
+}  // namespace
 
 std::string shell_quoted(std::string_view text) {
   constexpr std::string_view kPlain =
@@ -49,12 +62,34 @@ std::string printable(std::string_view text) {
       shown += fmt::format("\\x{:02x}", first);
     } else if (upper) {
       shown += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[1]));
+    } else if (steers_lines(text.substr(0, length))) {
+      const auto second = static_cast<unsigned char>(text[1]);
+      const auto third = static_cast<unsigned char>(text[2]);
+      shown += fmt::format("\\u{:04x}", 0x2000 | (second & 0x3f) << 6 | (third & 0x3f));
     } else {
       shown += text.substr(0, length);
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return shown;
+}
+
+std::string in_one_line(std::string_view message) {
+  const auto drawn = [](std::string_view line) {
+    return line.starts_with("  ") || line.starts_with("rank ") ||
+           line.find(" waits for ") != std::string_view::npos;
+  };
+  std::string told;
+  for (bool first = true; first || !message.empty(); first = false) {
+    const std::size_t end = std::min(message.find('\n'), message.size());
+    const std::string_view line = message.substr(0, end);
+    if (!first) told += drawn(line) ? "\n" : "\\x0a";
+    told += line;
+    // What ends in a new line quotes it too.
+    if (end + 1 == message.size()) told += "\\x0a";
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
+  return told;
 }
 
 std::string shortened(std::string_view text) {

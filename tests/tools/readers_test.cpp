@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tests/tools/command.hpp"
 
@@ -11,6 +14,7 @@ namespace weir {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class Readers : public InFolder {
  protected:
@@ -19,34 +23,101 @@ class Readers : public InFolder {
           R"({"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,)"
           R"( "n_positions": 8})");
   }
-  // compare refuses r/measured.json once `change` has been at its first forward's arguments.
-  void expect_refused(const nlohmann::json& trace, const std::string& message,
+  // A plan of two ranks and four micro-batches, its forecast in p and two steps of it in r.
+  nlohmann::json traced() {
+    EXPECT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+    EXPECT_EQ(weir("simulate plan.json -o p").code, 0);
+    EXPECT_EQ(weir("run plan.json --backend synthetic --steps 2 --warmup 0 -o r").code, 0);
+    EXPECT_EQ(weir("compare p/predicted.json r/measured.json").code, 0);
+    std::filesystem::copy_file(WEIR_SOURCE_DIR "/tests/fuzz/seeds/costs/measured.json",
+                               folder_ / "costs.json");
+    return nlohmann::json::parse(read("r/measured.json"));
+  }
+  // compare and calibrate refuse this trace in one line, and nothing is written.
+  void expect_refused(const nlohmann::json& trace, const std::string& message) {
+    write("r/spoilt.json", trace.dump());
+    for (const std::string command : {"compare p/predicted.json r/spoilt.json",
+                                      "calibrate r/spoilt.json --costs costs.json -o fit.json"}) {
+      const CommandResult result = weir(command);
+      EXPECT_EQ(result.code, 3) << command << "\n" << result.out;
+      EXPECT_THAT(result.out, StartsWith("weir: r/spoilt.json: " + message)) << command;
+      EXPECT_EQ(std::ranges::count(result.out, '\n'), 1) << command << "\n" << result.out;
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "fit.json")) << command;
+    }
+  }
+  // The same once `change` has been at the first forward of step 0.
+  void expect_refused(nlohmann::json trace, const std::string& message,
                       void (*change)(nlohmann::json& event)) {
-    nlohmann::json spoilt = trace;
-    for (nlohmann::json& event : spoilt["traceEvents"]) {
+    for (nlohmann::json& event : trace["traceEvents"]) {
       if (event.value("name", "") != "0F0" || event["args"]["step"] != 0) continue;
       change(event);
       break;
     }
-    write("r/measured.json", spoilt.dump());
-    const CommandResult result = weir("compare p/predicted.json r/measured.json");
-    EXPECT_EQ(result.code, 3) << result.out;
-    EXPECT_THAT(result.out, HasSubstr("r/measured.json: traceEvents: " + message));
+    expect_refused(trace, "traceEvents: " + message);
   }
 };
 
-// Two ranks, four micro-batches, two steps of timed waits: operation 0 is 0F0 on rank 0.
+// Operation 0 is 0F0 on rank 0.
 TEST_F(Readers, ATraceIsOfItsPlansRanksLanesAndSteps) {
-  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
-  ASSERT_EQ(weir("simulate plan.json -o p").code, 0);
-  ASSERT_EQ(weir("run plan.json --backend synthetic --steps 2 --warmup 0 -o r").code, 0);
-  ASSERT_EQ(weir("compare p/predicted.json r/measured.json").code, 0);
-  const auto trace = nlohmann::json::parse(read("r/measured.json"));
+  const nlohmann::json trace = traced();
   expect_refused(trace, "operation 0, 0F0, is of rank 1,",
                  [](nlohmann::json& event) { event["pid"] = 1; });
   expect_refused(trace, "operation 0, 0F0, is of rank 0, lane send, step 0;",
                  [](nlohmann::json& event) { event["args"]["lane"] = "send"; });
   expect_refused(trace, "", [](nlohmann::json& event) { event["args"]["step"] = 1; });
+  expect_refused(trace, "0F0 from 1000000000000000 to 1000000000000005 ns is not of its step 0,",
+                 [](nlohmann::json& event) {
+                   event["args"]["start_ns"] = 1'000'000'000'000'000;
+                   event["args"]["end_ns"] = 1'000'000'000'000'005;
+                 });
+  nlohmann::json spoilt = trace;
+  spoilt["weir"]["ranks"] = 3;  // of which one has no lane
+  expect_refused(spoilt, "weir.ranks: expected the plan's 2, found 3");
+  spoilt = trace;
+  spoilt["weir"]["steps"].erase(1);
+  expect_refused(spoilt, "traceEvents: expected 36 spans for each of 1 steps, found 72");
+  spoilt = trace;
+  std::swap(spoilt["weir"]["steps"][0], spoilt["weir"]["steps"][1]);
+  expect_refused(spoilt, "weir.steps[1].start_ns: is before the start of the step before");
+  spoilt = trace;
+  spoilt["weir"]["steps"][0] = {{"start_ns", 0}, {"end_ns", 0}};
+  expect_refused(spoilt, "traceEvents: 0F0 from ");
+}
+
+// What a trace's info holds is read again, and is the trace's fault: the plan has gradients whole
+// in two waves, where one forward and one backward take turns.
+TEST_F(Readers, ATraceIsOfThePlanInIt) {
+  const nlohmann::json trace = traced();
+  const auto expect_plan_refused = [&](const char* key, const nlohmann::json& value,
+                                       const std::string& message) {
+    nlohmann::json spoilt = trace;
+    auto plan = nlohmann::json::parse(trace["weir"]["info"]["plan"].get<std::string>());
+    plan[key] = value;
+    spoilt["weir"]["info"]["plan"] = plan.dump();
+    expect_refused(spoilt, message);
+  };
+  expect_plan_refused("microbatches", 5, "traceEvents: expected 44 spans for each of 2 steps,");
+  expect_plan_refused("schedule", "gpipe", "traceEvents: 0B0 is not the plan's operation 2");
+  expect_plan_refused("schedule", "exec:true", "weir.info: plan: schedule: unknown schedule");
+  nlohmann::json spoilt = trace;
+  spoilt["weir"]["info"]["disturbance"] = "{";
+  expect_refused(spoilt, "weir.info: weir.info.disturbance: no valid JSON");
+}
+
+// A line of text that a message quotes does not make two messages of one, nor turns it around.
+TEST_F(Readers, AMessageIsOneLineWhateverItQuotes) {
+  write("family.json", R"({"model_type": "gpt2\nweir: all is well"})");
+  EXPECT_THAT(weir("model family.json").out,
+              StartsWith(R"(weir: family.json: model_type: unknown family "gpt2\x0aweir: all)"));
+  write("a\nb.json", "{");
+  EXPECT_THAT(weir("model 'a\nb.json'").out, StartsWith(R"(weir: a\x0ab.json: no valid JSON: )"));
+  EXPECT_EQ(weir("model 'none\n'").out, "weir: none\\x0a: cannot be read: no such file\n");
+  EXPECT_EQ(weir("model none\u202e\u2028\u2066").out,
+            R"(weir: none\u202e\u2028\u2066: cannot be read: no such file)"
+            "\n");
+  // What is drawn under a message stays a drawing.
+  write("swapped.csv", "0F0,0B0,1F0,1B0\n");
+  EXPECT_GT(std::ranges::count(weir("schedule swapped.csv").out, '\n'), 1);
 }
 
 TEST_F(Readers, ADeviceWithoutARateIsNamed) {

@@ -9,9 +9,42 @@
 
 #include "plan/words/error.hpp"
 #include "traces/chrome_json.hpp"
+#include "traces/disturbance.hpp"
 #include "traces/perfetto.hpp"
 
 namespace weir {
+namespace {
+
+// What `read` finds in a text within the trace, whose complaints are then of the file.
+template <class Read>
+auto read_within(const std::filesystem::path& file, Read read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    throw InputError(file.string(), "weir.info", error.what());
+  }
+}
+
+// Steps follow each other, and a span is of its step's time. Clocks of processes and of devices are
+// aligned to within some of a step, so that a span may stick out by no more than the step's length.
+void require_in_time(const Trace& trace, const std::filesystem::path& file) {
+  for (std::size_t step = 1; step < trace.steps.size(); ++step) {
+    if (trace.steps[step].start < trace.steps[step - 1].start)
+      throw InputError(file.string(), fmt::format("weir.steps[{}].start_ns", step),
+                       "is before the start of the step before");
+  }
+  for (const Span& span : trace.spans) {
+    const StepWindow& window = trace.steps[static_cast<std::size_t>(span.step)];
+    const Nanoseconds length = window.end - window.start;
+    if (span.start >= window.start - length && span.end <= window.end + length) continue;
+    throw InputError(file.string(), "traceEvents",
+                     fmt::format("{} from {} to {} ns is not of its step {}, {} to {} ns",
+                                 to_string(span.action), span.start.count(), span.end.count(),
+                                 span.step, window.start.count(), window.end.count()));
+  }
+}
+
+}  // namespace
 
 TracedPlan load_traced_plan(const std::filesystem::path& file) {
   Trace trace = load_trace(file);
@@ -19,9 +52,16 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
   if (plan == trace.info.end())
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
   PlanFile read = read_plan(plan->second, file.string());
-  TracedPlan traced{resolve(read.plan, file.parent_path()), std::move(trace)};
+  ResolvedPlan resolved = read_within(file, [&] { return resolve(read.plan, file.parent_path()); });
+  static_cast<void>(read_within(file, [&] { return disturbance_of(trace); }));
+  TracedPlan traced{std::move(resolved), std::move(trace)};
   traced.plan.remarks = std::move(read.remarks);
   const Program& program = traced.plan.program;
+  if (traced.trace.ranks != program.shape().ranks) {
+    throw InputError(
+        file.string(), "weir.ranks",
+        fmt::format("expected the plan's {}, found {}", program.shape().ranks, traced.trace.ranks));
+  }
   const std::size_t count = program.size();
   if (traced.trace.steps.empty() ||
       traced.trace.spans.size() != count * traced.trace.steps.size()) {
@@ -49,6 +89,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
                       span.step, lane.rank.value, to_string(lane.kind), i / count));
     }
   }
+  require_in_time(traced.trace, file);
   return traced;
 }
 

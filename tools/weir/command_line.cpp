@@ -289,7 +289,7 @@ int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int a
 }  // namespace
 
 void note(const std::string& line) {
-  const std::string text = "weir: " + shortened(printable(line)) + "\n";
+  const std::string text = "weir: " + shortened(printable(in_one_line(line))) + "\n";
   std::ignore =
       std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
 }
