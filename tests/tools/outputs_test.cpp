@@ -39,6 +39,33 @@ TEST_F(Outputs, AreNeverInputs) {
   expect_kept("tiny.json", "simulate plan.json -o .");
 }
 
+// Of a trace the plan's model and schedule are read, and of a plan in compare.
+TEST_F(Outputs, AreNotWhatATracesPlanNames) {
+  ASSERT_EQ(weir("schedule 1f1b -K 2 -M 4 --csv mine.csv").code, 0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule mine.csv -o plan.json").code, 0);
+  ASSERT_EQ(weir("simulate plan.json -o p").code, 0);
+  ASSERT_EQ(weir("run plan.json --backend synthetic --steps 2 -o r").code, 0);
+  std::filesystem::copy_file(WEIR_SOURCE_DIR "/tests/fuzz/seeds/costs/measured.json",
+                             folder_ / "costs.json");
+  for (const std::string input : {"tiny.json", "mine.csv"}) {
+    expect_kept(input, "calibrate r/measured.json --costs costs.json -o " + input);
+    expect_kept(input, "compare p/predicted.json r/measured.json --perfetto " + input);
+  }
+}
+
+// A link that leads nowhere, or to itself, is neither a folder nor ours to take away.
+TEST_F(Outputs, ALinkThatLeadsNowhereStays) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  std::filesystem::create_symlink("nowhere/at/all", folder_ / "lost");
+  std::filesystem::create_symlink("round", folder_ / "round");
+  for (const std::string link : {"lost", "round"}) {
+    const CommandResult result = weir("run plan.json --backend synthetic --steps 1 -o " + link);
+    EXPECT_EQ(result.code, 3) << result.out;
+    EXPECT_THAT(result.out, testing::StartsWith("weir: " + link + ": cannot be written: "));
+    EXPECT_TRUE(std::filesystem::is_symlink(folder_ / link)) << link;
+  }
+}
+
 // The picture of mine.csv is mine.svg, and its data is not mine.csv.
 TEST_F(Outputs, APicturesDataHasANameOfItsOwn) {
   ASSERT_EQ(weir("schedule 1f1b -K 2 -M 3 --csv mine.csv").code, 0);

@@ -114,10 +114,7 @@ CompareResult compare_traces(const CompareRequest& r, const Session& session) {
 
 ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return plan->loaded;
-  const auto& file = std::get<std::filesystem::path>(source);
-  ResolvedPlan plan = load_plan(file);
-  note_remarks(plan, file, session);
-  return plan;
+  return load(PlanSource(std::get<std::filesystem::path>(source)), session).loaded;
 }
 
 // What each is forecast to cost.

@@ -69,8 +69,10 @@ void require_writable_folder(const Path& folder) {
     throw cannot(std::generic_category().message(errno));
   std::error_code error;
   std::filesystem::create_directories(absolute, error);
+  // rmdir takes folders alone: one that another has filled meanwhile stays, and so does a link that
+  // leads nowhere, where no folder could be made.
   for (Path made = absolute; made != there; made = made.parent_path())
-    std::filesystem::remove(made, none);  // one that another has filled meanwhile stays
+    static_cast<void>(::rmdir(made.c_str()));
   if (error) throw cannot(error.message());
 }
 
@@ -118,7 +120,8 @@ void try_outputs(const Fields& fields, const Session& session) {
         require_writable_folder(path);
       } else {
         require_writable_folder(std::filesystem::absolute(path).parent_path());
-        if (std::filesystem::is_directory(path))
+        std::error_code none;  // what cannot be looked at is told where it is written
+        if (std::filesystem::is_directory(path, none))
           throw InputError(path.string(), "", "cannot be written: it is a folder");
         static_cast<void>(session.output(path));
       }

@@ -26,7 +26,7 @@ PlacedPlan listed_plan(const std::filesystem::path& sweep, int place, const Sess
     throw InputError(sweep.string(), fmt::format("plans[{}].plan", place - 1), "is missing");
   const auto folder = std::filesystem::absolute(sweep).parent_path();
   PlacedPlan plan{resolve(parse_plan(row["plan"].dump(2), sweep.string()), folder), folder};
-  session.guard(folder / plan.loaded.plan.model_path);
+  guard_named(plan, session);
   return plan;
 }
 

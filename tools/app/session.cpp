@@ -12,7 +12,7 @@ const std::filesystem::path& Session::output(const std::filesystem::path& file) 
   for (const std::filesystem::path& read : reads_) {
     std::error_code none;  // where one of the two is not there they are not the same
     // Folders are read from and written into, file by file.
-    if (!std::filesystem::equivalent(file, read, none) || std::filesystem::is_directory(file))
+    if (!std::filesystem::equivalent(file, read, none) || std::filesystem::is_directory(file, none))
       continue;
     throw UsageError(
         fmt::format("{} is read by this command and would be written over", file.string()));

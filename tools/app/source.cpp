@@ -42,6 +42,12 @@ void note_remarks(const ResolvedPlan& plan, const std::filesystem::path& file,
   for (const std::string& remark : plan.remarks) session.note(file.string() + ": " + remark);
 }
 
+void guard_named(const PlacedPlan& plan, const Session& session) {
+  session.guard(plan.folder / plan.loaded.plan.model_path);
+  if (plan.loaded.plan.schedule.ends_with(".csv"))
+    session.guard(plan.folder / plan.loaded.plan.schedule);
+}
+
 PlacedPlan load(const PlanSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
   const auto& file = std::get<std::filesystem::path>(source);
@@ -50,9 +56,7 @@ PlacedPlan load(const PlanSource& source, const Session& session) {
   };
   PlacedPlan plan{load_plan(file, say_need), std::filesystem::absolute(file).parent_path(), false};
   note_remarks(plan.loaded, file, session);
-  session.guard(plan.folder / plan.loaded.plan.model_path);
-  if (plan.loaded.plan.schedule.ends_with(".csv"))
-    session.guard(plan.folder / plan.loaded.plan.schedule);
+  guard_named(plan, session);
   return plan;
 }
 
@@ -60,8 +64,9 @@ PlannedTrace load_planned_trace(const TraceSource& source, const Session& sessio
   if (const auto* file = std::get_if<std::filesystem::path>(&source)) {
     TracedPlan traced = load_traced_plan(*file);
     note_remarks(traced.plan, *file, session);
-    return {std::move(traced.trace),
-            PlacedPlan{std::move(traced.plan), std::filesystem::absolute(*file).parent_path()}};
+    PlacedPlan plan{std::move(traced.plan), std::filesystem::absolute(*file).parent_path()};
+    guard_named(plan, session);
+    return {std::move(traced.trace), std::move(plan)};
   }
   const auto* trace = std::get_if<PlannedTrace>(&source);
   if (trace == nullptr || !trace->plan)

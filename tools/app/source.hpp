@@ -70,6 +70,9 @@ using TraceSource = std::variant<std::filesystem::path, PlannedTrace, PlacedPlan
 // A trace with its plan. Throws InputError for one without, or for a plan.
 [[nodiscard]] PlannedTrace load_planned_trace(const TraceSource& source, const Session& session);
 
+// The files that a plan names are not written over from here on.
+void guard_named(const PlacedPlan& plan, const Session& session);
+
 // What the plan's file says in an older version's words, and how it was read.
 void note_remarks(const ResolvedPlan& plan, const std::filesystem::path& file,
                   const Session& session);
