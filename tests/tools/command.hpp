@@ -35,9 +35,12 @@ class InFolder : public testing::Test {
     std::ifstream in(folder_ / name);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  CommandResult weir(const std::string& arguments) const {
-    const std::string line =
-        "cd " + folder_.string() + " && { " WEIR_COMMAND " " + arguments + "; } 2>&1";
+  // `environment`: what is set for this command alone, as "COLUMNS=70".
+  CommandResult weir(const std::string& arguments, const std::string& environment = "") const {
+    return shell(environment + " " WEIR_COMMAND " " + arguments);
+  }
+  CommandResult shell(const std::string& command) const {
+    const std::string line = "cd " + folder_.string() + " && { " + command + "; } 2>&1";
     // NOLINTNEXTLINE(cert-env33-c): a shell, as users type into one
     FILE* pipe = ::popen(line.c_str(), "r");
     std::string out;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/command.hpp"
@@ -157,11 +156,9 @@ TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
         "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n");
   const CommandResult lacks = weir("plan --from megatron - -o plan.json < train.sh");
   EXPECT_EQ(lacks.code, 0) << lacks.out;
-  ::setenv("JOB_NODES", "4", 1);
-  const CommandResult made = weir("--json plan --from megatron - -o plan.json < train.sh");
-  ::setenv("JOB_NODES", "1", 1);
-  const CommandResult few = weir("plan --from megatron - -o plan.json < train.sh");
-  ::unsetenv("JOB_NODES");
+  const CommandResult made =
+      weir("--json plan --from megatron - -o plan.json < train.sh", "JOB_NODES=4");
+  const CommandResult few = weir("plan --from megatron - -o plan.json < train.sh", "JOB_NODES=1");
   ASSERT_EQ(made.code, 0) << made.out;
   const auto json = nlohmann::json::parse(made.out.substr(made.out.find("{\n")));
   EXPECT_EQ(json["arguments"][0]["name"], "global-batch-size");
@@ -281,12 +278,10 @@ TEST_F(JobsCommand, ExportedScriptsArePython) {
                                    {"torchtitan", "config_registry.py"}}) {
     const std::string folder = std::string("out-") + to;
     ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
-    const std::string file = (folder_ / folder / script).string();
-    EXPECT_EQ(
-        std::system(
-            ("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"").c_str()),
-        0)
-        << to;
+    const std::string file = folder + "/" + script;
+    const CommandResult compiled =
+        shell("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"");
+    EXPECT_EQ(compiled.code, 0) << to << ": " << compiled.out;
   }
   const CommandResult json =
       weir("--json export plan.json --to torchtitan --torchtitan-version 0.2 -o titan");

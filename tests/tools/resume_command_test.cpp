@@ -32,13 +32,8 @@ class Resume : public InFolder {
   // The command, to which `signal` is sent after so long: once, not a second time as one of a
   // group.
   CommandResult interrupted(const std::string& arguments, const std::string& signal, int after_ms) {
-    const std::string line = "cd " + folder_.string() +
-                             " && timeout --foreground --preserve-status -s " + signal + " " +
-                             std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " -q run " +
-                             arguments + " > said 2>&1";
-    // NOLINTNEXTLINE(cert-env33-c, concurrency-mt-unsafe): a shell, as users type into one
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read("said")};
+    return shell("timeout --foreground --preserve-status -s " + signal + " " +
+                 std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " -q run " + arguments);
   }
 };
 

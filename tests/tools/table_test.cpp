@@ -104,9 +104,7 @@ class TableCommand : public InFolder {
 TEST_F(TableCommand, TheSweepFitsTheTerminal) {
   const std::string sweep =
       std::string("-q sweep ") + kMini + "--global-batch-size 8 -K 1..4 --top 4 ";
-  ::setenv("COLUMNS", "70", 1);
-  const CommandResult narrow = weir(sweep + "2> /dev/null; true");
-  ::unsetenv("COLUMNS");
+  const CommandResult narrow = weir(sweep + "2> /dev/null; true", "COLUMNS=70");
   EXPECT_THAT(narrow.out, HasSubstr("\n* "));
   EXPECT_THAT(narrow.out, Not(HasSubstr("  measured  ")));  // nothing was run
   std::istringstream lines(narrow.out);
@@ -146,9 +144,7 @@ TEST_F(TableCommand, AReproductionHasHeads) {
 TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
   ASSERT_EQ(weir(std::string("plan ") + kMini + "-K 2 -M 4 -o plan.json").code, 0);
   EXPECT_THAT(weir("simulate plan.json").out, Not(HasSubstr("0F0")));
-  ::setenv("COLUMNS", "60", 1);
-  const CommandResult drawn = weir("simulate plan.json --timeline");
-  ::unsetenv("COLUMNS");
+  const CommandResult drawn = weir("simulate plan.json --timeline", "COLUMNS=60");
   EXPECT_EQ(drawn.code, 0);
   EXPECT_THAT(drawn.out, HasSubstr("  0 0F0"));
   const CommandResult waits = weir("run plan.json --backend synthetic --steps 1 --warmup 1");
