@@ -170,6 +170,8 @@ with tempfile.TemporaryDirectory() as folder:
     published()
     ended = proofs()
 
-print("\n".join(failures) or f"oracle: traces {judged}, random schedules (seed {SEED}): "
-      f"{ended[True]} end, {ended[False]} do not")
+for failure in failures:
+    print(failure)
+print(f"oracle: traces {judged}, random schedules (seed {SEED}): {ended[True]} end, "
+      f"{ended[False]} do not, {len(failures)} failures")
 sys.exit(1 if failures else 0)
