@@ -46,7 +46,9 @@ namespace {
 std::string_view lacking_words(const Decoder& d) {
   const TransformerShape& b = d.block;
   if (b.latent.key_value > 0) return "latent attention";
-  if (b.shared_ffn > 0 || b.router_bias) return "shared experts or a router's bias";
+  // A router has a bias wherever all products have one, and there alone.
+  if (b.shared_ffn > 0 || (b.router_bias && !b.mlp_bias))
+    return "shared experts or a router's bias";
   if (b.window > 0 || b.sinks) return "windows or sinks of attention";
   if (b.post_norms || b.single_norm) return "this number of norms";
   return d.embedding.scale != 1 ? "a scaled embedding" : "";

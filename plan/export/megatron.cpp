@@ -50,6 +50,8 @@ void add_block(ArgumentLines& s, const Decoder& d, std::vector<Remark>& remarks)
   if (b.output_bias != b.mlp_bias || (biases && !b.qkv_bias)) {
     remarks.push_back({"model", "biases of attention and MLP go together there"});
   }
+  if (b.experts > 1 && biases && !b.router_bias)
+    remarks.push_back({"model", "the experts' router has a bias there too"});
   if (b.qk_norm) s.add("qk-layernorm");
   if (!b.pre_norm || b.parallel || !b.causal) {
     remarks.push_back({"model", "blocks there are causal, norm first, attention before MLP"});

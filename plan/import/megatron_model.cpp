@@ -103,17 +103,10 @@ void set_latent_attention(Arguments& a, TransformerShape& block, std::vector<Rem
   }
 }
 
-// Which blocks have experts: every n-th from the first, or a list as Python writes it,
-// "([0]*3+[1]*58)".
-std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
-  constexpr std::string_view kName = "moe-layer-freq";
-  const std::string text = a.text_or(kName, "1");
-  std::vector<bool> sparse;
-  if (const auto every = whole_number<int>(text)) {
-    if (*every < 1) a.fail(kName, "expected 1 or more, or a list");
-    for (std::int64_t i = 0; i < blocks; ++i) sparse.push_back(i % *every == 0);
-    return sparse;
-  }
+// A list of zeros and ones as Python writes it, "([0]*3+[1]*58)", one for each block.
+std::vector<bool> listed_blocks(Arguments& a, std::string_view name, const std::string& text,
+                                std::int64_t blocks) {
+  std::vector<bool> listed;
   const std::string expected = "expected a number, or a list as ([0]*3+[1]*58)";
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -121,26 +114,72 @@ std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
     if (next == std::string_view::npos) break;
     rest.remove_prefix(next);
     const auto close = rest.find(']');
-    if (rest.front() != '[' || close == std::string_view::npos) a.fail(kName, expected);
+    if (rest.front() != '[' || close == std::string_view::npos) a.fail(name, expected);
     std::vector<bool> part;
     for (const char c : rest.substr(1, close - 1)) {
       if (c == '0' || c == '1') part.push_back(c == '1');
-      if (c != '0' && c != '1' && c != ',' && c != ' ') a.fail(kName, expected);
+      if (c != '0' && c != '1' && c != ',' && c != ' ') a.fail(name, expected);
     }
     rest.remove_prefix(close + 1);
     int times = 1;
     if (rest.starts_with('*')) {
       const auto end = std::min(rest.find_first_not_of("0123456789", 1), rest.size());
       const auto count = whole_number<int>(rest.substr(1, end - 1));
-      if (!count || *count > kMostLayers) a.fail(kName, expected);
+      if (!count || *count > kMostLayers) a.fail(name, expected);
       times = *count;
       rest.remove_prefix(end);
     }
-    for (int i = 0; i < times; ++i) sparse.insert(sparse.end(), part.begin(), part.end());
+    for (int i = 0; i < times; ++i) listed.insert(listed.end(), part.begin(), part.end());
   }
-  if (static_cast<std::int64_t>(sparse.size()) != blocks)
-    a.fail(kName, fmt::format("holds {} layers of num-layers {}", sparse.size(), blocks));
+  if (static_cast<std::int64_t>(listed.size()) != blocks)
+    a.fail(name, fmt::format("holds {} layers of num-layers {}", listed.size(), blocks));
+  return listed;
+}
+
+// Which blocks have experts: every n-th from the first, or a list.
+std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
+  constexpr std::string_view kName = "moe-layer-freq";
+  const std::string text = a.text_or(kName, "1");
+  const auto every = whole_number<int>(text);
+  if (!every) return listed_blocks(a, kName, text, blocks);
+  if (*every < 1) a.fail(kName, "expected 1 or more, or a list");
+  std::vector<bool> sparse;
+  for (std::int64_t i = 0; i < blocks; ++i) sparse.push_back(i % *every == 0);
   return sparse;
+}
+
+// Megatron-Core, transformer/utils.py (is_layer_window_attention): a query sees so many keys before
+// it, and itself, in all blocks, in all but every n-th, or in those that a list names.
+void set_windows(Arguments& a, std::int64_t blocks, Model& model) {
+  constexpr std::string_view kSize = "window-size", kSkip = "window-attn-skip-freq";
+  const std::string skip = a.text_or(kSkip, "");
+  std::string size = a.values(kSize);
+  if (!a.flag(kSize)) return;
+  for (char& c : size) {
+    if (c == ',' || c == '(' || c == ')') c = ' ';
+  }
+  std::istringstream words(size);
+  std::int64_t before = 0, behind = 0;
+  if (!(words >> before >> behind) || before < -1 || before > kLargestSize)
+    a.fail(kSize, "expected keys before a query and behind it, as 128,0");
+  if (before == -1) return;  // all of them
+  const auto every = whole_number<int>(skip);
+  if (every && *every < 1) a.fail(kSkip, "expected 1 or more, or a list");
+  const std::vector<bool> listed =
+      skip.empty() || every ? std::vector<bool>() : listed_blocks(a, kSkip, skip, blocks);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const auto block = static_cast<std::size_t>(i);
+    const bool within = every ? (i + 1) % *every != 0 : listed.empty() || listed[block];
+    if (within) std::get<TransformerShape>(model.layers[block + 1].shape).window = before + 1;
+  }
+}
+
+// What the softmax of the scores has beside the keys: nothing, a zero, or a learned score a head.
+void set_softmax(Arguments& a, TransformerShape& block) {
+  const std::string type = a.text_or("softmax-type", "vanilla");
+  if (type != "vanilla" && type != "off-by-one" && type != "learnable")
+    a.fail("softmax-type", fmt::format("{}: expected vanilla, off-by-one or learnable", type));
+  block.sinks = type == "learnable";
 }
 
 void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks) {
@@ -213,7 +252,8 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
-  block.router_bias = a.flag("moe-router-enable-expert-bias");
+  // Kept for balance, or learned where all products have biases (moe/router.py).
+  block.router_bias = a.flag("moe-router-enable-expert-bias") || (block.mlp_bias && !deepspeed);
 }
 
 // Megatron-Core 0.12, models/common/embeddings/rotary_pos_embedding.py: Llama 3.1's scaling with
@@ -261,6 +301,7 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
   set_latent_attention(a, block, remarks);
   set_mlp(a, block, remarks);
   set_biases_and_norm(a, block);
+  set_softmax(a, block);
   const std::int64_t blocks = a.integer("num-layers", 1, kMostLayers);
   const std::int64_t seq_length = a.integer("seq-length", 1, kLargestSize);
   const std::int64_t positions =
@@ -301,6 +342,7 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
     set_experts(a, sparse, experts[i], deepspeed);
     model.layers[i + 1].shape = sparse;
   }
+  set_windows(a, blocks, model);
   model.initializer_range = a.number_or("init-method-std", 0.02, 0, 10);
   return model;
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_kinds.hpp"
@@ -129,6 +130,53 @@ TEST(ExpertFamilies, DenseOnesHaveTheirParameters) {
   // Le Scao et al., 2022, table 3.
   EXPECT_EQ(parameter_count(read(kBloom)), 176'247'271'424);
   EXPECT_EQ(parameter_count(read(kStarCoder)), 15'517'456'384);
+}
+
+// More sizes of the same families; Kimi-K2's checkpoint is these and the scales of its weights.
+TEST(ExpertFamilies, OtherSizesHaveTheirParameters) {
+  const std::string eight = R"(,"num_key_value_heads":8)", one = R"(,"num_key_value_heads":1)";
+  const std::string tied = eight + R"(,"tie_word_embeddings":true)";
+  const std::string latent = R"(,"n_group":1,"topk_group":1,"first_k_dense_replace":1)";
+  struct Published {
+    std::string config;
+    std::int64_t parameters;
+  };
+  const auto star = [](int width, int blocks, int heads, int tokens) {
+    return R"("model_type":"gpt_bigcode","n_positions":)" +
+           std::to_string(width == 2048 ? 2048 : 8192) + ",\"n_embd\":" + std::to_string(width) +
+           ",\"n_layer\":" + std::to_string(blocks) + ",\"n_head\":" + std::to_string(heads) +
+           ",\"vocab_size\":" + std::to_string(tokens);
+  };
+  const auto bloom = [](int width, int blocks, int heads) {
+    return R"("model_type":"bloom","vocab_size":250880,"hidden_size":)" + std::to_string(width) +
+           ",\"n_layer\":" + std::to_string(blocks) + ",\"n_head\":" + std::to_string(heads);
+  };
+  const std::vector<Published> all{
+      {sizes("qwen3", {2048, 28, 16, 6144, 151936}, tied), 1'720'574'976},
+      {sizes("qwen3", {2560, 36, 32, 9728, 151936}, tied), 4'022'468'096},
+      {sizes("qwen3", {5120, 40, 40, 17408, 151936}, eight), 14'768'307'200},
+      {sizes("qwen3_moe", {6144, 62, 96, 8192, 151936},
+             eight + R"(,"head_dim":128,"num_experts":160,"moe_intermediate_size":2560)"),
+       480'154'875'392},
+      {sizes("kimi_k2", {7168, 61, 64, 18432, 163840}, latent + R"(,"n_routed_experts":384)"),
+       1'026'408'232'448},
+      {sizes("deepseek_v3", {2048, 27, 16, 11264, 163840},
+             latent + R"(,"q_lora_rank":null,"n_routed_experts":64,"n_shared_experts":2,
+  "num_experts_per_tok":6,"moe_intermediate_size":1408)"),
+       15'960'110'208},
+      {sizes("gemma2", {4608, 46, 32, 36864, 256000},
+             R"(,"num_key_value_heads":16,"head_dim":128)"),
+       27'227'128'320},
+      {sizes("gemma3_text", {640, 18, 4, 2048, 262144}, one + R"(,"head_dim":256)"), 268'098'176},
+      {sizes("gemma3_text", {2560, 34, 8, 10240, 262144}, R"(,"num_key_value_heads":4)"),
+       3'880'099'328},
+      {sizes("gemma3_text", {3840, 48, 16, 15360, 262144}, eight), 11'765'788'416},
+      {bloom(1024, 24, 16), 559'214'592},
+      {bloom(2560, 30, 32), 3'002'557'440},
+      {star(768, 20, 12, 49152), 164'144'128},
+      {star(2048, 24, 16, 49280), 1'124'886'528}};
+  for (const Published& p : all)
+    EXPECT_EQ(parameter_count(read(p.config)), p.parameters) << p.config;
 }
 
 // What is counted is what is allocated.
