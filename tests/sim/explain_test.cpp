@@ -32,6 +32,11 @@ namespace {
 constexpr const char* kGpt2 = R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64,
   "n_embd": 64, "n_layer": 6, "n_head": 4})";
 
+constexpr const char* kMixtral = R"({"model_type": "mixtral", "vocab_size": 512,
+  "max_position_embeddings": 64, "hidden_size": 64, "num_hidden_layers": 6,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 128,
+  "num_local_experts": 4})";
+
 class Explain : public testing::Test {
  protected:
   Explain()
@@ -39,6 +44,7 @@ class Explain : public testing::Test {
                 ("weir-explain-" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
     write_file_atomically(folder_ / "gpt2.json", kGpt2);
+    write_file_atomically(folder_ / "mixtral.json", kMixtral);
   }
   ~Explain() override { std::filesystem::remove_all(folder_); }
 
@@ -99,6 +105,12 @@ class Explain : public testing::Test {
     std::mt19937 random(seed);
     Case its = seed % 3 == 0 ? timed(random) : divided(random);
     Plan& plan = its.plan;
+    // A quarter of those divided have experts, which their replicas share.
+    if (seed % 3 == 1 && seed % 2 == 0) {
+      plan.model_path = "mixtral.json";
+      plan.model_sha256 = sha256_hex(kMixtral);
+      plan.ep = plan.dp;
+    }
     plan.micro_batch_size = any(random, 1, 2);
     std::optional<Schedule> schedule;
     while (!schedule) {
@@ -187,7 +199,7 @@ TEST_F(Explain, PartsSumToTheStep) {
 
 // What is sent is seen where there is somebody to send to, and nowhere else.
 TEST_F(Explain, TrafficHasItsCause) {
-  int tensor = 0, replicas = 0, messages = 0;
+  int tensor = 0, replicas = 0, messages = 0, experts = 0;
   for (unsigned seed = 0; seed < kPlans; ++seed) {
     const auto [plan, cluster] = made(seed);
     const auto [resolved, costs] = alone(plan, cluster);
@@ -196,6 +208,7 @@ TEST_F(Explain, TrafficHasItsCause) {
                                      forecast(resolved, known, cluster));
     EXPECT_EQ(fall.of("tensor").count() > 0, plan.tp > 1) << seed;
     EXPECT_EQ(fall.of("context").count() > 0, plan.cp > 1) << seed;
+    EXPECT_EQ(fall.of("experts").count() > 0, plan.ep > 1) << seed;
     if (plan.stages() == 1) {
       EXPECT_EQ(fall.of("messages").count(), 0) << seed;
     }
@@ -205,8 +218,10 @@ TEST_F(Explain, TrafficHasItsCause) {
     tensor += fall.of("tensor").count() > 0 ? 1 : 0;
     replicas += fall.of("replicas").count() > 0 ? 1 : 0;
     messages += fall.of("messages").count() > 0 ? 1 : 0;
+    experts += fall.of("experts").count() > 0 ? 1 : 0;
   }
   EXPECT_GT(std::min({tensor, replicas, messages}), 20);
+  EXPECT_GT(experts, 10);
 }
 
 TEST_F(Explain, TheCriticalPathIsTheLongest) {
