@@ -96,19 +96,22 @@ class Changer {
   }
 
   void add_microbatches() {
-    const auto with = [&](int microbatches, int size, const char* note) {
+    const auto with = [&](int microbatches, int size, const char* note, int samples) {
       Plan changed = plan();
       changed.microbatches = microbatches;
       changed.micro_batch_size = size;
-      if (note[0] != '\0') changed.samples *= 2;
+      changed.samples = samples;
       // Uneven mini-batches stay within one sample of b a micro-batch.
       if (changed.samples > 0 && changed.whole_microbatches() < 1) return;
       add("micro-batches", fmt::format("M {} b {}{}", microbatches, size, note), changed);
     };
     const int m = plan().microbatches, b = plan().micro_batch_size;
-    if (b % 2 == 0) with(2 * m, b / 2, "");
-    if (m % 2 == 0) with(m / 2, 2 * b, "");
-    with(2 * m, b, ", twice the mini-batch");
+    const int samples = plan().samples;
+    if (b % 2 == 0) with(2 * m, b / 2, "", samples);
+    if (m % 2 == 0) with(m / 2, 2 * b, "", samples);
+    if (samples == 0) with(m + 1, b, ", one more in the mini-batch", 0);
+    // Of one micro-batch one more is twice as many.
+    if (m > 1 || samples > 0) with(2 * m, b, ", twice the mini-batch", 2 * samples);
   }
 
   void add_chunks() {

@@ -68,7 +68,8 @@ TEST_F(ExplainCommand, PeopleReadTablesAndABar) {
   ASSERT_EQ(result.code, 0) << result.out;
   for (const char* words :
        {"where the step goes", "useful work at the device's peak", "##", "the critical path",
-        "what one change would bring", "schedule: gpipe", "measured 1s", "to tell: "})
+        "what one change would bring", "micro-batches: M 9 b 2, one more in the mini-batch",
+        "schedule: gpipe", "measured 1s", "to tell: "})
     EXPECT_THAT(result.out, HasSubstr(words));
 }
 
