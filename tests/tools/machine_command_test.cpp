@@ -41,7 +41,7 @@ TEST_F(MachineCommand, ABareNameIsABuiltInCluster) {
   const CommandResult none = weir("simulate plan.json --cluster dgx-z100");
   EXPECT_EQ(none.code, 3);
   EXPECT_THAT(none.out, HasSubstr("dgx-z100: is no file and no cluster of "));
-  EXPECT_THAT(none.out, HasSubstr("dgx-a100, dgx-b200, dgx-h100"));
+  EXPECT_THAT(none.out, HasSubstr("dgx-a100, dgx-b200, dgx-b300, dgx-h100"));
 }
 
 TEST_F(MachineCommand, AForecastNamesItsStack) {

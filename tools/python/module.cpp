@@ -6,8 +6,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cctype>
 #include <exception>
+#include <map>
+#include <new>
 
-#include "plan/words/error.hpp"
+#include "plan/text/ending.hpp"
+#include "plan/text/quote.hpp"
 #include "tools/python/bindings.hpp"
 
 namespace py = pybind11;
@@ -46,27 +49,46 @@ std::string python_words(const std::string& line) {
 
 // One class for each exit code of the command; str(error) is the command's line without its "weir:
 // ", its options under their names here.
-template <class Exception>
-void bind_error(py::module_& m, const char* name, const py::object& base, const char* doc) {
-  static auto* type = new py::exception<Exception>(m, name, base);  // until the process ends
-  type->attr("__doc__") = doc;
-  py::register_exception_translator([](std::exception_ptr thrown) {
-    try {
-      if (thrown) std::rethrow_exception(thrown);
-    } catch (const Exception& error) {
-      (*type)(python_words(error.what()).c_str());
-    }
-  });
+py::object& class_of(EndKind kind) {
+  static std::map<EndKind, py::object>& classes = *new std::map<EndKind, py::object>;  // to the end
+  return classes[kind];
+}
+
+// What Python's own functions and pybind11 raise stays what it is, and memory that ends is Python's
+// MemoryError; all else ends as the command's table has it.
+void translate(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const py::error_already_set&) {
+    throw;
+  } catch (const py::builtin_exception&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "out of memory");
+  } catch (...) {
+    const Ending ending = ending_of(thrown);
+    PyErr_SetString(class_of(ending.kind).ptr(), python_words(in_one_line(ending.line)).c_str());
+  }
 }
 
 void bind_errors(py::module_& m) {
-  const auto error = py::exception<std::runtime_error>(m, "Error");
-  error.attr("__doc__") = "Whatever weir refuses; str() is one line: file, key, what was expected.";
-  bind_error<InputError>(m, "InputError", error, "Bad input (exit code 3).");
-  bind_error<UsageError>(m, "UsageError", error, "Options that contradict (2).");
-  bind_error<NoFeasiblePlan>(m, "NoFeasiblePlan", error, "No plan satisfies all (4).");
-  bind_error<MissingComponent>(m, "MissingComponent", error, "Hardware not here (5).");
-  bind_error<RunFailed>(m, "RunFailed", error, "The run stopped before its end (6).");
+  const auto named = [&](EndKind kind, const char* name, const py::handle& base, const char* doc) {
+    const std::string full = std::string("weir.") + name;
+    py::object made = py::reinterpret_steal<py::object>(
+        PyErr_NewExceptionWithDoc(full.c_str(), doc, base.ptr(), nullptr));
+    m.add_object(name, made);
+    class_of(kind) = made;
+    return made;
+  };
+  const py::object error = named(EndKind::bug, "Error", PyExc_Exception,
+                                 "Whatever weir refuses; str() is one line: file, key, what was "
+                                 "expected.");
+  named(EndKind::bad_input, "InputError", error, "Bad input (exit code 3).");
+  named(EndKind::usage, "UsageError", error, "Options that contradict (2).");
+  named(EndKind::no_plan, "NoFeasiblePlan", error, "No plan satisfies all (4).");
+  named(EndKind::missing, "MissingComponent", error, "Hardware not here (5).");
+  named(EndKind::failed, "RunFailed", error, "The run stopped before its end (6).");
+  py::register_exception_translator(&translate);
 }
 
 }  // namespace
