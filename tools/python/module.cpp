@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "plan/text/ending.hpp"
 #include "plan/text/quote.hpp"
@@ -58,7 +59,7 @@ py::object& class_of(EndKind kind) {
 // MemoryError; all else ends as the command's table has it.
 void translate(std::exception_ptr thrown) {
   try {
-    if (thrown) std::rethrow_exception(thrown);
+    if (thrown) std::rethrow_exception(std::move(thrown));
   } catch (const py::error_already_set&) {
     throw;
   } catch (const py::builtin_exception&) {
@@ -66,7 +67,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "out of memory");
   } catch (...) {
-    const Ending ending = ending_of(thrown);
+    const Ending ending = ending_of(std::current_exception());
     PyErr_SetString(class_of(ending.kind).ptr(), python_words(in_one_line(ending.line)).c_str());
   }
 }
