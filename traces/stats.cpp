@@ -18,6 +18,21 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+double weighted_median(std::vector<Weighted> values) {
+  assert(!values.empty());
+  std::ranges::sort(values);
+  double total = 0, passed = 0;
+  for (const auto& [value, weight] : values) total += weight;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    passed += values[i].second;
+    // Sums of weights that were meant to be equal halves differ by rounding.
+    if (i + 1 < values.size() && std::abs(passed - total / 2) <= 1e-12 * total)
+      return (values[i].first + values[i + 1].first) / 2;
+    if (passed > total / 2) return values[i].first;
+  }
+  return values.back().first;
+}
+
 double spread_over_fastest_half(std::vector<double> values) {
   std::ranges::sort(values);
   const auto half = static_cast<std::ptrdiff_t>((values.size() + 1) / 2);

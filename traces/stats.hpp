@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
 #include <vector>
 
 namespace weir {
@@ -9,6 +10,13 @@ namespace weir {
 // Middle of the sorted values; the mean of the two middle ones where their number is even.
 // Precondition: not empty.
 [[nodiscard]] double median(std::vector<double> values);
+
+// A value and how much it counts, above 0.
+using Weighted = std::pair<double, double>;
+
+// The value at which half of the weight is passed; the mean of the two that meet there. Equal
+// weights give the median. Precondition: not empty.
+[[nodiscard]] double weighted_median(std::vector<Weighted> values);
 
 // Median |value - c| / c about c, the median of the fastest half (the odd one included): what is
 // disturbed is slower, so the fastest values tell best what undisturbed ones would be.

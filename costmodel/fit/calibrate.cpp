@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/calibrate.hpp"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,28 +13,46 @@
 namespace weir {
 namespace {
 
-// Iteratively reweighted least squares for a location: weight 1 within the threshold, threshold /
-// |residual| beyond.
-double huber_location(const std::vector<double>& values) {
-  const Eigen::Map<const Eigen::ArrayXd> x(values.data(), static_cast<Eigen::Index>(values.size()));
-  double location = median(values);
+double median_distance(std::vector<Weighted> values, double location) {
+  for (auto& [value, weight] : values) value = std::abs(value - location);
+  return weighted_median(std::move(values));
+}
+
+// Iteratively reweighted least squares for a location: beside its own, an observation has weight 1
+// within the threshold, threshold / |residual| beyond.
+double huber_location(const std::vector<Weighted>& values) {
+  double location = weighted_median(values);
   for (int iteration = 0; iteration < 50; ++iteration) {
-    const Eigen::ArrayXd residual = (x - location).abs();
-    const double spread = 1.4826 * median({residual.begin(), residual.end()});
+    const double spread = 1.4826 * median_distance(values, location);
     const double threshold = 1.345 * std::max(spread, 1e-6);
-    const Eigen::ArrayXd weight = (residual <= threshold).select(1.0, threshold / residual);
-    const double next = (weight * x).sum() / weight.sum();
+    double sum = 0, weights = 0;
+    for (const auto& [value, own] : values) {
+      const double weight = own * threshold / std::max(threshold, std::abs(value - location));
+      sum += weight * value;
+      weights += weight;
+    }
+    const double next = sum / weights;
     if (std::abs(next - location) < 1e-9) return next;
     location = next;
   }
   return location;
 }
 
+// How many equal observations say as much as these (Kish, Survey Sampling, 1965).
+double effective_number(const std::vector<Weighted>& values) {
+  double sum = 0, squares = 0;
+  for (const auto& [value, weight] : values) {
+    sum += weight;
+    squares += weight * weight;
+  }
+  return sum * sum / squares;
+}
+
 using KindKey = std::pair<ActionKind, bool>;  // and whether alone
 
 // Additive in logs: an observation is what its kind shows plus what its micro-batch size shows. The
 // two are fitted in turn (backfitting), each by a Huber location of what the other leaves, until
-// they stand still.
+// they stand still. Each observation counts by its time, which is what forecasts are of.
 struct Locations {
   std::map<KindKey, double> kinds;
   SizeCorrection sizes;  // logs; empty where all runs had one micro-batch size
@@ -45,11 +62,11 @@ struct Locations {
 // more had shown nothing.
 constexpr double kShownNothing = 4;
 
-std::vector<double> left_of(const Observations& seen, const Locations& at, auto wanted,
-                            auto explained) {
-  std::vector<double> values;
+std::vector<Weighted> left_of(const Observations& seen, const Locations& at, auto wanted,
+                              auto explained) {
+  std::vector<Weighted> values;
   for (const KindObservation& o : seen.kinds) {
-    if (wanted(o)) values.push_back(o.log_ratio - explained(o, at));
+    if (wanted(o)) values.emplace_back(o.log_ratio - explained(o, at), o.time.count());
   }
   return values;
 }
@@ -63,12 +80,12 @@ double kind_effect(const KindObservation& o, const Locations& at) {
   return at.kinds.at({o.kind, o.alone});
 }
 
-std::vector<double> of_kind(const Observations& seen, const Locations& at, KindKey key) {
+std::vector<Weighted> of_kind(const Observations& seen, const Locations& at, KindKey key) {
   return left_of(
       seen, at, [&](const KindObservation& o) { return KindKey(o.kind, o.alone) == key; },
       size_effect);
 }
-std::vector<double> of_size(const Observations& seen, const Locations& at, int size) {
+std::vector<Weighted> of_size(const Observations& seen, const Locations& at, int size) {
   const auto wanted = [size](const KindObservation& o) {
     return o.micro_batch_size == size && o.kind != ActionKind::OPTIMIZER;
   };
@@ -90,8 +107,8 @@ Locations fit_locations(const Observations& seen) {
       location = next;
     }
     for (auto& [size, location] : at.sizes) {
-      const std::vector<double> values = of_size(seen, at, size);
-      const auto n = static_cast<double>(values.size());
+      const std::vector<Weighted> values = of_size(seen, at, size);
+      const double n = effective_number(values);
       const double next = huber_location(values) * n / (n + kShownNothing);
       moved = std::max(moved, std::abs(next - location));
       location = next;
@@ -114,10 +131,10 @@ void lend_to_relatives(std::map<ActionKind, double>& locations) {
 
 std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at) {
   std::vector<FitQuality> quality;
-  const auto add = [&quality](std::string name, double location, std::vector<double> values) {
-    for (double& value : values) value = std::abs(value - location);
-    quality.push_back(
-        {std::move(name), std::exp(location), static_cast<int>(values.size()), median(values)});
+  const auto add = [&quality](std::string name, double location,
+                              const std::vector<Weighted>& values) {
+    quality.push_back({std::move(name), std::exp(location), static_cast<int>(values.size()),
+                       median_distance(values, location)});
   };
   for (const auto& [key, location] : at.kinds) {
     add(std::string(to_string(key.first)) + (key.second ? " alone" : ""), location,

@@ -18,7 +18,7 @@ struct FitQuality {
   std::string kind;  // "F", "B", ..., "F alone" for K = 1, "b = 4" for a micro-batch size
   double factor = 1;
   int observations = 0;        // (plan, stage) pairs
-  double median_residual = 0;  // median |log ratio - log factor|
+  double median_residual = 0;  // median |log ratio - log factor|, by time
 };
 
 struct Calibration {
@@ -27,9 +27,10 @@ struct Calibration {
 };
 
 // Huber location of the log ratios (Huber 1964; threshold 1.345 scaled by the median absolute
-// deviation) per action kind, for K = 1 apart from K > 1, and per micro-batch size where the runs
-// had several. `base` is what the runs' predictions are made from; its own corrections are kept as
-// the starting point and multiplied. Cold first steps are left out by the caller.
+// deviation), each observation weighted by its time, per action kind, for K = 1 apart from K > 1,
+// and per micro-batch size where the runs had several. `base` is what the runs' predictions are
+// made from; its own corrections are kept as the starting point and multiplied. Cold first steps
+// are left out by the caller.
 [[nodiscard]] Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
                                     const Cluster& cluster);
 

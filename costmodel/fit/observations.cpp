@@ -1,4 +1,4 @@
-// Reads measured steps: by stage and kind of action the median against the forecast, the gaps
+// Reads measured steps: by stage and kind of action the typical time against the forecast, the gaps
 // before actions, and which of them ran beside a transfer.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/observations.hpp"
@@ -31,19 +31,37 @@ double share_beside(const Span& span,
              : 0;
 }
 
-void note_scatter(ActionKind kind, const std::vector<double>& durations,
-                  const std::vector<double>& beside, double middle, Observations& seen) {
+// What a run shows of the actions of one kind of one stage.
+struct Seen {
+  std::vector<double> durations, beside;  // s, and the share beside a transfer, in the same order
+  std::vector<double> step_means;         // s
+  double of_step = 0;                     // sum in the step that is read
+  int in_step = 0;
+
+  void add(double duration, double share) {
+    durations.push_back(duration);
+    beside.push_back(share);
+    of_step += duration;
+    ++in_step;
+  }
+  void end_step() {
+    if (in_step > 0) step_means.push_back(of_step / in_step);
+    of_step = in_step = 0;
+  }
+};
+
+void note_scatter(ActionKind kind, const Seen& run, double typical, Observations& seen) {
   constexpr double kHardly = 0.05;
   std::vector<double> alone;
-  for (std::size_t i = 0; i < durations.size(); ++i) {
-    seen.scatter[kind].push_back(durations[i] / middle);
-    if (beside[i] < kHardly) alone.push_back(durations[i]);
+  for (std::size_t i = 0; i < run.durations.size(); ++i) {
+    seen.scatter[kind].push_back(run.durations[i] / typical);
+    if (run.beside[i] < kHardly) alone.push_back(run.durations[i]);
   }
   if (alone.empty()) return;
   const double free = median(std::move(alone));
-  for (std::size_t i = 0; i < durations.size(); ++i) {
-    if (beside[i] >= kHardly && durations[i] > 0)
-      seen.overlapped.emplace_back(beside[i], 1 - free / durations[i]);
+  for (std::size_t i = 0; i < run.durations.size(); ++i) {
+    if (run.beside[i] >= kHardly && run.durations[i] > 0)
+      seen.overlapped.emplace_back(run.beside[i], 1 - free / run.durations[i]);
   }
 }
 
@@ -51,8 +69,7 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
              Observations& seen) {
   const Program& program = run.plan->program;
   const CostTableResult table = cost_table(*run.plan, base, cluster);
-  std::map<std::pair<std::int32_t, ActionKind>, std::vector<double>> durations,
-      beside;  // in the same order
+  std::map<std::pair<std::int32_t, ActionKind>, Seen> kinds;
   for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
     const auto spans = run.measured->of_step(static_cast<std::int32_t>(step));
     Nanoseconds last{0};
@@ -70,9 +87,8 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
         const bool shorter = is_backward(span.action.kind) && program.spared(span.action) &&
                              table.table.stages[span.action.stage.position()].rebuild.count() > 0;
         if (!shorter) {
-          const std::pair key{span.action.stage.value, span.action.kind};
-          durations[key].push_back(to_seconds(span.duration()).count());
-          beside[key].push_back(share_beside(span, transfers[rank]));
+          kinds[{span.action.stage.value, span.action.kind}].add(
+              to_seconds(span.duration()).count(), share_beside(span, transfers[rank]));
         }
         last = std::max(last, span.end);
         const OperationId previous = program.previous(id);
@@ -85,16 +101,20 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
       }
     }
     seen.step_gap_s.push_back(to_seconds(run.measured->steps[step].end - last).count());
+    for (auto& [key, of_kind] : kinds) of_kind.end_step();
   }
-  for (auto& [key, values] : durations) {
+  for (const auto& [key, of_kind] : kinds) {
     const StageCost& cost = table.table.stages[static_cast<std::size_t>(key.first)];
     const double expected = to_seconds(cost[key.second]).count();
-    const double measured = median(values);
-    if (measured > 0) note_scatter(key.second, values, beside[key], measured, seen);
+    // A step is a sum of its actions, so what counts of them is their mean; of steps, the median.
+    const double measured = median(of_kind.step_means);
+    if (measured > 0) note_scatter(key.second, of_kind, measured, seen);
     if (expected <= 0 || measured <= 0) continue;
     const Plan& plan = run.plan->plan;
-    seen.kinds.push_back(
-        {key.second, plan.pp == 1, plan.micro_batch_size, std::log(measured / expected)});
+    const double a_step = static_cast<double>(of_kind.durations.size()) /
+                          static_cast<double>(run.measured->steps.size());
+    seen.kinds.push_back({key.second, plan.pp == 1, plan.micro_batch_size,
+                          std::log(measured / expected), Seconds(measured * a_step)});
   }
 }
 

@@ -24,7 +24,9 @@ struct KindObservation {
   ActionKind kind = ActionKind::F;
   bool alone = false;        // K = 1
   int micro_batch_size = 1;  // samples
-  double log_ratio = 0;      // log(median measured / predicted)
+  double log_ratio = 0;  // log(measured / predicted); measured: mean of a step, median over steps
+  Seconds time{0};       // measured, all of a step's: an embedding that has a stage of its own
+                         // says nothing of the blocks' thousand times longer passes
 };
 
 struct Observations {
@@ -32,7 +34,7 @@ struct Observations {
   std::vector<double> host_gap_s;  // from when all an action waits for was there to its start
   std::vector<double> step_gap_s;  // from the last action's end to the step's
   PerKind<std::vector<double>>
-      scatter;  // duration / median of the same stage's actions of this kind
+      scatter;  // duration / what is measured of the same stage's actions of this kind
   std::vector<std::pair<double, double>>
       overlapped;  // share of an action beside a transfer, and 1 - free / its time
 };

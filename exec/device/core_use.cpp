@@ -56,10 +56,11 @@ CoreUse core_use(const std::filesystem::path& stat) {
   std::ifstream in(stat);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   use.all = core_times(text, cores, static_cast<double>(::sysconf(_SC_CLK_TCK)));
-  rusage own{};
-  if (::getrusage(RUSAGE_SELF, &own) == 0) {
-    use.own = seconds_of(own.ru_utime) + seconds_of(own.ru_stime);
-    use.preemptions = own.ru_nivcsw;
+  for (const int whose : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage own{};
+    if (::getrusage(whose, &own) != 0) continue;
+    use.own += seconds_of(own.ru_utime) + seconds_of(own.ru_stime);
+    use.preemptions += own.ru_nivcsw;
   }
   return use;
 }

@@ -25,7 +25,7 @@ struct CoreUse {
   Seconds at{0};  // by the monotonic clock
   int cores = 1;
   std::optional<CoreTimes> all;  // of the cores; nothing where the kernel does not say
-  Seconds own{0};                // that this process's threads computed
+  Seconds own{0};                // that threads of this process and its ended children computed
   std::int64_t preemptions = 0;  // of them: involuntary context switches (getrusage)
 };
 

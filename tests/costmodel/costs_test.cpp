@@ -1,5 +1,4 @@
-// Formulas on worked numbers, costs there and back, the conformal interval, and a fit that finds
-// what was put in.
+// Formulas on worked numbers, costs there and back, and the conformal interval.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/costs.hpp"
 
@@ -12,7 +11,6 @@
 #include <limits>
 #include <random>
 
-#include "costmodel/fit/calibrate.hpp"
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
@@ -20,16 +18,12 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tests/costmodel/two_blocks.hpp"
 
 namespace weir {
 namespace {
 
 using testing::HasSubstr;
-
-Layer block() {
-  return {"b", TransformerShape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32},
-          ""};
-}
 
 // s = 4, h = 8, f = 32: projections 4 * (2*8*24 + 2*8*8) = 2048, scores and mix 4 * 16 * 8 = 512,
 // MLP 4 * 2 * 2 * 8 * 32 = 4096; together 6656.
@@ -38,33 +32,6 @@ TEST(LayerMath, ABlocksFlops) { EXPECT_EQ(forward_flops(block(), 4).count(), 665
 // 2 * 4 tokens * 8 * 100 classes.
 TEST(LayerMath, AHeadsFlops) {
   EXPECT_EQ(forward_flops({"h", HeadShape{.vocabulary = 100, .hidden = 8}, ""}, 4).count(), 6400);
-}
-
-Costs costs_of(const Layer& layer, std::int64_t tokens) {
-  Costs costs;
-  costs.basis = Basis::measured;
-  LayerCost cost;
-  cost.key = layer_key(layer, tokens, Dtype::fp32);
-  cost.by_batch[1] = {{Seconds(1e-3), Seconds(1e-3), Seconds(1e-3), Seconds(2e-3)}, 0, Bytes(64)};
-  cost.by_batch[4] = {
-      {Seconds(2.5e-3), Seconds(3e-3), Seconds(3e-3), Seconds(6.5e-3)}, 0, Bytes(128)};
-  cost.optimizer = Seconds(1e-4);
-  costs.layers.push_back(cost);
-  costs.link = {Seconds(2e-6), BytesPerSecond(1e9)};
-  return costs;
-}
-
-ResolvedPlan two_blocks(int k, int batch) {
-  Model model;
-  model.layers = {block(), block()};
-  model.family = "layers";
-  Plan plan;
-  plan.seq_length = 4;
-  plan.pp = k;
-  plan.microbatches = 4;
-  plan.micro_batch_size = batch;
-  if (k == 2) plan.boundaries = {1};
-  return derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {k, 1, 4})));
 }
 
 // A framework that does not tell I from W says null: read as such and written as such, B stays what
@@ -256,99 +223,6 @@ TEST(CalibratedRange, SaysWhatWasNeverRun) {
   plan.pp = 2;
   plan.microbatches = 9;
   EXPECT_THAT(outside(range, plan).value(), HasSubstr("M = 9"));
-}
-
-// Three steps as a running machine might give them: every span of a kind `scales` times its cost,
-// step 1 disturbed.
-Trace scaled_run(const ResolvedPlan& loaded, const Costs& base,
-                 std::map<ActionKind, double> scales) {
-  const Program& program = loaded.program;
-  const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
-  Trace trace;
-  trace.origin = TraceOrigin::measured;
-  trace.ranks = loaded.plan.pp;
-  for (std::int32_t step = 0; step < 3; ++step) {
-    trace.steps.push_back({Nanoseconds(0), Nanoseconds(50'000'000)});
-    for (const OperationId id : program.ids()) {
-      const Lane& lane = program.lane_of(id);
-      const auto found = scales.find(program.op(id).action.kind);
-      const double scale = (found == scales.end() ? 1.0 : found->second) * (step == 1 ? 3 : 1);
-      const std::int64_t start = (id - lane.first) * 1'000'000;
-      trace.spans.push_back(
-          {id, program.op(id).action, lane.rank, lane.kind, lane.rank, step, Nanoseconds(start),
-           Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[id])))});
-    }
-  }
-  return trace;
-}
-
-// F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run
-// had.
-TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
-  const ResolvedPlan loaded = two_blocks(2, 1);
-  const Costs base = costs_of(block(), 4);
-  const Trace trace = scaled_run(loaded, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
-  const CalibrationRun run{&loaded, &trace};
-  const Calibration fit = calibrate(base, std::span(&run, 1), {});
-  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-6);
-  EXPECT_NEAR(fit.costs.correction.b, 0.9, 1e-6);
-  EXPECT_NEAR(fit.costs.correction.r, 1.2, 1e-6);  // not seen: F's
-  EXPECT_EQ(fit.costs.basis, Basis::calibrated);
-  ASSERT_TRUE(fit.costs.range);
-  EXPECT_EQ(fit.costs.range->pp_high, 2);
-}
-
-// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long
-// besides, of four 1 / 1.1. Forty plans of each: the sizes' factors come out but for the pull
-// towards 1 (n = 160 observations: 160 / 164 of the log), and halfway in the log of the size (b =
-// 2) there is none.
-TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
-  const ResolvedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
-  const Costs base = costs_of(block(), 4);
-  const Trace of_small =
-      scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
-  const Trace of_large =
-      scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
-  std::vector<CalibrationRun> runs;
-  for (int i = 0; i < 40; ++i) {
-    runs.push_back({&small, &of_small});
-    runs.push_back({&large, &of_large});
-  }
-  const Calibration fit = calibrate(base, runs, {});
-  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-4);
-  EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-4);
-  EXPECT_NEAR(std::log(fit.costs.by_size.at(1)), std::log(1.1) * 160 / 164, 1e-4);
-  EXPECT_NEAR(std::log(fit.costs.by_size.at(4)), -std::log(1.1) * 160 / 164, 1e-4);
-  EXPECT_NEAR(factor_at(fit.costs.by_size, 2), 1, 1e-4);
-  EXPECT_EQ(factor_at(fit.costs.by_size, 8), fit.costs.by_size.at(4));
-  EXPECT_EQ(factor_at({}, 3), 1);
-  const StageCost after = cost_table(small, fit.costs, {}).table.stages[0];
-  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * 160 / 164),
-              200);
-}
-
-// Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never
-// run there (split backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's
-// factor once, not twice.
-TEST(Calibrate, BorrowedFactorsCountOnce) {
-  const ResolvedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
-  const Costs base = costs_of(block(), 4);
-  const Trace busy = scaled_run(two, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
-  const Trace alone = scaled_run(one, base, {{ActionKind::F, 1.1}, {ActionKind::B, 0.8}});
-  const CalibrationRun runs[] = {{&two, &busy}, {&one, &alone}};
-  const Costs fitted = calibrate(base, runs, {}).costs;
-  const StageCost before = cost_table(one, base, {}).table.stages[0];
-  const StageCost after = cost_table(one, fitted, {}).table.stages[0];
-  const auto ratio = [](Nanoseconds a, Nanoseconds b) {
-    return static_cast<double>(a.count()) / static_cast<double>(b.count());
-  };
-  EXPECT_NEAR(ratio(after.f, before.f), 1.1, 1e-5);
-  EXPECT_NEAR(ratio(after.r, before.r), 1.1, 1e-5);
-  EXPECT_NEAR(ratio(after.b, before.b), 0.8, 1e-5);
-  EXPECT_NEAR(ratio(after.i, before.i), 0.8, 1e-5);
-  EXPECT_NEAR(ratio(after.w, before.w), 0.8, 1e-5);
-  const StageCost shared = cost_table(two, fitted, {}).table.stages[0];
-  EXPECT_NEAR(ratio(shared.r, cost_table(two, base, {}).table.stages[0].r), 1.2, 1e-5);
 }
 
 }  // namespace

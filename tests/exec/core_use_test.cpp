@@ -3,6 +3,10 @@
 #include "exec/device/core_use.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ctime>
 
 #include "exec/device/cores.hpp"
 
@@ -65,6 +69,22 @@ TEST(CoreUse, ThisMachineCounts) {
   EXPECT_GE((after.own - before.own).count(), 0.05);
   EXPECT_GT(after.at, before.at);
   EXPECT_FALSE(core_use("/nowhere/stat").all);
+}
+
+// Ranks of PyTorch are processes that the measuring one starts and waits for: what they computed
+// counts once they have ended.
+TEST(CoreUse, EndedChildrenCount) {
+  const CoreUse before = core_use();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    volatile double sum = 0;
+    while (std::clock() < CLOCKS_PER_SEC / 10) sum = sum + 1;
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_GE((core_use().own - before.own).count(), 0.09);
 }
 
 }  // namespace

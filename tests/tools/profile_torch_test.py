@@ -40,6 +40,7 @@ def measures():
     profile("gpt2.json", "-b", "1,2", "-o", "costs.json", "--collectives", "all_reduce.txt")
     costs = json.loads(pathlib.Path("costs.json").read_text())
     assert costs["basis"] == "measured" and "PyTorch" in costs["origin"], costs["origin"]
+    assert costs["disturbance"]["worked_s"] > 0, "what its ranks computed"
     assert len(costs["layers"]) == 4, "embedding, block, norm, head"
     block = costs["layers"][1]["times"]
     assert [at["micro_batch_size"] for at in block] == [1, 2]
@@ -118,7 +119,7 @@ def refuses():
 def evaluates():
     """Plans forecast from that profile, then run there."""
     run(WEIR, "evaluate", "gpt2.json", "--executor", "torch", "--python", sys.executable,
-        "--costs", "costs.json", "--global-batch-size", 2, "--fit", 3, "--interval", 0,
+        "--costs", "costs.json", "--global-batch-size", 2, "--fit", 2, "--interval", 0,
         "--held-out", 3, "--rounds", 1, "-o", "judged")
     judged = json.loads(pathlib.Path("judged/evaluation.json").read_text())
     assert judged["plans"] == 3 and judged["coverage"] is None, judged

@@ -10,7 +10,6 @@
 #include <random>
 #include <set>
 
-#include "costmodel/fit/calibrate.hpp"
 #include "costmodel/fit/intervals.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
@@ -23,6 +22,7 @@
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/provenance.hpp"
+#include "tools/app/refit.hpp"
 #include "tools/app/torch_runs.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
@@ -230,11 +230,10 @@ class Evaluator {
     run_all(fitting, "fit", 3);
     disturbance_ = disturbance_of(costs_, fitting, watch);
     note_disturbance(disturbance_, "what is learnt from these runs is as doubtful", session_);
-    std::vector<CalibrationRun> runs;
-    for (const Trial& t : fitting) runs.push_back({&t.plan, &t.run.trace});
-    Calibration fitted = calibrate(costs_, runs, host_);
-    if (disturbance_.watched >= kLeastWatched) doubt_far_fits(fitted.quality, kOtherWork, session_);
-    costs_ = std::move(fitted.costs);
+    Refit learnt = refit(fitting, costs_, host_);
+    if (disturbance_.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session_);
+    if (!learnt.taken) session_.note(why_not_taken(learnt));
+    costs_ = std::move(learnt.costs);
     std::vector<double> misses;
     for (const Trial& t : fitting) {
       const Seconds predicted = forecast(t.plan, costs_, host_).forecast.step_time;

@@ -7,10 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "costmodel/fit/calibrate.hpp"
 #include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
@@ -21,11 +19,11 @@
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/provenance.hpp"
+#include "tools/app/refit.hpp"
 #include "tools/app/traced_plan.hpp"
 #include "tools/app/trial.hpp"
 #include "tools/app/unfinished.hpp"
 #include "traces/perfetto.hpp"
-#include "traces/stats.hpp"
 
 namespace weir::app {
 namespace {
@@ -120,24 +118,6 @@ std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, co
   return contenders;
 }
 
-Calibration recalibrated(const Costs& profile, const std::vector<const Trial*>& runs,
-                         const Cluster& host) {
-  std::vector<CalibrationRun> fitted;
-  for (const Trial* trial : runs) fitted.push_back({&trial->plan, &trial->run.trace});
-  return calibrate(profile, fitted, host);
-}
-
-// Forecast of one plan by costs fitted to all the others' runs; none where there are no others.
-std::optional<Seconds> forecast_left_out(const std::vector<Trial>& contenders, const Trial& out,
-                                         const Costs& profile, const Cluster& host) {
-  std::vector<const Trial*> others;
-  for (const Trial& trial : contenders) {
-    if (&trial != &out) others.push_back(&trial);
-  }
-  if (others.empty()) return std::nullopt;
-  return forecast(out.plan, recalibrated(profile, others, host).costs, host).forecast.step_time;
-}
-
 ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
   ReportRow row;
   row.plan = summary(c.plan.plan);
@@ -153,38 +133,29 @@ ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
   return row;
 }
 
-// Medians over the rows; of the forecasts by other plans' runs where there are any.
-void set_errors(Report& report) {
-  std::vector<double> before, after;
-  for (const ReportRow& row : report.rows) {
-    before.push_back(std::abs(row.forecast.step_time / row.measured - 1));
-    if (row.recalibrated) after.push_back(std::abs(*row.recalibrated / row.measured - 1));
-  }
-  report.error_before = median(std::move(before));
-  if (!after.empty()) report.error_after = median(std::move(after));
-}
-
 // Says in each trace where it was made, and what came of each plan.
 Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepResult& swept,
-                 const Costs& profile) {
+                 const Costs& profile, const Refit& refit) {
   Report report{.title = "weir tune: " + loop.model.name,
                 .machine = machine_name(loop.backend),
                 .costs_origin = profile.origin,
                 .candidates = swept.candidates,
-                .feasible = swept.feasible};
+                .feasible = swept.feasible,
+                .error_before = refit.error_first,
+                .error_after = refit.error_left_out};
   const auto shared =
       std::ranges::find_if(contenders, [](const Trial& c) { return c.run.devices.size() > 1; });
   if (shared != contenders.end()) report.machine += "; " + shared->run.devices.front().sharing;
-  for (Trial& c : contenders) {
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    Trial& c = contenders[i];
     auto& info = c.run.trace.info;
     info = {{"machine", report.machine},
             {"version", WEIR_VERSION},
             {"backend", loop.request.backend},
             {"seed", std::to_string(loop.base.seed)}};
     if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
-    report.rows.push_back(row_of(c, forecast_left_out(contenders, c, profile, loop.host)));
+    report.rows.push_back(row_of(c, refit.left_out[i]));
   }
-  set_errors(report);
   std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
   return report;
 }
@@ -283,12 +254,12 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   const Disturbance disturbance = disturbance_of(profile, contenders, watch);
   note_disturbance(disturbance, "what is learnt from these runs is as doubtful", session);
   session.log("recalibrating");
-  std::vector<const Trial*> all;
-  for (const Trial& c : contenders) all.push_back(&c);
-  const Calibration fit = recalibrated(profile, all, loop.host);
-  if (disturbance.watched >= kLeastWatched) doubt_far_fits(fit.quality, kOtherWork, session);
-  const Costs& costs = fit.costs;
-  TuneResult result{.report = report_of(loop, contenders, swept, profile),
+  const Refit learnt = refit(contenders, profile, loop.host);
+  if (disturbance.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session);
+  if (!learnt.taken) session.note(why_not_taken(learnt));
+  const Costs& costs = learnt.costs;
+  TuneResult result{.report = report_of(loop, contenders, swept, profile, learnt),
+                    .recalibrated = learnt.taken,
                     .disturbance = disturbance};
   result.report.provenance = provenance(session, r.seed);
   const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
@@ -318,6 +289,7 @@ nlohmann::ordered_json to_json(const TuneResult& result) {
                               {"disturbance", weir::to_json(result.disturbance)},
                               {"median_abs_error", report.error_before},
                               {"median_abs_error_left_out", or_null(report.error_after)},
+                              {"recalibrated", result.recalibrated},
                               {"plans", nlohmann::ordered_json::array()}};
   for (const ReportRow& row : report.rows) {
     std::optional<double> recalibrated;

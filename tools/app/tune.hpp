@@ -35,7 +35,8 @@ struct TuneRequest {
 
 struct TuneResult {
   Report report;
-  Ranked best;                   // by the recalibrated costs
+  Ranked best;                   // by the recalibrated costs, or the profile's where those stand
+  bool recalibrated = true;      // the fit forecast plans left out of it no worse than the profile
   Disturbance disturbance = {};  // of the profile and the runs, the worse
 };
 

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "tools/app/watch.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/python/use_cases.hpp"
 
 namespace py = pybind11;
 
@@ -20,6 +22,12 @@ void bind_costs(py::module_& m) {
       .def("__repr__", [](const Costs& c) {
         return fmt::format("<weir.Costs {}: {}, {}>", to_string(c.basis), c.machine, c.origin);
       });
+  py::class_<app::Watch>(m, "Watch", "What other work takes from a measurement, since it was made.")
+      .def(py::init<>())
+      .def(
+          "until_now", [](const app::Watch& w) { return to_python(to_json(w.until_now())); },
+          "The object `disturbance` of costs and results: of this process and the children that "
+          "it has waited for.");
   m.def("load_costs", &load_costs, py::arg("file"), "Reads a costs file.");
 }
 

@@ -47,7 +47,8 @@ void print(Printout& out, const app::TuneRequest& request, const app::TuneResult
               ? fmt::format(", {:.1f} % after recalibration (each plan left out of its own fit)",
                             *report.error_after * 100)
               : "; no other plan was run to recalibrate it by");
-  out.say("best by recalibrated costs: {}, predicted {}\n", summary(best.plan),
+  out.say("best by {} costs: {}, predicted {}\n",
+          result.recalibrated ? "recalibrated" : "the profile's", summary(best.plan),
           format_duration(best.forecast.step_time));
   out.say("{}\n", (request.output / "report.html").string());
 }

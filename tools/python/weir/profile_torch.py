@@ -157,7 +157,9 @@ def profile(model, output=None, tp=1, dtype="fp32", layers="transformers", atten
                "keys": [plan.layer_keys[index] for index in chain],
                "all_keys": list(plan.layer_keys), "ranks": ranks, "repetitions": repetitions,
                "folder": folder, "machine": machine, "collectives": bool(collectives)}
+        watch = weir.Watch()
         torch_ranks.run_ranks(ranks, measure, job, limit_s=limit_s)
+        job["disturbance"] = watch.until_now()
         found = json.loads(pathlib.Path(folder, "found.json").read_text())
     costs = costs_of(job, found, cuda)
     if collectives:

@@ -72,7 +72,7 @@ def costs_of(job, found, cuda):
             "host_overhead_s": gap, "step_overhead_s": end, "first_backward_in_w": True,
             "alone": found["alone"],
             "correction": dict.fromkeys(CORRECTIONS, 1.0), "by_size": [], "interval": None,
-            "range": None, "jitter": {},
+            "range": None, "jitter": {}, "disturbance": job["disturbance"],
             "overlap": {"compute_slowdown": 0, "transfer_slowdown": 0}, "layers": layers}
 
 

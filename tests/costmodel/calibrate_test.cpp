@@ -1,0 +1,140 @@
+// A fit that finds what was put in.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/fit/calibrate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "costmodel/table/stage_costs.hpp"
+#include "tests/costmodel/two_blocks.hpp"
+
+namespace weir {
+namespace {
+
+// Three steps as a running machine might give them: every span of a kind `scales` times its cost,
+// step 1 disturbed.
+Trace scaled_run(const ResolvedPlan& loaded, const Costs& base,
+                 std::map<ActionKind, double> scales) {
+  const Program& program = loaded.program;
+  const OperationCosts costs = expand(program, cost_table(loaded, base, {}).table);
+  Trace trace;
+  trace.origin = TraceOrigin::measured;
+  trace.ranks = loaded.plan.pp;
+  for (std::int32_t step = 0; step < 3; ++step) {
+    trace.steps.push_back({Nanoseconds(0), Nanoseconds(50'000'000)});
+    for (const OperationId id : program.ids()) {
+      const Lane& lane = program.lane_of(id);
+      const auto found = scales.find(program.op(id).action.kind);
+      const double scale = (found == scales.end() ? 1.0 : found->second) * (step == 1 ? 3 : 1);
+      const std::int64_t start = (id - lane.first) * 1'000'000;
+      trace.spans.push_back(
+          {id, program.op(id).action, lane.rank, lane.kind, lane.rank, step, Nanoseconds(start),
+           Nanoseconds(start + std::llround(scale * static_cast<double>(costs.duration_ns[id])))});
+    }
+  }
+  return trace;
+}
+
+// F takes 1.2 and B 0.9 times the profile: the fit gives 1.2 and 0.9, and 1.2 for R, which no run
+// had.
+TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
+  const ResolvedPlan loaded = two_blocks(2, 1);
+  const Costs base = costs_of(block(), 4);
+  const Trace trace = scaled_run(loaded, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
+  const CalibrationRun run{&loaded, &trace};
+  const Calibration fit = calibrate(base, std::span(&run, 1), {});
+  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-6);
+  EXPECT_NEAR(fit.costs.correction.b, 0.9, 1e-6);
+  EXPECT_NEAR(fit.costs.correction.r, 1.2, 1e-6);  // not seen: F's
+  EXPECT_EQ(fit.costs.basis, Basis::calibrated);
+  ASSERT_TRUE(fit.costs.range);
+  EXPECT_EQ(fit.costs.range->pp_high, 2);
+}
+
+// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long
+// besides, of four 1 / 1.1; four take 1.21 times one, so both weigh alike. Forty plans of each: the
+// sizes' factors come out but for the pull towards 1, and halfway in the log of the size (b = 2)
+// there is none. F weighs 0.6 of B (1.2 / 2), so 160 observations, half of them F, count
+// (80 * 1.6)^2 / (80 * 1.36) = 150.6: the pull leaves 150.6 / 154.6 of the log.
+TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
+  const ResolvedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
+  Costs base = costs_of(block(), 4);
+  auto& by_batch = base.layers.front().by_batch;
+  by_batch[4] = by_batch.at(1);
+  for (Seconds* time : {&by_batch[4].f, &by_batch[4].i, &by_batch[4].w, &by_batch[4].b})
+    *time = *time * 1.21;
+  constexpr double kCount = 80 * 1.6 * 1.6 / 1.36, kLeft = kCount / (kCount + 4);
+  const Trace of_small =
+      scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
+  const Trace of_large =
+      scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
+  std::vector<CalibrationRun> runs;
+  for (int i = 0; i < 40; ++i) {
+    runs.push_back({&small, &of_small});
+    runs.push_back({&large, &of_large});
+  }
+  const Calibration fit = calibrate(base, runs, {});
+  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-4);
+  EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-4);
+  EXPECT_NEAR(std::log(fit.costs.by_size.at(1)), std::log(1.1) * kLeft, 1e-4);
+  EXPECT_NEAR(std::log(fit.costs.by_size.at(4)), -std::log(1.1) * kLeft, 1e-4);
+  EXPECT_NEAR(factor_at(fit.costs.by_size, 2), 1, 1e-4);
+  EXPECT_EQ(factor_at(fit.costs.by_size, 8), fit.costs.by_size.at(4));
+  EXPECT_EQ(factor_at({}, 3), 1);
+  const StageCost after = cost_table(small, fit.costs, {}).table.stages[0];
+  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * kLeft),
+              200);
+}
+
+// Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never
+// run there (split backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's
+// factor once, not twice.
+TEST(Calibrate, BorrowedFactorsCountOnce) {
+  const ResolvedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
+  const Costs base = costs_of(block(), 4);
+  const Trace busy = scaled_run(two, base, {{ActionKind::F, 1.2}, {ActionKind::B, 0.9}});
+  const Trace alone = scaled_run(one, base, {{ActionKind::F, 1.1}, {ActionKind::B, 0.8}});
+  const CalibrationRun runs[] = {{&two, &busy}, {&one, &alone}};
+  const Costs fitted = calibrate(base, runs, {}).costs;
+  const StageCost before = cost_table(one, base, {}).table.stages[0];
+  const StageCost after = cost_table(one, fitted, {}).table.stages[0];
+  const auto ratio = [](Nanoseconds a, Nanoseconds b) {
+    return static_cast<double>(a.count()) / static_cast<double>(b.count());
+  };
+  EXPECT_NEAR(ratio(after.f, before.f), 1.1, 1e-5);
+  EXPECT_NEAR(ratio(after.r, before.r), 1.1, 1e-5);
+  EXPECT_NEAR(ratio(after.b, before.b), 0.8, 1e-5);
+  EXPECT_NEAR(ratio(after.i, before.i), 0.8, 1e-5);
+  EXPECT_NEAR(ratio(after.w, before.w), 0.8, 1e-5);
+  const StageCost shared = cost_table(two, fitted, {}).table.stages[0];
+  EXPECT_NEAR(ratio(shared.r, cost_table(two, base, {}).table.stages[0].r), 1.2, 1e-5);
+}
+
+// The first stage holds a layer of a thousandth of the block's time, and takes twice what the
+// profile says: the host's, not the block's. The block's passes take 1.1 times theirs, which is
+// what every forecast of this plan stands on, and what comes out.
+TEST(Calibrate, ATinyStageSaysNothingOfALargeOne) {
+  ResolvedPlan loaded = two_blocks(2, 1);
+  std::get<TransformerShape>(loaded.model.layers.front().shape).ffn = 16;
+  Costs base = costs_of(block(), 4);
+  base.layers.push_back(base.layers.front());
+  LayerCost& tiny = base.layers.back();
+  tiny.key = layer_key(loaded.model.layers.front(), 4, Dtype::fp32);
+  for (auto& [batch, times] : tiny.by_batch) {
+    for (Seconds* time : {&times.f, &times.i, &times.w, &times.b}) *time = *time / 1000;
+  }
+  Trace trace = scaled_run(loaded, base, {{ActionKind::F, 1.1}, {ActionKind::B, 1.1}});
+  for (Span& span : trace.spans) {
+    if (span.action.stage.value == 0) span.end = span.start + span.duration() * 2;
+  }
+  const CalibrationRun run{&loaded, &trace};
+  const Calibration fit = calibrate(base, std::span(&run, 1), {});
+  EXPECT_NEAR(fit.costs.correction.f, 1.1, 1e-3);
+  EXPECT_NEAR(fit.costs.correction.b, 1.1, 1e-3);
+}
+
+}  // namespace
+}  // namespace weir
