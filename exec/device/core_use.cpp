@@ -57,10 +57,12 @@ CoreUse core_use(const std::filesystem::path& stat) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   use.all = core_times(text, cores, static_cast<double>(::sysconf(_SC_CLK_TCK)));
   for (const int whose : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
-    rusage own{};
-    if (::getrusage(whose, &own) != 0) continue;
-    use.own += seconds_of(own.ru_utime) + seconds_of(own.ru_stime);
-    use.preemptions += own.ru_nivcsw;
+    rusage usage{};
+    if (::getrusage(whose, &usage) != 0) continue;
+    use.own += seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    // A child's are its own affair: PyTorch's ranks have more threads than cores, and lose them to
+    // each other a hundred times a second on a quiet machine.
+    if (whose == RUSAGE_SELF) use.preemptions = usage.ru_nivcsw;
   }
   return use;
 }

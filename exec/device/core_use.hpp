@@ -26,7 +26,7 @@ struct CoreUse {
   int cores = 1;
   std::optional<CoreTimes> all;  // of the cores; nothing where the kernel does not say
   Seconds own{0};                // that threads of this process and its ended children computed
-  std::int64_t preemptions = 0;  // of them: involuntary context switches (getrusage)
+  std::int64_t preemptions = 0;  // of this process: involuntary context switches (getrusage)
 };
 
 // The lines "cpuN user nice system idle iowait irq softirq steal ..." of /proc/stat, for the cores

@@ -91,6 +91,9 @@ TEST_F(FirstHour, AScriptsFilesAreRead) {
   EXPECT_THAT(this->read("plan.json"), HasSubstr("; not carried: warp-drive"));
   EXPECT_THAT(weir("-q export plan.json --to deepspeed -o out").out,
               HasSubstr("note: from the megatron job run.sh; not carried: warp-drive"));
+  // A note of one's own takes the place of the job's name, not of the list.
+  EXPECT_EQ(weir("-q plan jobs/run.sh --from megatron --note mine -o own.json").code, 0);
+  EXPECT_THAT(this->read("own.json"), HasSubstr("\"mine; not carried: warp-drive\""));
 }
 
 }  // namespace

@@ -251,9 +251,10 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
                                  line.substr(file.size() + 2)));
   }
   Plan& plan = job.plan;
-  plan.note = j.note.empty() ? fmt::format("from the {} job {}{}", r.from,
-                                           shown_name(j.file.filename()), left_out(job.arguments))
-                             : j.note;
+  plan.note =
+      (j.note.empty() ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
+                      : j.note) +
+      left_out(job.arguments);
   const auto folder = std::filesystem::absolute(output).parent_path();
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
