@@ -78,6 +78,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       stage_output_(stage.output_bytes * batch_) {
   for (int l = stage.layers.first; l < stage.layers.last; ++l)
     rebuilt_.push_back(rebuilds(plan.recompute, part.layer(l), l));
+  chunk_starts_ = chunk_starts(plan.recompute, rebuilt_);
 }
 
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
@@ -201,10 +202,16 @@ MemoryKind StageMemory::saved_kind(std::size_t layer, const KeptTensor& tensor, 
   return dropped(layer, tensor, remat) ? MemoryKind::rematerialised : MemoryKind::activations;
 }
 
+// A layer whose input is the rebuilt output of the layer before it.
+bool StageMemory::inside_chunk(std::size_t layer, bool remat) const {
+  return remat && rebuilt_[layer] && chunk_starts_[layer] < layer;
+}
+
 // The stage's own input came from elsewhere and is an activation even when the rest of the stage is
-// re-materialised; a layer that is rebuilt by itself has kept its input.
+// re-materialised; a chunk of layers that is rebuilt by itself has kept its input.
 MemoryKind StageMemory::input_kind(std::size_t layer, bool remat) const {
-  const bool rebuilt = mode_ == RecomputeMode::stage && remat && layer > 0;
+  const bool rebuilt =
+      inside_chunk(layer, remat) || (mode_ == RecomputeMode::stage && remat && layer > 0);
   return rebuilt ? MemoryKind::rematerialised : MemoryKind::activations;
 }
 
@@ -240,7 +247,8 @@ void StageMemory::forward(Meter& meter, bool remat) const {
 // After F: what the layer saves, what it is rebuilt from, and what its stage is rebuilt from.
 bool StageMemory::keeps_input(std::size_t layer, bool remat) const {
   if (mode_ == RecomputeMode::stage && remat) return layer == 0;
-  return layers_[layer].tensors.saves_input || (remat && rebuilt_[layer]);
+  if (remat && rebuilt_[layer]) return chunk_starts_[layer] == layer;
+  return layers_[layer].tensors.saves_input;
 }
 
 void StageMemory::rematerialise(Meter& meter) const {
@@ -257,20 +265,23 @@ void StageMemory::rematerialise(Meter& meter) const {
   }
 }
 
-// One layer, within the backward.
-void StageMemory::rebuild(Meter& meter, std::size_t l) const {
-  const LayerTensors& t = layers_[l].tensors;
-  meter.allocate(MemoryKind::rematerialised, output_of(l));
-  for (const KeptTensor& tensor : t.saved)
-    meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
-  meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
-  meter.release(MemoryKind::rematerialised, output_of(l));
-  if (!t.saves_input) meter.release(MemoryKind::activations, input_of(l));
+// All of a chunk, whose last layer's output nobody reads, before that layer's backward.
+void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
+  for (std::size_t l = chunk_starts_[last]; l <= last; ++l) {
+    const LayerTensors& t = layers_[l].tensors;
+    meter.allocate(MemoryKind::rematerialised, output_of(l));
+    for (const KeptTensor& tensor : t.saved)
+      meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
+    meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+    if (l == last) meter.release(MemoryKind::rematerialised, output_of(l));
+    if (!t.saves_input) meter.release(input_kind(l, true), input_of(l));
+  }
 }
 
 void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
-  if (remat && rebuilt_[l]) rebuild(meter, l);
+  const bool chunk_ends = l + 1 == layers_.size() || !inside_chunk(l + 1, remat);
+  if (remat && rebuilt_[l] && chunk_ends) rebuild_chunk(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));
   for (const KeptTensor& tensor : t.carried)
     meter.allocate(MemoryKind::activations, tensor.bytes_per_sample * batch_);

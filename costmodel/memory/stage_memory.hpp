@@ -62,7 +62,8 @@ class StageMemory {
   [[nodiscard]] std::int64_t gathered_weights() const;
   void forward(Meter& meter, bool remat) const;
   void rematerialise(Meter& meter) const;
-  void rebuild(Meter& meter, std::size_t l) const;
+  [[nodiscard]] bool inside_chunk(std::size_t layer, bool remat) const;
+  void rebuild_chunk(Meter& meter, std::size_t last) const;
   void input_pass(Meter& meter, std::size_t l, bool remat) const;
   void weight_pass(Meter& meter, std::size_t l, bool remat) const;
   [[nodiscard]] std::int64_t of_parameters(double bytes) const;  // so many for each
@@ -74,7 +75,8 @@ class StageMemory {
   StackMemory software_;
   bool own_tensors_, fp8_, stays_gathered_;
   RecomputeMode mode_;
-  std::vector<bool> rebuilt_;  // by layer: in mode full
+  std::vector<bool> rebuilt_;              // by layer: in mode full
+  std::vector<std::size_t> chunk_starts_;  // and the first layer of those it is rebuilt with
   std::int64_t batch_;
   std::int64_t stage_input_, stage_output_;
 };

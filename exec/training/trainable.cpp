@@ -121,7 +121,8 @@ void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend)
   // A single replica has nobody to share with.
   if (plan.zero > 1 || (plan.zero == 1 && plan.dp > 1 && backend != BackendKind::cpu))
     refuse(fmt::format("zero = {}{}", plan.zero, plan.zero == 1 ? " on a GPU" : ""));
-  if (plan.recompute.mode == RecomputeMode::selective) refuse("recompute = selective");
+  if (plan.recompute.mode == RecomputeMode::selective || plan.recompute.at_a_time > 1)
+    refuse("recompute = " + recompute_word(plan.recompute));
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   int interval = 0;
   if (plan.recompute.mode == RecomputeMode::stage) interval = longest;
   if (plan.recompute.mode == RecomputeMode::full) {
-    interval = 1;
+    interval = plan.recompute.at_a_time;
     job.not_carried.push_back(
         {"recompute", fmt::format("{}: DeepSpeed rebuilds every layer that has weights",
                                   recompute_word(plan.recompute))});

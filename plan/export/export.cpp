@@ -137,6 +137,12 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
   }
 }
 
+void remark_chunks(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.recompute.at_a_time == 1) return;
+  remarks.push_back({"recompute", fmt::format("{}: {} rebuilds one block at a time",
+                                              recompute_word(plan.recompute), tool)});
+}
+
 void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
   const auto users = [&](std::string name, std::string_view what) {
     remarks.push_back(

@@ -73,6 +73,8 @@ enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but
 // ours has them.
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
+// Of a tool that rebuilds one block at a time and never several.
+void remark_chunks(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 
 // Sequence parallelism, ZeRO, reduction beside the backward, selective re-materialisation: for
 // tools that leave all of it to the user's own code.

@@ -210,8 +210,8 @@ void add_full_recompute(ArgumentLines& s, std::string_view method, int layers) {
   s.add("recompute-num-layers", layers);
 }
 
-// A stage at once is a chunk of all its blocks; a layer at a time a chunk of one, or the first
-// blocks of each stage.
+// A stage at once is a chunk of all its blocks; full a chunk of one or more, or the first blocks
+// of each stage.
 void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
                    std::vector<Remark>& remarks) {
   const Recompute& recompute = loaded.plan.recompute;
@@ -230,7 +230,7 @@ void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vect
   const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "Megatron", remarks);
   const std::optional<int> first = first_of_stages(rebuilt, blocks);
   if (std::ranges::find(rebuilt, false) == rebuilt.end()) {
-    add_full_recompute(s, "uniform", 1);
+    add_full_recompute(s, "uniform", recompute.at_a_time);
   } else if (first) {
     if (*first > 0) add_full_recompute(s, "block", *first);
   } else {

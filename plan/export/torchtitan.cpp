@@ -232,6 +232,7 @@ void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
         {"recompute", "stage: torchtitan rebuilds a block at a time, full in the file"});
     return;
   }
+  remark_chunks(loaded.plan, "torchtitan", remarks);
   const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "torchtitan", remarks);
   if (std::ranges::find(rebuilt, true) == rebuilt.end()) job.checkpointing = "none";
   if (std::ranges::find(rebuilt, true) == rebuilt.end() ||

@@ -209,14 +209,8 @@ void set_recompute(Arguments& a, Plan& plan, const std::vector<int>& of_stages,
     plan.recompute = first_blocks(of_stages, layers);
     return;
   }
-  plan.recompute.mode = RecomputeMode::full;
-  if (layers > 1) {
-    remarks.push_back(
-        {"recompute-num-layers",
-         fmt::format("{}: uniform keeps an input every so many layers and rebuilds as many at a "
-                     "time, the plan each layer's, one at a time",
-                     layers)});
-  }
+  plan.recompute = {.mode = RecomputeMode::full,
+                    .at_a_time = std::max(1, static_cast<int>(layers))};
 }
 
 // ZeRO's stage: Megatron-DeepSpeed's own, the distributed optimizer, Megatron's FSDP by its

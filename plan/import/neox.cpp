@@ -293,9 +293,11 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   const auto group = t.integer_or("checkpoint_num_layers", 1, 1, kMostLayers);
   if (group > 1 && plan.recompute.mode == RecomputeMode::full) {
     job.remarks.push_back({"checkpoint_num_layers",
-                           fmt::format("{}: keeps an input every so many layers; the plan each "
-                                       "layer's",
+                           fmt::format("{}: counted from a stage's first layer, and nothing is "
+                                       "rebuilt of a chunk with another layer than blocks; the "
+                                       "plan counts from the first block",
                                        group)});
+    plan.recompute.at_a_time = static_cast<int>(group);
   }
   const std::string method = t.text_or("pipe_partition_method", "type:transformer|mlp");
   if (!method.starts_with("type:"))

@@ -28,7 +28,8 @@ void parse_recompute(JsonObject& top, PlanFile& read) {
   const std::string word = top.text("recompute");
   const auto known = parse_recompute_word(word);
   if (!known || recompute_word(*known) != word)
-    top.fail("recompute", "expected none, selective, full, stage, or ascending layers as 0-11,40");
+    top.fail("recompute",
+             "expected none, selective, full, stage, full:N or ascending layers as 0-11,40");
   recompute = *known;
   if (recompute.mode != RecomputeMode::full || top.has("recompute_placement")) {
     const std::string placement = top.text("recompute_placement");

@@ -20,6 +20,8 @@ constexpr Names<RecomputeMode, 4> kModes{{{RecomputeMode::none, "none"},
 // As many as a model may have (plan/model/limits), so that one past the last still is an int.
 constexpr int kHighestLayer = (1 << 24) - 1;
 
+constexpr std::string_view kAtATime = "full:";  // and how many blocks
+
 std::optional<int> parse_layer(std::string_view text) {
   int layer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
@@ -60,9 +62,21 @@ bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer) {
   });
 }
 
+std::vector<std::size_t> chunk_starts(const Recompute& recompute,
+                                      const std::vector<bool>& rebuilt) {
+  const auto most = static_cast<std::size_t>(recompute.at_a_time);
+  std::vector<std::size_t> starts;
+  for (std::size_t l = 0; l < rebuilt.size(); ++l) {
+    const bool follows = l > 0 && rebuilt[l] && rebuilt[l - 1];
+    starts.push_back(follows && l - starts.back() < most ? starts.back() : l);
+  }
+  return starts;
+}
+
 std::string_view to_string(RecomputeMode mode) { return name_of(kModes, mode); }
 
 std::string recompute_word(const Recompute& recompute) {
+  if (recompute.at_a_time > 1) return fmt::format("{}{}", kAtATime, recompute.at_a_time);
   if (recompute.layers.empty()) return std::string(to_string(recompute.mode));
   std::string word;
   for (const auto& [first, last] : recompute.layers) {
@@ -75,6 +89,12 @@ std::string recompute_word(const Recompute& recompute) {
 std::optional<Recompute> parse_recompute_word(std::string_view word) {
   if (const auto mode = named(kModes, word)) return Recompute{.mode = *mode};
   Recompute recompute{.mode = RecomputeMode::full};
+  if (word.starts_with(kAtATime)) {
+    const auto blocks = parse_layer(word.substr(kAtATime.size()));
+    if (!blocks || *blocks == 0) return std::nullopt;
+    recompute.at_a_time = *blocks;
+    return recompute;
+  }
   for (std::size_t from = 0; from <= word.size();) {
     const std::size_t comma = std::min(word.find(',', from), word.size());
     const auto range = parse_range(word.substr(from, comma - from));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,7 +28,10 @@ struct LayerRange {
 // second forward of the core: time for next to no memory.
 // full: a layer at a time. Of a layer only its input is kept, and it is rebuilt within its stage's
 // B or I when the gradient of its output is there: what Megatron, torchtitan and DeepSpeed call
-// full. Every block, or the layers that are named.
+// full. Every block, or the layers that are named. With N > 1 blocks at a time, Megatron's method
+// `uniform` with --recompute-num-layers N, a stage's blocks are cut into chunks of N from its
+// first one, the last chunk may be shorter; of a chunk only the input is kept, and all of it is
+// rebuilt before its last block's backward.
 // stage: GPipe's. Of a stage only its input is kept, and all of it is rebuilt at once by an action
 // of its own, R (Huang et al. 2019, section 2.3).
 enum class RecomputeMode : std::uint8_t { none, selective, full, stage };
@@ -36,6 +40,7 @@ struct Recompute {
   RecomputeMode mode = RecomputeMode::none;
   // Of full: these layers of the model, ascending and with a gap between any two; empty: blocks.
   std::vector<LayerRange> layers{};
+  int at_a_time = 1;         // of full without layers: N blocks of a stage from one kept input
   bool except_last = false;  // --recompute-microbatches except-last; of full and stage
   RecomputePlacement placement = RecomputePlacement::early;  // of stage's R
   bool operator==(const Recompute&) const = default;
@@ -44,12 +49,18 @@ struct Recompute {
 // Whether `layer` of the model, `part`, is rebuilt by itself: mode full.
 [[nodiscard]] bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer);
 
+// Of each layer of a stage, by whether it is rebuilt by itself: the first layer of its chunk, or
+// itself, counted from the stage's first.
+[[nodiscard]] std::vector<std::size_t> chunk_starts(const Recompute& recompute,
+                                                    const std::vector<bool>& rebuilt);
+
 [[nodiscard]] std::string_view to_string(RecomputeMode mode);
 
-// "none", "selective", "full", "stage", or the layers of full by first and last: "0-11,40".
+// "none", "selective", "full", "stage", "full:4" (blocks at a time), or the layers of full by first
+// and last: "0-11,40".
 [[nodiscard]] std::string recompute_word(const Recompute& recompute);
-// Its inverse: mode and layers, the rest as it is by default. Layers may come in any order and
-// touch. nullopt for any other word.
+// Its inverse: mode, layers and blocks at a time, the rest as it is by default. Layers may come in
+// any order and touch. nullopt for any other word.
 [[nodiscard]] std::optional<Recompute> parse_recompute_word(std::string_view word);
 
 }  // namespace weir

@@ -158,9 +158,9 @@ class Changer {
   void add_recompute() {
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::selective,
                                      RecomputeMode::full, RecomputeMode::stage}) {
-      if (mode == plan().recompute.mode && plan().recompute.layers.empty()) continue;
       Plan changed = plan();
       changed.recompute = {.mode = mode};
+      if (recompute_word(changed.recompute) == recompute_word(plan().recompute)) continue;
       add("re-materialisation", to_text(changed.recompute), changed);
     }
   }

@@ -53,6 +53,8 @@ PartitionMemory partition_memory(const Plan& plan, const LayerCosts& known, cons
   memory.in_flight = in_flight_at_peaks(schedule);
   const bool remat =
       plan.recompute.mode == RecomputeMode::full || plan.recompute.mode == RecomputeMode::stage;
+  const std::int64_t longest_chunk =
+      std::min<std::int64_t>(plan.recompute.at_a_time, ceil_div(layers, plan.stages()));
   std::int64_t beside = 0, message = 0;
   StagePart single;
   for (int l = 0; l < layers; ++l) {
@@ -64,9 +66,12 @@ PartitionMemory partition_memory(const Plan& plan, const LayerCosts& known, cons
     // The input came in a slot, and the output leaves with its message.
     const Footprint forward = stage.of(ActionKind::F, remat);
     const std::int64_t kept = total_bytes(forward.net) + stage.input_bytes() - stage.output_bytes();
-    memory.kept.push_back(std::max<std::int64_t>(0, kept));
+    // Of a chunk one input, on average, and all tensors at once; the forecast knows where it
+    // begins.
+    const std::int64_t chunk = rebuilds(plan.recompute, part.layer(l), l) ? longest_chunk : 1;
+    memory.kept.push_back(std::max<std::int64_t>(0, kept / chunk));
     beside = std::max({beside, total_bytes(forward.worst) - kept,
-                       total_bytes(stage.of(ActionKind::B, remat).worst)});
+                       chunk * total_bytes(stage.of(ActionKind::B, remat).worst)});
     message = std::max(message, stage.input_bytes());
   }
   const std::int64_t slots = plan.slots == 0 ? 2 : plan.slots;

@@ -125,6 +125,35 @@ TEST(Memory, FullRebuildsALayerAtATime) {
   EXPECT_EQ(total_bytes(loaded.of(ActionKind::F, true).net), 2 * 1024 + saved);
 }
 
+// Five blocks, two at a time: chunks of blocks 0 and 1, 2 and 3, and 4 alone. F leaves the inputs
+// of blocks 2 and 4 and the last output, 3 x 1024 (of block 0 it is the stage's input, none here).
+// With x the worst moment of a block's backward without re-materialisation and S what a block
+// saves: at block 4's, x + S are live; then its kept input goes, and at block 3's are x - 1024 + 2
+// S and block 3's input, 1024, that was rebuilt with it: x + 2 S, the most.
+TEST(Memory, FullRebuildsAChunkAtATime) {
+  OneStage loaded = one_block();
+  loaded.model.layers.assign(5, loaded.model.layers.front());
+  const Footprint f = loaded.of(ActionKind::F), b = loaded.of(ActionKind::B);
+  const std::int64_t saved = (total_bytes(f.net) - 5 * 1024) / 5;
+  loaded.plan.recompute = parse_recompute_word("full:2").value();
+  const Footprint ff = loaded.of(ActionKind::F, true), bf = loaded.of(ActionKind::B, true);
+  EXPECT_EQ(ff.net[MemoryKind::activations], 3 * 1024);
+  EXPECT_EQ(total_bytes(ff.net), 3 * 1024);
+  EXPECT_EQ(total_bytes(bf.worst) - total_bytes(b.worst), 2 * saved);
+  EXPECT_EQ(bf.worst[MemoryKind::rematerialised], 2 * saved + 1024);
+  EXPECT_EQ(bf.net[MemoryKind::rematerialised], 0);
+  EXPECT_EQ(total_bytes(ff.net) + total_bytes(bf.net), total_bytes(f.net) + total_bytes(b.net));
+  EXPECT_EQ(loaded.of(ActionKind::F, false).net, f.net);
+  // Apart, all chunks are rebuilt by I, and W has of each block what its products read (below).
+  const Footprint i = loaded.of(ActionKind::I, true), w = loaded.of(ActionKind::W, true);
+  EXPECT_EQ(i.net[MemoryKind::rematerialised], 5 * (3 * 1024 + 4096));
+  EXPECT_EQ(w.net[MemoryKind::rematerialised], -5 * (3 * 1024 + 4096));
+  // All five at once: the last output is left, and all that is saved lives with four inputs.
+  loaded.plan.recompute = parse_recompute_word("full:9").value();
+  EXPECT_EQ(total_bytes(loaded.of(ActionKind::F, true).net), 1024);
+  EXPECT_EQ(loaded.of(ActionKind::B, true).worst[MemoryKind::rematerialised], 5 * saved + 4 * 1024);
+}
+
 // Apart, I rebuilds and W has what its products read: the two norms' outputs and the context, 1024
 // each, and the activation of width 128, 4096.
 TEST(Memory, WhatWReadsOfARebuiltLayerLivesUntilW) {

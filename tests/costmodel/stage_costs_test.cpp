@@ -144,6 +144,8 @@ TEST(StageCosts, FullDoesTheForwardAgainWithinTheBackward) {
   EXPECT_EQ(ns(full.stage().i), 12000 + 8000);
   EXPECT_EQ(ns(full.stage().w), 4000);
   EXPECT_EQ(ns(full.stage().rebuild), 8000);
+  const Case chunks([](Plan& p) { p.recompute = {.mode = RecomputeMode::full, .at_a_time = 4}; });
+  EXPECT_EQ(ns(chunks.stage().b), 16000 + 8000);
   full.costs.correction.r = 1.5;
   EXPECT_EQ(ns(full.stage().b), 16000 + 12000);
   const Case second([](Plan& p) {

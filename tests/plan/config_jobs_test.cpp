@@ -73,6 +73,9 @@ TEST(NeoxJob, KeysOfModelAndDeepSpeedAreOnePlan) {
   EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers.front().shape).vocabulary, 50432);
   EXPECT_EQ(plan.optimizer.clip_norm, 1);
   EXPECT_EQ(names(job), "warp_drive ");
+  const Job chunks = neox(kNeox + "\"checkpoint_num_layers\": 2}", {.gpus = 8});
+  EXPECT_EQ(recompute_word(chunks.plan.recompute), "full:2");
+  EXPECT_EQ(names(chunks), "checkpoint_num_layers warp_drive ");
 }
 
 // swiglu has two thirds: 86016 * 2 / 3 = 57344 is gate and input together, each 28672 wide, as in

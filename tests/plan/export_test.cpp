@@ -89,6 +89,11 @@ TEST(MegatronExport, RebuiltLayersReadBack) {
   job = exported("0-10");  // the embedding, the norm and the head too
   EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "data"));
   EXPECT_EQ(back(loaded(p, llama_like(8)), job).plan.recompute, (Recompute{RecomputeMode::full}));
+  job = exported("full:4");
+  EXPECT_THAT(job.files.front().text, testing::AllOf(HasSubstr("--recompute-method uniform "),
+                                                     HasSubstr("--recompute-num-layers 4 ")));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("data"));
+  EXPECT_EQ(back(loaded(p, llama_like(8)), job).plan, p);
   job = exported("stage");
   EXPECT_THAT(job.files.front().text, HasSubstr("--recompute-num-layers 3 "));
   EXPECT_THAT(names(job.not_carried), ElementsAre("recompute_placement", "data"));
@@ -335,7 +340,10 @@ TEST(DeepSpeedExport, CarriesThePartition) {
   EXPECT_EQ(job.files[1].text.find('@'), std::string::npos) << "a mark was left";
   EXPECT_THAT(job.launch, HasSubstr("--num_gpus 4 --num_nodes 4"));
   EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "schedule", "tp", "messages"));
-  p.recompute.mode = RecomputeMode::stage;
+  p.recompute.at_a_time = 3;
+  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), {}).files[1].text,
+              HasSubstr("CHECKPOINT_INTERVAL = 3 "));
+  p.recompute = {.mode = RecomputeMode::stage};
   EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), {}).files[1].text,
               HasSubstr("CHECKPOINT_INTERVAL = 6 "));
   p.vpp = 2;

@@ -109,7 +109,7 @@ TEST(MegatronJob, ALaunchScript) {
 }
 
 // Six blocks on two stages: `block` rebuilds the first so many of each, layers 1, 2 and 4, 5; all
-// of them is full, none is none. `uniform` keeps an input every so many layers, which is named.
+// of them is full, none is none. `uniform` rebuilds so many at a time.
 TEST(MegatronJob, RecomputeOfSomeLayers) {
   const auto read = [](const std::string& words) {
     return megatron(
@@ -125,8 +125,10 @@ TEST(MegatronJob, RecomputeOfSomeLayers) {
   EXPECT_EQ(word("block --recompute-num-layers 3"), "full");
   EXPECT_EQ(word("block --recompute-num-layers 0"), "none");
   EXPECT_THAT(names(read("block --recompute-num-layers 2")), testing::Not(HasSubstr("recompute")));
-  EXPECT_EQ(word("uniform --recompute-num-layers 2"), "full");
-  EXPECT_THAT(names(read("uniform --recompute-num-layers 2")), HasSubstr("recompute-num-layers "));
+  EXPECT_EQ(word("uniform --recompute-num-layers 1"), "full");
+  EXPECT_EQ(word("uniform --recompute-num-layers 2"), "full:2");
+  EXPECT_THAT(names(read("uniform --recompute-num-layers 2")),
+              testing::Not(HasSubstr("recompute")));
 }
 
 // 32 blocks of 218 112 000 parameters and a norm of 4096, embedding and head of 128 256 * 4096

@@ -69,9 +69,9 @@ TEST(Parallel, ADefaultSaidAloudIsRefused) {
             "p.json: expert_load: expected more than 1 (left out where experts are even)");
   EXPECT_EQ(complaint("\"zero\": 2", "\"sequence_parallel\": false"),
             "p.json: sequence_parallel: expected true (left out where it is false)");
-  EXPECT_EQ(
-      complaint("\"none\"", "\"some\""),
-      "p.json: recompute: expected none, selective, full, stage, or ascending layers as 0-11,40");
+  EXPECT_EQ(complaint("\"none\"", "\"some\""),
+            "p.json: recompute: expected none, selective, full, stage, full:N or ascending layers "
+            "as 0-11,40");
 }
 
 Model small() {

@@ -30,6 +30,9 @@ TEST(TorchtitanExport, RebuiltLayersReadBack) {
   EXPECT_THAT(job.files.front().text, HasSubstr("selective_ac_option = \"2\""));
   EXPECT_THAT(names(job.not_carried), ElementsAre("model", "compile", "data"));
   EXPECT_EQ(back(plan, job).plan, p);
+  p.recompute = parse_recompute_word("full:2").value();
+  EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "recompute", "compile", "data"));
   p.recompute = parse_recompute_word("stage").value();
   EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
               ElementsAre("model", "recompute", "recompute_placement", "compile", "data"));

@@ -158,8 +158,8 @@ TEST(Forecast, CrowdedMemoryIsWarnedOf) {
 }
 
 // Layers of 1 ms a pass on one rank: `full` adds their forward to B, 4 x 4 ms in all, and says so
-// apart; the last of four micro-batches is spared where it is asked for, 4 ms less. A stage at once
-// takes as long, as an R.
+// apart; the last of four micro-batches is spared where it is asked for, 4 ms less. Three layers at
+// a time take as long, and so does a stage at once, as an R.
 TEST(Forecast, WhatIsRebuiltIsBusyButNotUseful) {
   const auto rank = [](const char* word, bool except_last) {
     ResolvedPlan resolved = chain(1, 4);
@@ -172,7 +172,7 @@ TEST(Forecast, WhatIsRebuiltIsBusyButNotUseful) {
     return f.metrics.ranks[0];
   };
   using std::chrono::milliseconds;
-  for (const char* word : {"full", "stage"}) {
+  for (const char* word : {"full", "full:3", "stage"}) {
     EXPECT_EQ(rank(word, false).rematerialise, milliseconds(16)) << word;
     EXPECT_EQ(rank(word, false).useful, milliseconds(48)) << word;
     EXPECT_EQ(rank(word, true).rematerialise, milliseconds(12)) << word;
@@ -180,6 +180,35 @@ TEST(Forecast, WhatIsRebuiltIsBusyButNotUseful) {
   }
   EXPECT_EQ(rank("0-2", false).rematerialise, milliseconds(12));
   EXPECT_EQ(rank("none", false).rematerialise, milliseconds(0));
+}
+
+// Four layers on one rank that each hand on B = 1024 bytes and keep A = 10240, GPipe with three
+// micro-batches, whose last outputs wait for their B's. What a layer hands on is given back as soon
+// as the next has read it, the kept input of a chunk when its first layer has.
+//   none    12 A and 3 outputs; at the first B the gradient of layer 3's input: 12 A + 4 B
+//   full    inputs of layers 1 to 3 and an output of each, 12 B; layer 3 is rebuilt: A + B more
+//   full:2  of each the input of layer 2 and an output, 6 B; layers 2 and 3 rebuilt: 2 A + 2 B, and
+//           layer 2's input is gone: 2 A + 7 B
+//   full:3  6 B; when layer 3 is done 5 B are left, then layers 0 to 2: 3 A and the last two
+//   outputs full:4  3 B, 4 A and the last two outputs
+TEST(Forecast, ChunksKeepOneInputEach) {
+  constexpr std::int64_t kA = 10240, kB = 1024;
+  const auto peak = [](const char* word) {
+    ResolvedPlan resolved = chain(1, 3, "gpipe");
+    for (Layer& layer : resolved.model.layers) {
+      std::get<TimedShape>(layer.shape).boundary = Bytes(kB);
+      std::get<TimedShape>(layer.shape).activation = Bytes(kA);
+    }
+    resolved.plan.recompute = parse_recompute_word(word).value();
+    return forecast(derive(resolved.plan, resolved.model, resolved.schedule), Costs{}, two_cores())
+        .forecast.memory[0]
+        .peak.count();
+  };
+  EXPECT_EQ(peak("none"), 12 * kA + 4 * kB);
+  EXPECT_EQ(peak("full"), kA + 13 * kB);
+  EXPECT_EQ(peak("full:2"), 2 * kA + 7 * kB);
+  EXPECT_EQ(peak("full:3"), 3 * kA + 7 * kB);
+  EXPECT_EQ(peak("full:4"), 4 * kA + 5 * kB);
 }
 
 // Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8

@@ -41,6 +41,10 @@ TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
   EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s dp2 zero1 M4 b1"));
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective -o plan.json").code, 0);
   EXPECT_EQ(weir("run plan.json").code, 5);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute full:2 -o plan.json").code, 0);
+  EXPECT_EQ(weir("run plan.json").code, 5);
+  EXPECT_EQ(weir("run plan.json").out,
+            "weir: the plan has recompute = full:2; that can be forecast, not run\n");
 }
 
 // Beside each built-in forecast stands how far such were off on published figures and measured

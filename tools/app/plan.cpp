@@ -224,8 +224,9 @@ Fields fields(PlanRequest& r) {
         "Accept a schedule whose gradients come out of micro-batch order: they are summed in its "
         "order, not in one device's"},
        {"--recompute", &r.recompute,
-        "none (never), selective, full (a layer at a time), stage (always), except-last, or "
-        "the layers that full rebuilds, as 0-11,40; auto: the fewest with which each rank fits"},
+        "none (never), selective, full (a layer at a time), full:N (N blocks at a time, from one "
+        "kept input), stage (always), except-last, or the layers that full rebuilds, as 0-11,40; "
+        "auto: the fewest with which each rank fits"},
        {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
        {"--memory-limit", &r.memory_limit,
         "With --recompute or --schedule auto: memory of a device, as \"80 GiB\" (default: the "

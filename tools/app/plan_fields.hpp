@@ -22,8 +22,8 @@ namespace weir {
                                              int low = 1, int high = 1 << 20);
 [[nodiscard]] std::vector<std::string> parse_words(const std::string& text);
 
-// none, selective, full, stage, layers as 0-11,40, and GPipe's names: never is none, always is
-// stage, except-last is stage with `microbatches`. Those are "", "all" or "except-last".
+// none, selective, full, full:4, stage, layers as 0-11,40, and GPipe's names: never is none, always
+// is stage, except-last is stage with `microbatches`. Those are "", "all" or "except-last".
 [[nodiscard]] Recompute parse_recompute(const std::string& mode, const std::string& microbatches);
 
 // buffered, rendezvous or batched; throws UsageError.

@@ -116,8 +116,8 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
     search.recompute.push_back(parse_recompute(mode, ""));
     if (search.recompute.back().layers.empty()) continue;
     throw UsageError(
-        fmt::format("--recompute {}: a sweep takes none, selective, full, stage and "
-                    "except-last",
+        fmt::format("--recompute {}: a sweep takes none, selective, full, full:N, stage "
+                    "and except-last",
                     mode));
   }
   apply(r.parallel, search);
