@@ -72,7 +72,9 @@ class BestFirst : public testing::Test {
     request.zero = {any(0, 3)};
     request.global_batch_size = any(0, 1) == 0 ? 4 : 6;
     request.schedules = some(random, 2);
-    request.recompute = {{}, {.mode = RecomputeMode::stage, .except_last = any(0, 1) == 0}};
+    request.recompute = {{},
+                         {.mode = RecomputeMode::stage, .except_last = any(0, 1) == 0},
+                         {.mode = RecomputeMode::full, .at_a_time = 2}};
     space.costs = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, space.cluster);
     return space;
   }
