@@ -8,7 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <sstream>
+#include <span>
 #include <string_view>
 
 #include "plan/words/error.hpp"
@@ -45,10 +45,10 @@ struct Found {
 std::optional<Found> number_behind(std::string_view line, std::string_view word) {
   for (std::size_t at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
     const char before = at == 0 ? ' ' : line[at - 1];
-    const bool inside = std::string_view(" |[(,\t").find(before) == std::string_view::npos;
+    const bool inside = std::string_view(" |[(,\t\"").find(before) == std::string_view::npos;
     if (inside) continue;
     std::string_view rest = line.substr(at + word.size());
-    rest.remove_prefix(std::min(rest.find_first_not_of(" :=\t"), rest.size()));
+    rest.remove_prefix(std::min(rest.find_first_not_of(" :=\t\""), rest.size()));
     std::string digits;
     std::size_t length = 0;
     for (; length < rest.size(); ++length) {
@@ -91,6 +91,10 @@ std::optional<Seconds> seconds(const std::optional<double>& value) {
   return value ? std::optional(Seconds(*value)) : std::nullopt;
 }
 
+std::optional<std::int64_t> whole(const std::optional<double>& value) {
+  return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
+}
+
 // "38.62GiB(48%)", "1.87GB", and plain MB.
 std::optional<Bytes> memory_of(std::string_view line, std::string_view word, double plain) {
   const std::size_t at = line.find(word);
@@ -120,8 +124,8 @@ std::optional<LoggedStep> megatron_line(std::string_view line) {
                                "throughput (token/sec/GPU, TFLOP/s/GPU)"},
                               1e12);
   step.samples_per_s = first_of(line, {"samples per second", "samples/sec"});
-  if (const auto batch = value_of(line, "global batch size"))
-    step.batch = static_cast<std::int64_t>(*batch);
+  step.batch = whole(value_of(line, "global batch size"));
+  step.sequence = whole(value_of(line, "actual seqlen"));
   return step;
 }
 
@@ -136,18 +140,23 @@ std::optional<LoggedStep> torchtitan_line(std::string_view line) {
 }
 
 // "steps: 10 loss: 1.2 iter time (s): 1.234 samples/sec: 415.3", and the timer's
-// "global_step=10, RunningAvgSamplesPerSec=12.3, CurrSamplesPerSec=12.4, MaxMemAllocated=3.2GB".
+// "epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=12.3, CurrSamplesPerSec=12.4,
+// MaxMemAllocated=3.2GB"; before version 0.7.5 "0/10, RunningAvgSamplesPerSec=12.3, ...", before
+// 0.6.6 "0/10, SamplesPerSec=12.3, ...".
 std::optional<LoggedStep> deepspeed_line(std::string_view line) {
   LoggedStep step;
   step.time = seconds(first_of(line, {"iter time (s)"}));
-  step.samples_per_s = first_of(line, {"CurrSamplesPerSec", "samples/sec"});
-  const auto at = first_of(line, {"steps", "epoch=0/micro_step", "global_step"});
-  const std::size_t global = line.find("global_step=");
-  if (!step.time && (!step.samples_per_s || global == line.npos)) return std::nullopt;
-  step.iteration = static_cast<std::int64_t>(at.value_or(0));
-  if (global != line.npos) {
-    const auto number = value_of(line.substr(global), "global_step");
-    step.iteration = static_cast<std::int64_t>(number.value_or(0));
+  const bool timer = line.find("SamplesPerSec=") != line.npos;
+  if (!step.time && !timer) return std::nullopt;
+  step.samples_per_s = first_of(line, {"CurrSamplesPerSec", "SamplesPerSec", "samples/sec"});
+  if (!step.time && !step.samples_per_s) return std::nullopt;
+  step.iteration = whole(first_of(line, {"steps"})).value_or(0);
+  if (timer) {  // behind the last "/" before the rates
+    const std::string_view before = line.substr(0, line.find("SamplesPerSec="));
+    const std::string_view last = before.substr(before.rfind('/') + 1);
+    const std::size_t digits = last.find_first_of("0123456789");
+    if (digits != last.npos)
+      std::from_chars(last.data() + digits, last.data() + last.size(), step.iteration);
   }
   return step;
 }
@@ -158,6 +167,7 @@ std::optional<LoggedStep> nemo_line(std::string_view line) {
   if (!step.time) return std::nullopt;
   step.iteration =
       static_cast<std::int64_t>(first_of(line, {"global_step", "iteration"}).value_or(0));
+  step.batch = whole(value_of(line, "global_batch_size"));
   return step;
 }
 
@@ -169,6 +179,7 @@ std::optional<LoggedStep> nanotron_line(std::string_view line) {
   step.iteration = static_cast<std::int64_t>(value_of(line, "iteration").value_or(0));
   step.tokens_per_s = first_of(line, {"tokens_per_sec_per_gpu"});
   step.flops_per_s = first_of(line, {"model_tflops_per_gpu"}, 1e12);
+  step.batch = whole(value_of(line, "global_batch_size"));
   return step;
 }
 
@@ -176,16 +187,47 @@ struct LogFormat {
   const char* tool;
   std::optional<LoggedStep> (*step)(std::string_view line);
 };
+// Best first: Megatron-DeepSpeed's jobs print DeepSpeed's timer before Megatron's line.
 constexpr std::array<LogFormat, 5> kLogFormats{{{"Megatron-LM", &megatron_line},
                                                 {"nanotron", &nanotron_line},
                                                 {"NeMo", &nemo_line},
                                                 {"torchtitan", &torchtitan_line},
                                                 {"DeepSpeed", &deepspeed_line}}};
 
-const LogFormat* format_of(std::string_view line) {
+// "  seq_length ...................................... 2048", GPT-NeoX's with "........updated"
+// behind.
+void take_argument(std::string_view line, std::map<std::string, std::int64_t>& arguments) {
+  const std::size_t dots = line.find(" ..");
+  if (dots == line.npos) return;
+  const std::string_view before = line.substr(0, dots);
+  const std::string_view name = before.substr(before.find_last_of(" :") + 1);
+  const auto argument = std::ranges::find_if(kLoggedArguments, [&](const LoggedArgument& a) {
+    return name == a.name || (!a.neox.empty() && name == a.neox);
+  });
+  const std::size_t digits = line.find_first_not_of(" .", dots);
+  if (argument == kLoggedArguments.end() || digits == line.npos) return;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(&line[digits], line.data() + line.size(), value);
+  if (error == std::errc{}) arguments[std::string(argument->name)] = value;
+}
+
+// The best of the first `count` formats that a line is of; null: of none.
+const LogFormat* format_of(std::string_view line, std::size_t count = kLogFormats.size()) {
+  const auto formats = std::span(kLogFormats).first(count);
   const auto found = std::ranges::find_if(
-      kLogFormats, [&](const LogFormat& format) { return format.step(line).has_value(); });
-  return found == kLogFormats.end() ? nullptr : &*found;
+      formats, [&](const LogFormat& format) { return format.step(line).has_value(); });
+  return found == formats.end() ? nullptr : &*found;
+}
+
+// A progress bar ends its lines by a carriage return.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of("\r\n", at), text.size());
+    if (end > at) lines.push_back(without_colours(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return lines;
 }
 
 template <class Member>
@@ -212,9 +254,8 @@ std::optional<Spread> spread_of(const std::vector<const LoggedStep*>& steps, Mem
 JobLog read_job_log(const std::string& text, const std::string& file) {
   JobLog log;
   const LogFormat* format = nullptr;
-  std::istringstream lines(text);
-  for (std::string raw; std::getline(lines, raw);) {
-    const std::string line = without_colours(raw);
+  for (const std::string& line : lines_of(text)) {
+    take_argument(line, log.arguments);
     for (const auto& [word, plain] :
          {std::pair<std::string_view, double>{"max allocated:", 1024.0 * 1024},
           {"MaxMemAllocated=", 1},
@@ -223,10 +264,19 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
       if (memory && memory->count() > 1024 && (!log.memory || *memory > *log.memory))
         log.memory = memory;
     }
-    if (format == nullptr) format = format_of(line);
+    const auto better = format == nullptr ? kLogFormats.size()
+                                          : static_cast<std::size_t>(format - kLogFormats.data());
+    if (const LogFormat* found = format_of(line, better)) {
+      format = found;
+      log.steps.clear();
+    }
     if (format == nullptr) continue;
     if (auto step = format->step(line)) log.steps.push_back(*step);
   }
+  // What says the time itself is the surer: DeepSpeed's timer beside its pipeline's lines.
+  const auto timed = [](const LoggedStep& step) { return step.time.has_value(); };
+  if (std::ranges::any_of(log.steps, timed))
+    std::erase_if(log.steps, [&](const LoggedStep& step) { return !timed(step); });
   if (format == nullptr) {
     throw InputError(file, "",
                      "is no log of a job: expected lines of steps by Megatron-LM, torchtitan, "
@@ -237,24 +287,28 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
 }
 
 bool is_job_log(const std::string& text) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (format_of(without_colours(line)) != nullptr) return true;
-  }
-  return false;
+  return std::ranges::any_of(lines_of(text),
+                             [](const std::string& line) { return format_of(line) != nullptr; });
 }
 
 JobLogSummary summary(const JobLog& log) {
-  JobLogSummary s{.tool = log.tool, .memory = log.memory};
-  if (!log.steps.empty()) s.batch = log.steps.back().batch;
-  std::vector<const LoggedStep*> all, warm;
+  JobLogSummary s{.tool = log.tool, .memory = log.memory, .arguments = log.arguments};
+  if (log.steps.empty()) return s;
+  s.batch = log.steps.back().batch;
+  s.sequence = log.steps.back().sequence;
+  std::vector<const LoggedStep*> all, later, warm;
   for (const LoggedStep& step : log.steps) {
-    if (step.batch == s.batch) all.push_back(&step);
+    if (step.batch == s.batch && step.sequence == s.sequence) all.push_back(&step);
   }
+  // Each rank may have printed the first step.
+  const std::int64_t first = all.front()->iteration;
   for (std::size_t i = 1; i < all.size(); ++i) {
-    if (all[i]->iteration > kWarmUpIterations) warm.push_back(all[i]);
+    if (first == 0 || all[i]->iteration != first) later.push_back(all[i]);
   }
-  if (warm.size() < kFewestLines && all.size() > 1) warm.assign(all.begin() + 1, all.end());
+  for (const LoggedStep* step : later) {
+    if (step->iteration > kWarmUpIterations) warm.push_back(step);
+  }
+  if (warm.size() < kFewestLines) warm = later;
   if (warm.empty()) warm = all;
   s.lines = static_cast<int>(warm.size());
   s.left_out = static_cast<int>(log.steps.size() - warm.size());

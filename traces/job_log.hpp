@@ -4,9 +4,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/words/units.hpp"
@@ -17,16 +20,33 @@ namespace weir {
 struct LoggedStep {
   std::int64_t iteration = 0;
   std::optional<Seconds> time;
-  std::optional<double> tokens_per_s;   // of one device
-  std::optional<double> samples_per_s;  // of the job
-  std::optional<double> flops_per_s;    // model FLOPs of one device
-  std::optional<std::int64_t> batch;    // samples a step
+  std::optional<double> tokens_per_s;    // of one device
+  std::optional<double> samples_per_s;   // of the job
+  std::optional<double> flops_per_s;     // model FLOPs of one device
+  std::optional<std::int64_t> batch;     // samples a step
+  std::optional<std::int64_t> sequence;  // tokens a sample
 };
+
+// What makes two jobs others: NVIDIA's names, and where GPT-NeoX has others, these.
+struct LoggedArgument {
+  std::string_view name, neox;
+};
+inline constexpr std::array<LoggedArgument, 7> kLoggedArguments{
+    {{"world_size", ""},
+     {"tensor_model_parallel_size", "model_parallel_size"},
+     {"pipeline_model_parallel_size", "pipe_parallel_size"},
+     {"context_parallel_size", ""},
+     {"micro_batch_size", "train_micro_batch_size_per_gpu"},
+     {"global_batch_size", "train_batch_size"},
+     {"seq_length", ""}}};
 
 struct JobLog {
   std::string tool;  // "Megatron-LM", "torchtitan", "DeepSpeed", "NeMo", "nanotron"
   std::vector<LoggedStep> steps;
   std::optional<Bytes> memory;  // the most that a line says of a device
+  // Of the list of its arguments that a job of the Megatron family prints, those that
+  // kLoggedArguments names, as it spells them.
+  std::map<std::string, std::int64_t> arguments;
 };
 
 // Throws InputError where no line says how fast a step was.
@@ -39,14 +59,16 @@ struct Spread {
   double median = 0, lower = 0, upper = 0;  // quartiles
 };
 
-// The steps that count: warm-up left out. The first line, and lines of the first ten iterations,
-// are left out while three others remain; so are lines of another batch size than the last one's.
+// The steps that count: warm-up left out. The first iteration's lines, and lines of the first ten
+// iterations, are left out while three others remain; so are lines of another batch size or
+// sequence length than the last one's.
 struct JobLogSummary {
   std::string tool;
   int lines = 0, left_out = 0;
   std::optional<Spread> step_time_s, tokens_per_s, samples_per_s, flops_per_s;
-  std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> batch, sequence;
   std::optional<Bytes> memory;
+  std::map<std::string, std::int64_t> arguments;
 };
 [[nodiscard]] JobLogSummary summary(const JobLog& log);
 

@@ -130,5 +130,22 @@ TEST_F(AnchorCommand, ASweepTakesThem) {
   EXPECT_EQ(Json::parse(swept.out)["plans"][0]["forecast"]["basis"], "anchored");
 }
 
+// The job's own list of arguments, and its steps' sequence length, say whose log it is.
+TEST_F(AnchorCommand, TheLogOfAnotherJobIsRefused) {
+  const auto refusal = [&](const std::string& arguments, const std::string& behind = "") {
+    write("job.log", arguments +
+                         " iteration 20/ 100 | elapsed time per iteration (ms): 500.0 | "
+                         "global batch size: 32 |" +
+                         behind + "\n");
+    return weir("-q compare m8.json job.log" + cluster_);
+  };
+  EXPECT_EQ(refusal("  pipeline_model_parallel_size .... 4\n  world_size .... 16\n").code, 0);
+  const CommandResult other = refusal("  pipeline_model_parallel_size .... 8\n");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_EQ(other.out, "weir: m8.json: is of pipeline_model_parallel_size 4, the log's job of 8\n");
+  EXPECT_EQ(refusal("", " actual seqlen: 512 |").out,
+            "weir: m8.json: has 1024 tokens a sample, the log's steps have 512\n");
+}
+
 }  // namespace
 }  // namespace weir

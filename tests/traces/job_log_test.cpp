@@ -113,6 +113,95 @@ TEST(JobLog, OtherTools) {
   EXPECT_DOUBLE_EQ(*nanotron.steps[0].tokens_per_s, 21400);
 }
 
+// Before 0.7.5 DeepSpeed's timer had "EPOCH/STEP" before its rates, before 0.6.6 one rate only.
+TEST(JobLog, DeepSpeedsOlderTimers) {
+  const JobLog both = read_job_log(
+      "[2022-08-29 06:00:00,000] [INFO] [timer.py:198:stop] 0/20, RunningAvgSamplesPerSec=232.5, "
+      "CurrSamplesPerSec=227.5, MemAllocated=0.36GB, MaxMemAllocated=15.0GB\n",
+      "ds.log");
+  EXPECT_EQ(both.tool, "DeepSpeed");
+  EXPECT_EQ(both.steps[0].iteration, 20);
+  EXPECT_DOUBLE_EQ(*both.steps[0].samples_per_s, 227.5);
+  EXPECT_EQ(both.memory, Bytes(std::int64_t{15} << 30));
+  const JobLog one =
+      read_job_log("[INFO] [timer.py:154:stop] 0/30, SamplesPerSec=90.5\n", "ds.log");
+  EXPECT_EQ(one.steps[0].iteration, 30);
+  EXPECT_DOUBLE_EQ(*one.steps[0].samples_per_s, 90.5);
+}
+
+// Megatron-DeepSpeed prints the timer first, whose rate leaves out what is between steps: 8 samples
+// of 2 s are 4/s, not 5. So do DeepSpeed's own pipelines.
+TEST(JobLog, ATimeIsSurerThanTheTimerBesideIt) {
+  const std::string timer =
+      "[INFO] [timer.py:260:stop] epoch=0/micro_step=20/global_step=20, "
+      "RunningAvgSamplesPerSec=5.0, CurrSamplesPerSec=5.0, MaxMemAllocated=1.0GB\n";
+  const JobLogSummary megatron = summary(read_job_log(timer + megatron_line(20, 2000, 8), "a.log"));
+  EXPECT_EQ(megatron.tool, "Megatron-LM");
+  EXPECT_EQ(megatron.lines, 1);
+  EXPECT_EQ(megatron.batch, 8);
+  EXPECT_DOUBLE_EQ(megatron.step_time_s->median, 2);
+  EXPECT_FALSE(megatron.samples_per_s);
+  const JobLogSummary pipe = summary(
+      read_job_log(timer + "steps: 20 loss: 1.0 iter time (s): 2.000 samples/sec: 4.0\n", "b.log"));
+  EXPECT_EQ(pipe.lines, 1);
+  EXPECT_DOUBLE_EQ(pipe.step_time_s->median, 2);
+  EXPECT_DOUBLE_EQ(pipe.samples_per_s->median, 4);
+}
+
+// NeMo's progress bar is one line of a file, its ends carriage returns: of 60, 3, 4 and 5 s the
+// first is warm-up. Its DLLogger writes JSON.
+TEST(JobLog, ProgressBarsEndByCarriageReturns) {
+  std::string bar;
+  for (const auto& [step, time] : {std::pair(10, 60.0), {11, 3.0}, {12, 4.0}, {13, 5.0}}) {
+    bar += fmt::format(
+        "\rEpoch 0: :  {0}%|   | {0}/100 [00:10<00:20, reduced_train_loss=6.13, global_step={0}.0, "
+        "consumed_samples=2560.0, train_step_timing in s={1:.2f}]",
+        step, time);
+  }
+  const JobLogSummary s = summary(read_job_log(bar, "nemo.log"));
+  EXPECT_EQ(s.lines, 3);
+  EXPECT_DOUBLE_EQ(s.step_time_s->median, 4);
+  const JobLog json = read_job_log(
+      "DLLL {\"type\": \"LOG\", \"step\": 16, \"data\": {\"global_step\": 16.0, "
+      "\"train_step_timing in s\": 92.5, \"epoch\": 0}}\n",
+      "nemo.log");
+  EXPECT_DOUBLE_EQ(json.steps[0].time->count(), 92.5);
+  EXPECT_EQ(json.steps[0].iteration, 16);
+}
+
+// Every rank of a torchtitan job prints its line: all eight of the first step are warm-up, not one.
+TEST(JobLog, TheFirstStepOfEveryRankIsWarmUp) {
+  std::string text;
+  for (const auto& [step, rate] : {std::pair(1, 10), {2, 1000}}) {
+    for (int rank = 0; rank < 8; ++rank)
+      text +=
+          fmt::format("[titan] step: {:2}  loss: 8.1  memory: 1.50GiB(2%)  tps: {}\n", step, rate);
+  }
+  const JobLogSummary s = summary(read_job_log(text, "titan.log"));
+  EXPECT_EQ(s.lines, 8);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s->lower, 1000);
+}
+
+// Steps whose sequences still grow are other steps; the list of arguments says whose job it was.
+TEST(JobLog, WhatMakesAJobAnother) {
+  std::string text =
+      "------------------------ arguments ------------------------\n"
+      "[default0]:  encoder_seq_length .............................. 512\n"
+      "  pipeline_model_parallel_size .................... 4\n"
+      "  model_parallel_size ............. 2...........updated\n"
+      "  train_micro_batch_size_per_gpu ... None\n";
+  for (const auto& [ms, tokens] : {std::pair(900, 512), {1000, 1024}, {1100, 1024}, {1200, 1024}})
+    text += fmt::format(
+        " iteration 20/ 100 | elapsed time per iteration (ms): {} | global batch "
+        "size: 16 | actual seqlen: {} |\n",
+        ms, tokens);
+  const JobLogSummary s = summary(read_job_log(text, "job.log"));
+  EXPECT_EQ(s.sequence, 1024);
+  EXPECT_EQ(s.left_out, 1);
+  EXPECT_THAT(s.arguments, testing::ElementsAre(testing::Pair("pipeline_model_parallel_size", 4),
+                                                testing::Pair("tensor_model_parallel_size", 2)));
+}
+
 TEST(JobLog, WhatIsNoneIsRefused) {
   EXPECT_FALSE(is_job_log("{\"schema\": \"weir.trace/1\"}\nstep by step\n"));
   EXPECT_TRUE(is_job_log("# a job\n" + megatron_line(1, 10)));

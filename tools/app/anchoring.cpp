@@ -43,7 +43,7 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
                     plan.cp, plan.dp, plan.devices(), cluster.name, cluster.devices()));
   }
   if (run.figure.log) {
-    require_batch(*run.figure.log, plan, file);
+    require_same_job(*run.figure.log, plan, file);
     session.note(fmt::format("{}: {}", text, told(*run.figure.log)));
   }
   run.builtin = load(CostsSource(), run.plan.model, plan, cluster);

@@ -20,7 +20,7 @@ namespace {
 
 Seconds measured_step(const ExplainRequest& r, const Plan& plan, const Forecast& forecast) {
   const MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
-  if (figure.log) require_batch(*figure.log, plan, "the plan");
+  if (figure.log) require_same_job(*figure.log, plan, "the plan");
   const auto time = step_time_of(figure, forecast, forecast.devices);
   if (time) return *time;
   throw UsageError(

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -119,11 +120,33 @@ MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
   return figure;
 }
 
-void require_batch(const JobLogSummary& log, const Plan& plan, const std::string& plan_file) {
-  if (!log.batch || *log.batch == plan.global_batch_size()) return;
-  throw InputError(plan_file, "",
-                   fmt::format("has {} samples a step, the log's steps have {}",
-                               plan.global_batch_size(), *log.batch));
+void require_same_job(const JobLogSummary& log, const Plan& plan, const std::string& plan_file) {
+  const auto refuse = [&](std::int64_t planned, std::string_view of, std::int64_t logged) {
+    throw InputError(plan_file, "",
+                     fmt::format("has {} {}, the log's steps have {}", planned, of, logged));
+  };
+  if (log.batch && *log.batch != plan.global_batch_size())
+    refuse(plan.global_batch_size(), "samples a step", *log.batch);
+  if (log.sequence && *log.sequence != plan.seq_length)
+    refuse(plan.seq_length, "tokens a sample", *log.sequence);
+  const auto planned = [&](std::string_view name) -> std::int64_t {
+    if (name == "world_size") return plan.devices();
+    if (name == "tensor_model_parallel_size") return plan.tp;
+    if (name == "pipeline_model_parallel_size") return plan.pp;
+    if (name == "context_parallel_size") return plan.cp;
+    if (name == "micro_batch_size") return plan.micro_batch_size;
+    if (name == "global_batch_size") return plan.global_batch_size();
+    return plan.seq_length;
+  };
+  for (const auto& [name, value] : log.arguments) {
+    // What each step says, which may grow, was compared above; 0 stages are GPT-NeoX's one.
+    if (name == "global_batch_size" && log.batch) continue;
+    if (name == "seq_length" && log.sequence) continue;
+    const std::int64_t logged = std::max<std::int64_t>(value, 1);
+    if (logged == planned(name)) continue;
+    throw InputError(plan_file, "",
+                     fmt::format("is of {} {}, the log's job of {}", name, planned(name), logged));
+  }
 }
 
 std::string told(const JobLogSummary& log) {

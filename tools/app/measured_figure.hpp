@@ -33,8 +33,9 @@ struct MeasuredFigure {
 // InputError where it says none of them.
 [[nodiscard]] MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file);
 
-// Throws InputError where the log's steps have another number of samples than the plan's.
-void require_batch(const JobLogSummary& log, const Plan& plan, const std::string& plan_file);
+// Throws InputError where the log is another job's than the plan's: other samples a step, other
+// tokens a sample, or other arguments in its list.
+void require_same_job(const JobLogSummary& log, const Plan& plan, const std::string& plan_file);
 
 // "90 lines of Megatron-LM (10 of the warm-up or another batch left out): 1.15 s, half of them
 // 1.13 s to 1.16 s"
