@@ -19,6 +19,11 @@ double bus_factor(std::string_view collective, int ranks) {
   return 1;
 }
 
+std::string collective_of(const std::string& command) {
+  const std::string name = command.substr(command.rfind('/') + 1);
+  return name.substr(0, name.rfind("_perf"));
+}
+
 void complete_test(NcclTest& test, int hosts, std::string collective, const std::string& file) {
   if (test.ranks < 2) throw InputError(file, collective, "expected at least two devices");
   test.nodes = std::max(hosts, 1);

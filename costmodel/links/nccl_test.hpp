@@ -32,6 +32,9 @@ struct NcclTest {
 // ranks. Unknown collectives: 1.
 [[nodiscard]] double bus_factor(std::string_view collective, int ranks);
 
+// "all_reduce" of "./build/all_reduce_perf" and "all_reduce_perf_mpi".
+[[nodiscard]] std::string collective_of(const std::string& command);
+
 // Fills in what follows from devices, hosts and name, and sorts the samples.
 void complete_test(NcclTest& test, int hosts, std::string collective, const std::string& file);
 

@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "costmodel/links/nccl_tests_json.hpp"
 #include "plan/words/error.hpp"
@@ -36,17 +38,54 @@ bool all_digits(const std::string& word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
 }
 
+// A line as the test printed it, without what launchers put before each: "[1,0]<stdout>:" (mpirun
+// --tag-output), "0: " (srun --label), "[0] " (mpiexec -l), "[pod/launcher/main] " and a time stamp
+// (kubectl logs --prefix --timestamps).
+std::string without_label(std::string_view line) {
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789,") == text.npos;
+  };
+  while (true) {
+    const std::size_t start = line.find_first_not_of(" \t");
+    if (start == line.npos) return "";
+    const std::string_view rest = line.substr(start);
+    const std::string_view first = rest.substr(0, rest.find(' '));
+    const std::size_t close = first.find(']');
+    const bool bracket = first.front() == '[' && close != first.npos &&
+                         (first.starts_with("[pod/") || digits(first.substr(1, close - 1)));
+    if (const auto behind = bracket ? first.substr(close + 1) : "";
+        bracket && (behind.starts_with("<stdout>:") || behind.starts_with("<stderr>:"))) {
+      line = rest.substr(rest.find(':') + 1);
+      continue;
+    }
+    const bool number = first.ends_with(':') && digits(first.substr(0, first.size() - 1));
+    const bool stamp = first.size() > 18 && digits(first.substr(0, 4)) && first[4] == '-' &&
+                       first[10] == 'T' && first[13] == ':';
+    if (first.size() == rest.size() || !(number || stamp || (bracket && close + 1 == first.size())))
+      return std::string(line);
+    line = rest.substr(first.size() + 1);
+  }
+}
+
 class Reader {
  public:
   Reader(const std::string& text, const std::string& file) : in_(text), file_(file) {}
 
   std::vector<NcclTest> tests() {
-    for (std::string line; std::getline(in_, line);) {
+    for (std::string raw; std::getline(in_, raw);) {
       ++line_;
+      const std::string line = without_label(raw);
+      const auto words = words_of(line);
+      const bool numbers = !words.empty() && !columns_.empty() && number(words.front());
       if (line.starts_with('#')) {
         comment(line);
-      } else if (const auto words = words_of(line);
-                 !words.empty() && all_digits(words.front()) && !columns_.empty()) {
+      } else if (line.find(" NCCL INFO ") != std::string::npos ||
+                 line.find(" NCCL WARN ") != std::string::npos) {
+        if (numbers && (all_digits(words.front()) || !cut_.empty())) cut(words);
+      } else if (numbers && !cut_.empty()) {
+        cut_.insert(cut_.end(), words.begin(), words.end());
+        row(std::exchange(cut_, {}));
+      } else if (numbers && all_digits(words.front())) {
         row(words);
       } else if (failure_.empty() && line.find("failure") != std::string::npos) {
         failure_ = line.substr(0, 120);
@@ -64,10 +103,11 @@ class Reader {
   };
 
   void comment(const std::string& line) {
+    cut_.clear();
     const auto words = words_of(line.substr(1));
     if (words.size() == 4 && words[0] == "Collective" && words[2] == "starting:") {
       finish();
-      named_ = words[3].ends_with("_perf") ? words[3].substr(0, words[3].size() - 5) : words[3];
+      named_ = collective_of(words[3]);
     } else if (words.size() > 2 && words[0] == "Rank" && all_digits(words[1])) {
       device(line, words);
     } else if (std::ranges::find(words, "size") != words.end() &&
@@ -85,6 +125,15 @@ class Reader {
   // "#  Rank  0 Group  0 Pid 361042 on cnode2-005 device  0 [0000:52:00] NVIDIA H100 80GB HBM3"
   void device(const std::string& line, const std::vector<std::string>& words) {
     if (started_) finish();  // old versions have no line that starts a test
+    if (!listed_.insert(words[1]).second) {
+      fail("Rank " + words[1],
+           "is listed twice: these are several runs, or processes that each ran alone because "
+           "nccl-tests was built without MPI=1");
+    }
+    // NCCL_TESTS_SPLIT runs several communicators at once: the first stands for all.
+    const std::string group = words.size() > 3 && words[2] == "Group" ? words[3] : "";
+    if (test_.ranks > 0 && group != group_) return;
+    group_ = group;
     const auto on = std::ranges::find(words, "on");
     if (on != words.end() && on + 1 != words.end()) hosts_.insert(*(on + 1));
     ++test_.ranks;
@@ -139,7 +188,10 @@ class Reader {
       if (half.wrong > 0 && wrong && *wrong > 0 && columns_[half.wrong] == "#wrong") {
         fail("#wrong", "the test found wrong values: nothing is learnt from such a link");
       }
-      if (half.wrong > 0) unchecked_in_place_ = checked && !wrong;
+      if (half.wrong > 0) {
+        checked_in_place_ = wrong.has_value();
+        unchecked_in_place_ = checked && !wrong;
+      }
       checked = wrong.has_value();
       if (*size <= 0) continue;  // latency of nothing at all
       test_.samples.push_back({Bytes(static_cast<std::int64_t>(*size)), Seconds(*time * 1e-6)});
@@ -147,6 +199,25 @@ class Reader {
         most_bus_ = *bus;
         measured_factor_ = *bus / (*size / (*time * 1e-6) / 1e9);
       }
+    }
+  }
+
+  // A row may end in the middle where NCCL's own lines go to the same place: "8 2 float sum -1host:
+  // 26:68 [0] NCCL INFO ...". What is left of it follows on a line of its own.
+  void cut(const std::vector<std::string>& words) {
+    for (const std::string& word : words) {
+      if (word.find_first_of(":[") == std::string::npos) {
+        cut_.push_back(word);
+        continue;
+      }
+      double value = 0;
+      const auto [end, error] =
+          std::from_chars(word.data(), word.data() + word.size(), value, std::chars_format::fixed);
+      if (error == std::errc{})
+        cut_.emplace_back(word.data(), end);
+      else if (word.starts_with("N/A"))
+        cut_.emplace_back("N/A");
+      return;
     }
   }
 
@@ -177,10 +248,12 @@ class Reader {
     }
     test_ = {};
     hosts_.clear();
+    listed_.clear();
     named_.clear();
     columns_.clear();
-    redop_ = root_ = failure_ = "";
-    started_ = unchecked_in_place_ = false;
+    cut_.clear();
+    redop_ = root_ = failure_ = group_ = "";
+    started_ = checked_in_place_ = unchecked_in_place_ = false;
     most_bus_ = measured_factor_ = 0;
   }
 
@@ -201,7 +274,10 @@ class Reader {
     }
     if (!near(1)) return "unnamed";
     if (rooted) return reduces ? "reduce" : "broadcast";
-    return n > 2 ? "sendrecv" : "unnamed";
+    if (n > 2) return "sendrecv";
+    // Between two an all_reduce moves as much as a sendrecv, which has no in-place form to check.
+    if (!reduces) return "unnamed";
+    return checked_in_place_ ? "all_reduce" : unchecked_in_place_ ? "sendrecv" : "unnamed";
   }
 
   [[noreturn]] void fail(const std::string& column, const std::string& message) const {
@@ -213,11 +289,11 @@ class Reader {
   int line_ = 0, failed_at_ = 0;
   std::vector<NcclTest> tests_;
   NcclTest test_;
-  std::set<std::string> hosts_;
-  std::string named_, redop_, root_, failure_;
-  std::vector<std::string> columns_;
+  std::set<std::string> hosts_, listed_;  // nodes, numbers of ranks
+  std::string named_, redop_, root_, failure_, group_;
+  std::vector<std::string> columns_, cut_;  // words of a row's beginning
   std::vector<Half> halves_;
-  bool stamped_ = false, started_ = false, unchecked_in_place_ = false;
+  bool stamped_ = false, started_ = false, checked_in_place_ = false, unchecked_in_place_ = false;
   double most_bus_ = 0, measured_factor_ = 0;
 };
 

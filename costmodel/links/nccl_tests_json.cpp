@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/nccl_tests_json.hpp"
 
-#include <filesystem>
+#include <cstdint>
+#include <optional>
 #include <set>
 
 #include "plan/text/strict_json.hpp"
@@ -34,7 +35,14 @@ std::vector<NcclTest> read_nccl_tests_json(const std::string& text, const std::s
   NcclTest test;
   std::set<std::string> hosts;
   JsonObject config = top.object("config");
+  std::optional<std::int64_t> group;
   for (JsonObject& device : config.objects("devices")) {
+    // NCCL_TESTS_SPLIT runs several communicators at once: the first stands for all.
+    if (device.has("group")) {
+      const std::int64_t its = device.integer("group", 0, 1 << 24);
+      if (its != group.value_or(its)) continue;
+      group = its;
+    }
     hosts.insert(device.text("hostname"));
     test.device = device.text("device_info");
     ++test.ranks;
@@ -47,9 +55,7 @@ std::vector<NcclTest> read_nccl_tests_json(const std::string& text, const std::s
   if (!arguments.is_array() || arguments.empty() || !arguments.front().is_string()) {
     top.fail("args", "expected the command, a list of texts");
   }
-  std::string name =
-      std::filesystem::path(arguments.front().get<std::string>()).filename().string();
-  if (name.ends_with("_perf")) name.resize(name.size() - 5);
+  const std::string name = collective_of(arguments.front().get<std::string>());
   for (JsonObject& row : top.objects("results")) {
     const Bytes size(row.integer("size", 0, std::int64_t{1} << 50));
     add_half(row, "out_of_place", size, test);

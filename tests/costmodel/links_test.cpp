@@ -97,6 +97,79 @@ TEST(NcclTests, ColumnsOfOperationAndRootMayBeMissingOrBlank) {
   EXPECT_EQ(guessed(unnamed("redop root", "sum 3", 1)), "reduce");
 }
 
+// Two ranks: all factors but a half are 1. What may be checked in place is no sendrecv.
+TEST(NcclTests, BetweenTwoAnAllReduceIsToldByWhatIsChecked) {
+  const auto of_two = [](const std::string& last, const std::string& operation = "sum -1") {
+    return guessed(kDevices + kHeader + "4000 1000 float " + operation +
+                   " 20.00 0.20 0.20 0 21.00 0.20 0.20 " + last + "\n");
+  };
+  EXPECT_EQ(of_two("0"), "all_reduce");
+  EXPECT_EQ(of_two("N/A"), "sendrecv");
+  EXPECT_EQ(of_two("0", "none -1"), "unnamed");
+}
+
+// mpirun --tag-output, srun --label, mpiexec -l and kubectl logs put their words before each line.
+// all_reduce_perf_mpi is nccl-tests' name for what make NAME_SUFFIX=_mpi builds.
+TEST(NcclTests, WhatLaunchersPutBeforeLinesGoes) {
+  const std::string log =
+      "# Collective test starting: all_reduce_perf_mpi\n" + kDevices + kHeader +
+      "        4096          1024     float     sum      -1    20.00    0.20    "
+      "0.20       0    21.00    0.20    0.20       0\n";
+  for (const std::string label :
+       {"[1,0]<stdout>:", "0: ", "[0] ", "[pod/launcher/main] 2026-01-28T14:50:17.000000000Z "}) {
+    std::string labelled = label + log;
+    for (std::size_t at = 0; (at = labelled.find('\n', at) + 1) != labelled.size();)
+      labelled.insert(at, label);
+    const auto tests = read_nccl_tests(labelled, "nccl.log");
+    ASSERT_EQ(tests.size(), 1U) << label;
+    EXPECT_EQ(tests[0].collective, "all_reduce");
+    EXPECT_EQ(tests[0].nodes, 2);
+    ASSERT_EQ(tests[0].samples.size(), 2U);
+    EXPECT_DOUBLE_EQ(tests[0].samples[1].time.count(), 21e-6);
+  }
+}
+
+// With NCCL_DEBUG=INFO a row ends where NCCL's first line begins, and goes on behind its last.
+TEST(NcclTests, RowsThatNcclsOwnLinesCutAreWhole) {
+  const auto tests = read_nccl_tests(
+      "# Collective test starting: all_reduce_perf\n" + kDevices + kHeader +
+          "        4096          1024     float     sum      -1worker-0:26:68 [0] NCCL INFO Trees\n"
+          "worker-0:26:68 [0] NCCL INFO Connected all rings\n"
+          "    20.00    0.20    0.20       0worker-1:27:72 [0] NCCL INFO comm 0x7f\n"
+          "    21.00    0.20    0.20       0\n"
+          "        8192          2048     float     sum      -1    10000    0.20    0.20       0   "
+          " "
+          "31.00    0.20    0.20     N/A\n",
+      "nccl.log");
+  std::vector<double> microseconds;
+  for (const TimedMessage& sample : tests.at(0).samples)
+    microseconds.push_back(sample.time.count() * 1e6);
+  EXPECT_THAT(microseconds, testing::ElementsAre(
+                                testing::DoubleNear(20, 1e-9), testing::DoubleNear(21, 1e-9),
+                                testing::DoubleNear(10000, 1e-6), testing::DoubleNear(31, 1e-9)));
+}
+
+// NCCL_TESTS_SPLIT=MOD 2: two rings at once, each over one device of each of two nodes.
+TEST(NcclTests, OneOfSeveralCommunicatorsStandsForAll) {
+  std::string text = "# Collective test starting: all_gather_perf\n";
+  for (int rank = 0; rank < 4; ++rank)
+    text += fmt::format("#  Rank  {} Group  {} Pid 1 on {} device  {} [0000:1b:00] NVIDIA H100\n",
+                        rank, rank % 2, rank < 2 ? "a" : "b", rank % 2);
+  const auto tests = read_nccl_tests(
+      text + kHeader + "4096 1024 float none -1 20.00 0.20 0.10 0 21.00 0.20 0.10 0\n", "nccl.log");
+  EXPECT_EQ(tests[0].ranks, 2);
+  EXPECT_EQ(tests[0].nodes, 2);
+  EXPECT_DOUBLE_EQ(tests[0].bus_factor, 0.5);
+}
+
+// Without MPI every process of an mpirun is a rank 0 of its own, and moves nothing over a link.
+TEST(NcclTests, ProcessesThatEachRanAloneAreRefused) {
+  const std::string alone = "#  Rank  0 Pid 1 on a device  0 [0x00] Tesla V100-SXM2-16GB\n";
+  EXPECT_THAT(complaint(alone + alone + kHeader),
+              HasSubstr("nccl.log: line 2: Rank 0: is listed twice: these are several runs, or "
+                        "processes that each ran alone"));
+}
+
 TEST(NcclTests, Json) {
   const std::string head =
       R"({"version":2,"args":["./build/sendrecv_perf","-J","x"],"env":["SECRET=1"],)"
@@ -113,6 +186,7 @@ TEST(NcclTests, Json) {
   EXPECT_EQ(tests[0].ranks, 2);
   EXPECT_EQ(tests[0].nodes, 1);
   EXPECT_DOUBLE_EQ(tests[0].samples[0].time.count(), 10.5e-6);
+  EXPECT_EQ(collective_of("./build/all_reduce_perf_mpi"), "all_reduce");
   EXPECT_EQ(complaint(head + "]}"), "nccl.log: results: sendrecv has no results");
   EXPECT_EQ(complaint(head + R"({"size":8,"out_of_place":{"cpu_time":1}}]})"),
             "nccl.log: results[0].out_of_place.cpu_time: the CPU's time says nothing of a link: "
