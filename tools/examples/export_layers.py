@@ -12,9 +12,10 @@ export(module, example_input, path).
 
 Figures are per sample of the example's first dimension. A tied weight counts once, with the first
 leaf that uses it; parameters that belong to no leaf count with the first leaf that runs inside
-their module, and are named. What a forward() does between leaves is not measured: modules whose
-matrix products are outside of leaves are named. Rectifiers are run out of place, and a tensor that
-two neighbours keep counts for both."""
+their module, or around it where that is not called, and are named. What a forward() does between
+leaves is not measured: modules whose matrix products are outside of leaves are named. Rectifiers
+are run out of place, and a tensor that two neighbours keep counts for both. An encoder and its
+decoder get the same tokens."""
 # SPDX-License-Identifier: Apache-2.0
 import argparse, collections, csv, importlib, statistics, sys, time
 
@@ -37,6 +38,7 @@ def mapped(value, change):
     """The same structure with every tensor changed."""
     if torch.is_tensor(value): return change(value)
     if isinstance(value, dict): return {key: mapped(v, change) for key, v in value.items()}
+    if hasattr(value, "_fields"): return type(value)(*(mapped(v, change) for v in value))
     if type(value) in (tuple, list): return type(value)(mapped(v, change) for v in value)
     return value
 
@@ -83,12 +85,30 @@ def measure(leaf, arguments, keywords):
     )
 
 
+def forward(module, example):
+    """Encoder and decoder get the same tokens."""
+    pair = getattr(getattr(module, "config", None), "is_encoder_decoder", False)
+    if not pair or example.is_floating_point(): return module(example)
+    return module(example, decoder_input_ids=example)
+
+
+def depends_on(module, example, parameters):
+    """Which of the parameters the forward's output does depend on, whether their modules run or
+    not: of those not trained it cannot be told, and they count."""
+    output = [x.sum() for x in tensors(forward(module, example)) if x.requires_grad]
+    trained = [p for p in parameters if p.requires_grad]
+    if not output or not trained: return list(parameters)
+    gradients = torch.autograd.grad(output, trained, allow_unused=True)
+    unused = {id(p) for p, gradient in zip(trained, gradients) if gradient is None}
+    return [p for p in parameters if id(p) not in unused]
+
+
 def run(module, example, hook, before=None):
     """The forward, with hooks on every module as it ends and begins."""
     hooks = [m.register_forward_hook(hook, with_kwargs=True) for m in module.modules()]
     if before: hooks += [m.register_forward_pre_hook(before) for m in module.modules()]
     try:
-        module(example)
+        forward(module, example)
     finally:
         for each in hooks: each.remove()
 
@@ -170,8 +190,17 @@ def export(module, example, path, whole=(), say=lambda line: print(line, file=sy
             ]
         )
     run(module, example, record)
+    used = {id(p) for p in depends_on(module, example, stray.values())} if stray else set()
     for name, p in stray.items():
-        say(f"{name}: {p.numel()} parameters that nothing uses in this forward, left out")
+        if id(p) not in used:
+            say(f"{name}: {p.numel()} parameters that nothing uses in this forward, left out")
+            continue
+        owner, row = name, None  # its module is not called: the nearest around it that has a leaf
+        while row is None:
+            owner = owner.rpartition(".")[0]
+            row = next((r for r in rows if not owner or r[0].startswith(owner + ".")), None)
+        row[2] += p.numel()
+        say(f"{name}: {p.numel()} parameters of a module that is not called, counted with {row[0]}")
     for name, share in products_outside(module, example, leaves).items():
         if share < 0.005: continue
         say(
