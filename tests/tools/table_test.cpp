@@ -96,6 +96,26 @@ TEST(TerminalTimeline, LongNumbersKeepTheirDigits) {
   EXPECT_EQ(drawn_rows(trace, 8)[0].cells, "..0|....");
 }
 
+// An optimizer of 1 ns beside actions of 100 ns: cells are 5 a quarter of 100 ns, 400 / 25 * 5 in
+// all, not 2000.
+TEST(TerminalTimeline, TheShortestActionsDoNotStretchIt) {
+  Trace trace;
+  trace.ranks = 1;
+  trace.steps = {{Nanoseconds(0), Nanoseconds(400)}};
+  Span span;
+  span.lane = LaneKind::compute;
+  for (const auto& [action, start, end] :
+       {std::tuple("0F0", 0, 100), {"0B0", 200, 300}, {"0F1", 300, 399}, {"0F2", 399, 400}}) {
+    span.action = parse_action(action).value();
+    span.start = Nanoseconds(start);
+    span.end = Nanoseconds(end);
+    trace.spans.push_back(span);
+  }
+  const std::string row = drawn_rows(trace, 4000)[0].cells;
+  EXPECT_EQ(row.size(), 80U);
+  EXPECT_THAT(row, HasSubstr("|" + std::string(20, '.') + "0B0"));
+}
+
 class TableCommand : public InFolder {
  protected:
   static constexpr const char* kMini = WEIR_SOURCE_DIR "/tools/examples/models/gpt2-mini.json ";

@@ -14,19 +14,26 @@ namespace weir {
 namespace {
 
 constexpr std::size_t kCellsAcross = 4'000;
-constexpr std::size_t kFewestCells = 5;  // of the shortest action
-constexpr std::size_t kNumber = 4;       // characters of a rank's number before its row
+constexpr std::size_t kFewestCells = 5;  // of the shortest action that counts
+// What is shorter than this share of the median action does not stretch the drawing: a stage
+// without blocks, an optimizer of microseconds, would leave pages of dots between the others.
+constexpr std::int64_t kShortestOfMedian = 4;
+constexpr std::size_t kNumber = 4;  // characters of a rank's number before its row
 
 // Cells a nanosecond.
 double scale_of(const Trace& trace, std::size_t most) {
   const std::int64_t end = std::max<std::int64_t>(trace.steps[0].end.count(), 1);
-  std::int64_t shortest = end;
+  std::vector<std::int64_t> durations;
   std::size_t longest_name = 0;
   for (const Span& span : trace.spans) {
     if (span.lane != LaneKind::compute || span.duration().count() <= 0) continue;
-    shortest = std::min(shortest, span.duration().count());
+    durations.push_back(span.duration().count());
     longest_name = std::max(longest_name, to_string(span.action).size());
   }
+  if (durations.empty()) durations.push_back(end);
+  std::ranges::sort(durations);
+  const std::int64_t shortest =
+      std::max(durations.front(), durations[durations.size() / 2] / kShortestOfMedian);
   const auto cells = static_cast<double>(std::max(kFewestCells, longest_name + 1));
   return std::min(cells / static_cast<double>(shortest),
                   static_cast<double>(most) / static_cast<double>(end));

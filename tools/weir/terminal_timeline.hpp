@@ -18,8 +18,9 @@ struct DrawnRow {
   std::string cells;
   std::vector<ActionKind> kinds;  // OPTIMIZER where nothing runs, too
 };
-// The compute lanes of the first step. The shortest action gets the cells of the longest name and a
-// "|" behind it, at least five, unless a row would be longer than `most` cells.
+// The compute lanes of the first step. The shortest action that lasts a quarter of the median one
+// gets the cells of the longest name and a "|" behind it, at least five, unless a row would be
+// longer than `most` cells.
 [[nodiscard]] std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most);
 
 // Prints them, folded to lines of `width` characters (none: one line a rank); each fold has all
