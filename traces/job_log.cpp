@@ -141,8 +141,8 @@ std::optional<LoggedStep> torchtitan_line(std::string_view line) {
 
 // "steps: 10 loss: 1.2 iter time (s): 1.234 samples/sec: 415.3", and the timer's
 // "epoch=0/micro_step=40/global_step=10, RunningAvgSamplesPerSec=12.3, CurrSamplesPerSec=12.4,
-// MaxMemAllocated=3.2GB"; before version 0.7.5 "0/10, RunningAvgSamplesPerSec=12.3, ...", before
-// 0.6.6 "0/10, SamplesPerSec=12.3, ...".
+// MaxMemAllocated=3.2GB"; older ones "0/10, RunningAvgSamplesPerSec=12.3, ..." (2022), or with one
+// rate, "0/10, SamplesPerSec=12.3, ...".
 std::optional<LoggedStep> deepspeed_line(std::string_view line) {
   LoggedStep step;
   step.time = seconds(first_of(line, {"iter time (s)"}));

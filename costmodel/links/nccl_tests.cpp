@@ -39,7 +39,7 @@ bool all_digits(const std::string& word) {
 }
 
 // A line as the test printed it, without what launchers put before each: "[1,0]<stdout>:" (mpirun
-// --tag-output), "0: " (srun --label), "[0] " (mpiexec -l), "[pod/launcher/main] " and a time stamp
+// --tag-output), "0: " (srun --label), "[0] " (mpiexec), "[pod/launcher/main] " and a time stamp
 // (kubectl logs --prefix --timestamps).
 std::string without_label(std::string_view line) {
   const auto digits = [](std::string_view text) {

@@ -108,7 +108,7 @@ TEST(NcclTests, BetweenTwoAnAllReduceIsToldByWhatIsChecked) {
   EXPECT_EQ(of_two("0", "none -1"), "unnamed");
 }
 
-// mpirun --tag-output, srun --label, mpiexec -l and kubectl logs put their words before each line.
+// mpirun --tag-output, srun --label, mpiexec and kubectl logs put their words before each line.
 // all_reduce_perf_mpi is nccl-tests' name for what make NAME_SUFFIX=_mpi builds.
 TEST(NcclTests, WhatLaunchersPutBeforeLinesGoes) {
   const std::string log =

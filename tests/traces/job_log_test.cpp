@@ -113,7 +113,7 @@ TEST(JobLog, OtherTools) {
   EXPECT_DOUBLE_EQ(*nanotron.steps[0].tokens_per_s, 21400);
 }
 
-// Before 0.7.5 DeepSpeed's timer had "EPOCH/STEP" before its rates, before 0.6.6 one rate only.
+// DeepSpeed's older timers have "EPOCH/STEP" before their rates, or one rate only.
 TEST(JobLog, DeepSpeedsOlderTimers) {
   const JobLog both = read_job_log(
       "[2022-08-29 06:00:00,000] [INFO] [timer.py:198:stop] 0/20, RunningAvgSamplesPerSec=232.5, "
