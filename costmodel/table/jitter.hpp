@@ -8,8 +8,9 @@
 
 namespace weir {
 
-// How the durations of one kind of action scatter about their median: quantiles of duration /
-// median, evenly spaced from 0 to 1, ascending. Empty: not known.
+// How the durations of one kind of action scatter about what is typical of their stage (the mean in
+// a step, the median over steps): quantiles of duration / typical, evenly spaced from 0 to 1,
+// ascending. Empty: not known.
 using Jitter = PerKind<std::vector<double>>;
 
 }  // namespace weir

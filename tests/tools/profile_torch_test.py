@@ -126,7 +126,10 @@ def evaluates():
     assert judged["memory_max_abs_error"] is None or torch.cuda.is_available()
     assert all(trial["measured_step_time_s"] > 0 for trial in judged["trials"])
     fitted = json.loads(pathlib.Path("judged/costs.json").read_text())
-    assert fitted["basis"] == "calibrated" and fitted["correction"]["f"] != 1, fitted["correction"]
+    assert fitted["basis"] == "calibrated", fitted["basis"]
+    # What was learnt of F: of K = 1 in `alone`, of more stages in `correction`.
+    before = json.loads(pathlib.Path("costs.json").read_text())
+    assert fitted["correction"]["f"] * fitted["alone"]["f"] != before["alone"]["f"], fitted
 
 
 with tempfile.TemporaryDirectory() as name:
