@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "exec/processes/clock_offsets.hpp"
+#include "exec/processes/gather.hpp"
 #include "exec/processes/interpreted_rank.hpp"
 #include "exec/processes/leader.hpp"
 #include "exec/processes/process_grid.hpp"
@@ -32,7 +31,6 @@
 namespace weir {
 namespace {
 
-constexpr int kRecordTag = 2;
 constexpr int kWeightTag = 3;
 constexpr int kLogitsTag = 4;
 constexpr int kLossTag = 5;
@@ -77,8 +75,7 @@ class ProcessRun {
     const std::string hash = training_ ? end_training() : "";
     const std::optional<Evaluation> evaluation = evaluate_at_end();
     if (processes_.index() != 0) {
-      processes_.wait(
-          processes_.start_send(0, kRecordTag, std::as_bytes(std::span(record.numbers()))));
+      give_record(processes_, record);
       processes_.barrier();
       return {};
     }
@@ -359,61 +356,20 @@ class ProcessRun {
     });
   }
 
+  // The leader's, with what it alone knows of the steps.
   [[nodiscard]] RunResult gather(ProcessRecord own, const std::vector<ClockSample>& before,
                                  const std::vector<ClockSample>& after) {
-    std::vector<ProcessRecord> records{std::move(own)};
-    std::vector<ClockLine> lines{{}};
-    for (int process = 1; process < processes_.count(); ++process) {
-      records.emplace_back(program_, grid_.rank(process), shape_);
-      processes_.wait(processes_.start_receive(
-          process, kRecordTag, std::as_writable_bytes(std::span(records.back().numbers()))));
-      lines.push_back({before[process], after[process]});
-    }
-    RunResult result = merge(program_, shape_, records, lines, loaded_.plan.tp);
+    const bool trains = training_ != nullptr;
+    RunResult result =
+        gather_records({loaded_, grid_, shape_, trains, processes_}, std::move(own), before, after);
     for (std::size_t step = 0; step < result.steps.size(); ++step)
       result.steps[step].gradient_norm = norms_[step];
-    for (int rank = 0; rank < program_.shape().ranks && training_; ++rank) {
-      Bytes peak{0};
-      for (auto p = static_cast<std::size_t>(rank); p < records.size();
-           p += program_.shape().ranks) {
-        peak = std::max(peak, records[p].peak());
-      }
-      result.peak_memory.push_back(peak);
-      result.scratch.push_back(records[rank].scratch());
-      add_device(result.devices, records[rank].device_use(), processes_.location(rank).host);
-    }
-    result.oversubscribed = training_ && launching_s_.empty() && processes_.oversubscribed();
+    result.oversubscribed = trains && launching_s_.empty() && processes_.oversubscribed();
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
       result.host_per_action = Seconds(median(launching_s_) / actions);
     }
-    describe(result.trace, lines);
     return result;
-  }
-
-  // Devices are numbered over all hosts.
-  void add_device(std::vector<DeviceUse>& devices, std::optional<DeviceUse> use,
-                  const std::string& host) {
-    if (!use) return;
-    const auto number = static_cast<int>(device_numbers_.size());
-    use->device = device_numbers_.try_emplace({host, use->device}, number).first->second;
-    devices.push_back(std::move(*use));
-  }
-
-  void describe(Trace& trace, const std::vector<ClockLine>& lines) const {
-    std::set<std::string> hosts;
-    std::int64_t worst = 0;
-    for (int process = 0; process < processes_.count(); ++process) {
-      hosts.insert(processes_.location(process).host);
-      worst = std::max(worst, lines[process].uncertainty_ns());
-    }
-    trace.info["processes"] = fmt::format("{} on {} host{}, {}", processes_.count(), hosts.size(),
-                                          hosts.size() == 1 ? "" : "s", processes_.description());
-    trace.info["clock"] =
-        worst == 0 ? "one clock"
-                   : fmt::format("clocks joined by ping-pong, each to within {} ns", worst);
-    if (loaded_.plan.dp > 1) trace.info["replica"] = fmt::format("0 of {}", loaded_.plan.dp);
-    if (loaded_.plan.tp > 1) trace.info["tensor"] = fmt::format("0 of {}", loaded_.plan.tp);
   }
 
   const ResolvedPlan& loaded_;
@@ -442,9 +398,8 @@ class ProcessRun {
   std::vector<CheckpointWritten> checkpoints_;  // the leader's
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
-  std::vector<double> launching_s_;                            // by measured step
-  std::vector<std::optional<double>> norms_;                   // of gradients, by step
-  std::map<std::pair<std::string, int>, int> device_numbers_;  // by host and its own number there
+  std::vector<double> launching_s_;           // by measured step
+  std::vector<std::optional<double>> norms_;  // of gradients, by step
 };
 
 }  // namespace
