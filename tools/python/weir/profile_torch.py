@@ -31,12 +31,12 @@ def measure(device, job):
     chain = torch_chain.Chain(layers, config.vocab_size, job["seq_length"], device, dtype, splits)
     sizes = job["sizes"]
     keys, rank, ranks = job["keys"], dist.get_rank(), dist.get_world_size()
-    passes = torch_chain.measure_passes(chain, keys, sizes, job["repetitions"], None)
+    passes, alone = torch_chain.measure_passes(chain, keys, sizes, job["repetitions"])
     updates = [mean_over_ranks(time, None) for time in chain.update(sizes[0])]
     found = {"passes": passes, "updates": updates, "link": (0.0, 0.0),
              "alone": dict.fromkeys(torch_costs.CORRECTIONS, 1.0)}
     if ranks > 1:
-        ends, solo = dist.new_group([0, ranks - 1]), dist.new_group([0])
+        ends = dist.new_group([0, ranks - 1])
         if is_tied(config) and rank in (0, ranks - 1):
             # The first and the last stage sum the gradients of their copies before the update.
             _, reduction = torch_messages.measure_all_reduce(
@@ -44,7 +44,6 @@ def measure(device, job):
             updates[0] += reduction
             updates[-1] += reduction
         if rank == 0:
-            alone = torch_chain.measure_passes(chain, keys, sizes, job["repetitions"], solo)
             found["alone"] = torch_costs.alone_over_busy(alone, passes, sizes)
             found["alone"]["optimizer"] = torch_costs.alone_over_busy_update(
                 chain.update(sizes[0]), updates, job, is_tied(config))

@@ -10,6 +10,7 @@ from torch.distributed.pipelining._backward import stage_backward_input, stage_b
 from weir.torch_clock import WARM_UP, Clock, mean_over_ranks, spread
 from weir.torch_layers import count_layers
 
+IN_A_ROW = 3  # repetitions of one micro-batch size before the next has its turn
 MOST_BLOCKS = 4  # of the model, measured one after the other: its caches hold no layer for long
 
 
@@ -156,27 +157,57 @@ class Chain:
         return kept
 
 
-def measure_passes(chain, keys, sizes, repetitions, ranks):
-    """By layer key and micro-batch size: medians over repetitions of the mean over equal layers,
-    then the mean over ranks; all ranks at work at once."""
-    found = {key: {} for key in keys}
+class Seen:
+    """Seconds of each layer's passes, by micro-batch size, layer key and kind, a value a repetition:
+    the mean over equal layers."""
+
+    def __init__(self, keys):
+        self.keys, self.values = keys, {}
+
+    def add(self, batch, rows):
+        of_keys = self.values.setdefault(batch, {key: {} for key in self.keys})
+        for key, kinds in of_keys.items():
+            alike = [row for row, its in zip(rows, self.keys) if its == key]
+            for kind in alike[0]:
+                kinds.setdefault(kind, []).append(statistics.mean(row[kind] for row in alike))
+
+    def medians(self):
+        """By layer key and micro-batch size, the forward pass's spread beside."""
+        found = {key: {} for key in self.keys}
+        for batch, of_keys in self.values.items():
+            for key, kinds in of_keys.items():
+                found[key][batch] = {
+                    **{kind: statistics.median(values) for kind, values in kinds.items()},
+                    "spread": spread(kinds["f"])}
+        return found
+
+
+def measure_passes(chain, keys, sizes, repetitions):
+    """(all ranks at work at once, rank 0 while the others wait): by layer key and micro-batch size
+    medians over repetitions, of the first also the mean over ranks and what is kept. The second is
+    None on the other ranks, and where there are none.
+
+    A few repetitions of each in turn: a machine that is slow for some seconds is so for all sizes,
+    and a median leaves it out."""
+    busy, alone = Seen(keys), Seen(keys)
+    several, leads = dist.get_world_size() > 1, dist.get_rank() == 0
+    for begin in range(0, repetitions, IN_A_ROW):
+        count = min(IN_A_ROW, repetitions - begin)
+        for batch in sizes:
+            for repetition in range(-WARM_UP, count):
+                dist.barrier()
+                rows = chain.once(batch)
+                if repetition >= 0:
+                    busy.add(batch, rows)
+            dist.barrier()
+            for repetition in range(-WARM_UP, count) if several and leads else ():
+                rows = chain.once(batch)
+                if repetition >= 0:
+                    alone.add(batch, rows)
+    found = busy.medians()
     for batch in sizes:
-        seen = {key: {} for key in keys}
-        for repetition in range(WARM_UP + repetitions):
-            dist.barrier(ranks)
-            rows = chain.once(batch)
-            if repetition < WARM_UP:
-                continue
-            for key in found:
-                alike = [row for row, its in zip(rows, keys) if its == key]
-                for kind in alike[0]:
-                    seen[key].setdefault(kind, []).append(
-                        statistics.mean(row[kind] for row in alike))
         kept = dict(zip(keys, chain.kept(batch)))
-        for key, kinds in seen.items():
-            of_kinds = {kind: statistics.median(values) for kind, values in kinds.items()}
-            of_kinds["spread"] = spread(kinds["f"])
-            for kind, value in of_kinds.items():
-                of_kinds[kind] = mean_over_ranks(value, ranks)
-            found[key][batch] = {**of_kinds, "kept": kept[key]}
-    return found
+        for key in found:
+            at = {kind: mean_over_ranks(value, None) for kind, value in found[key][batch].items()}
+            found[key][batch] = {**at, "kept": kept[key]}
+    return found, alone.medians() if several and leads else None
