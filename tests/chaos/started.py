@@ -40,7 +40,8 @@ def working_in(folder):
 def is_remark(line):
     """On a busy machine, and on what is learnt there: of no ending."""
     return any(words in line for words in ("oversubscribed", "the machine was disturbed",
-                                           "times what its costs forecast"))
+                                           "times what its costs forecast",
+                                           "these runs teach"))
 
 
 class Ended:
