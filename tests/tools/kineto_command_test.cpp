@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/job/resolve.hpp"
+#include "tests/plan/samples.hpp"
 #include "tests/tools/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
@@ -111,6 +112,21 @@ TEST_F(KinetoCommand, AnotherDeviceIsRefusedAndAnotherModelDoubted) {
   EXPECT_EQ(doubted.code, 0);
   EXPECT_THAT(doubted.out, HasSubstr("F took 0.05 times what its costs forecast: is this trace of "
                                      "the plan's model, sizes and number format?\n"));
+}
+
+// Recorded on an A100; of the one rank of K = 1, whatever rank the job gave it.
+TEST_F(KinetoCommand, ARealFileIsOfItsDevice) {
+  const std::optional<std::filesystem::path> samples = sample_folder("kineto");
+  if (!samples) GTEST_SKIP() << "no samples here";
+  ASSERT_EQ(weir("plan chain.csv -K 1 -M 1 --schedule gpipe -o one.json").code, 0);
+  const std::string command = "calibrate " + (*samples / "hta_nccl_data.json.gz").string() +
+                              " --plan one.json --cluster ";
+  const auto h100 = weir("-q " + command + "dgx-h100");
+  EXPECT_EQ(h100.code, 3);
+  EXPECT_EQ(h100.out,
+            "weir: traces: deviceProperties.name: they were recorded on NVIDIA A100-PG509-200, "
+            "the cluster has H100-SXM5-80GB: give the --cluster they are of\n");
+  EXPECT_EQ(weir(command + "dgx-a100").code, 0);
 }
 
 TEST_F(KinetoCommand, RefusesWithOneLine) {
