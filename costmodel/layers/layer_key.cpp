@@ -18,6 +18,7 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   if (split.tp > 1)
     key += fmt::format(" tp={}{}", split.tp, split.sequence_parallel ? " sequence" : "");
   if (split.ep > 1) key += fmt::format(" ep={}", split.ep);
+  if (split.etp > 0) key += fmt::format(" etp={}", split.etp);
   if (split.expert_load > 1) key += fmt::format(" load={}", split.expert_load);
   if (split.cp > 1) key += fmt::format(" cp={}", split.cp);
   return key;

@@ -48,19 +48,19 @@ struct TensorTraffic {
     const double parts = shared_parts(b);
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
     const bool again = regathers && plan.sequence_parallel;
-    if (plan.ep > 1 && b.experts > 1) return with_experts(b, each, again);
+    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) return with_experts(b, each, again);
     return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts);
   }
-  // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered,
-  // and what the experts' halves give reduce-scattered.
+  // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
+  // among those that divide an expert, and what their parts of it give reduce-scattered.
   [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, Seconds attention,
                                               bool again) const {
     const Bytes n = input(b.hidden);
     const auto reached = static_cast<double>(n.count() * b.experts_per_token) * plan.expert_load;
-    const Bytes visited(static_cast<std::int64_t>(reached));
-    const Seconds mlp = gather(visited) + scatter(visited);
-    const Seconds sum = attention + mlp;
-    return sent(sum, sum + (again ? gather(n) + gather(visited) : Seconds(0)));
+    const Bytes visited(static_cast<std::int64_t>(reached * plan.split().expert_share()));
+    const Seconds gathered = ring_all_gather(visited, plan.expert_tp(), link);
+    const Seconds sum = attention + gathered + ring_reduce_scatter(visited, plan.expert_tp(), link);
+    return sent(sum, sum + (again ? gather(n) + gathered : Seconds(0)));
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
@@ -92,8 +92,9 @@ Link group_link(const Cluster& cluster, int members, int stride) {
 
 ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
   return {group_link(cluster, plan.tp, 1), group_link(cluster, plan.cp, plan.tp),
-          group_link(cluster, plan.replicas(), plan.tp), group_link(cluster, plan.ep, plan.tp),
-          group_link(cluster, plan.expert_replicas(), plan.tp * plan.ep)};
+          group_link(cluster, plan.replicas(), plan.tp),
+          group_link(cluster, plan.ep, plan.expert_tp()),
+          group_link(cluster, plan.expert_replicas(), plan.expert_tp() * plan.ep)};
 }
 
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {

@@ -27,7 +27,7 @@ struct ParallelLinks {
   Link tensor;           // between the tp devices of a stage
   Link context;          // between its cp devices
   Link replicas;         // between the cp x dp devices that hold the same weights
-  Link experts;          // between the ep of them that share experts, next to each other
+  Link experts;          // between the ep that share experts, next to each other (etp apart)
   Link expert_replicas;  // between those that hold the same experts
 };
 [[nodiscard]] ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster);
@@ -71,7 +71,8 @@ struct ParallelLinks {
 // Expert parallelism (GShard: Lepikhin et al., ICLR 2021, section 3.2): F sends each token's hidden
 // numbers to the experts it visits and their answers back, an all-to-all each; I mirrors both. In
 // the number format, also where products run in FP8. Devices of a tensor-parallel group send their
-// part of the tokens. A stack that runs part of it beside products leaves the rest.
+// part of the tokens, however many of them divide an expert. A stack that runs part of it beside
+// products leaves the rest.
 [[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});
 

@@ -151,6 +151,7 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
   };
   if (plan.sequence_parallel) users("sequence_parallel", "true");
   if (plan.ep > 1) users("ep", std::to_string(plan.ep));
+  if (plan.etp > 0) users("etp", std::to_string(plan.etp));
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
   if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");

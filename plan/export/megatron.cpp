@@ -143,6 +143,7 @@ void add_stages(ArgumentLines& s, const Plan& plan, const std::vector<int>& bloc
 // What the devices of a stage and its replicas share.
 void add_sharing(ArgumentLines& s, const Plan& plan) {
   if (plan.ep > 1) s.add("expert-model-parallel-size", plan.ep);
+  if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
   if (plan.sequence_parallel) s.add("sequence-parallel");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {

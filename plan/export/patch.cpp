@@ -166,6 +166,7 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("cp", a.cp, b.cp);
   compare("dp", a.dp, b.dp);
   compare("ep", a.ep, b.ep);
+  compare("etp", a.etp, b.etp);
   compare("expert_load", a.expert_load, b.expert_load);
   compare("microbatches", a.microbatches, b.microbatches);
   compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);

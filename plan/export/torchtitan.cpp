@@ -141,7 +141,10 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rema
   add("tensor_parallel_degree", plan.tp);
   add("context_parallel_degree", plan.cp);
   add("pipeline_parallel_degree", plan.pp);
-  if (plan.ep > 1) add("expert_parallel_degree", plan.ep);
+  if (plan.ep > 1) {
+    add("expert_parallel_degree", plan.ep);
+    if (plan.tp > 1) add("expert_tensor_parallel_degree", plan.expert_tp());
+  }
 }
 
 // k where those rebuilt are every k-th block of each rank, counted over its stages in order (as

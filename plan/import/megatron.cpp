@@ -337,10 +337,6 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const 
   const char* const name = deepspeed ? "moe-expert-parallel-size" : "expert-model-parallel-size";
   plan.ep = degree(a, name);
   const auto apart = a.maybe_integer("expert-tensor-parallel-size", 1, kMostRanks);
-  if (apart && *apart != plan.tp) {
-    a.fail("expert-tensor-parallel-size",
-           fmt::format("{}: expected as tensor-model-parallel-size, {}", *apart, plan.tp));
-  }
   const double capacity = a.number_or("moe-expert-capacity-factor", 1, 0, kMostExpertLoad);
   if (a.flag("moe-pad-expert-input-to-capacity")) plan.expert_load = std::max(1.0, capacity);
   const bool experts = std::ranges::any_of(model.layers, [](const Layer& layer) {
@@ -353,13 +349,15 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const 
   } else if (deepspeed) {
     plan.ep = 1;  // Megatron-DeepSpeed's scripts say it of dense models, too
   }
-  if (plan.ep == 1 && plan.expert_load == 1) return;
-  if (experts && plan.replicas() % plan.ep != 0) {
-    throw DeviceCountError(
-        file, fmt::format("--{}", name),
-        fmt::format("{} does not divide the {} devices of dp x cp", plan.ep, plan.replicas()));
-  }
-  if (const auto misfit = cannot_divide(model, plan)) a.fail(name, misfit->reason);
+  // Of dense models it says nothing.
+  if (experts && apart && *apart != plan.tp) plan.etp = static_cast<int>(*apart);
+  if (plan.ep == 1 && plan.expert_load == 1 && plan.etp == 0) return;
+  const auto misfit = cannot_divide(model, plan);
+  if (!misfit) return;
+  if (misfit->key == "etp") a.fail("expert-tensor-parallel-size", misfit->reason);
+  if (const auto devices = cannot_share_experts(plan); devices && experts)
+    throw DeviceCountError(file, fmt::format("--{}", name), devices->reason);
+  a.fail(name, misfit->reason);
 }
 
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
@@ -400,8 +398,8 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
-  set_expert_parallelism(a, plan, job.model, file);
   set_sharing(a, plan, job.remarks);
+  set_expert_parallelism(a, plan, job.model, file);
   set_batch(a, plan, file, job.remarks);
   set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);

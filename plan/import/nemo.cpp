@@ -21,7 +21,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 44> kTranslations{
+constexpr std::array<Translation, 45> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -37,6 +37,7 @@ constexpr std::array<Translation, 44> kTranslations{
      {"model.virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank"},
      {"model.context_parallel_size", "context-parallel-size"},
      {"model.expert_model_parallel_size", "expert-model-parallel-size"},
+     {"model.expert_tensor_parallel_size", "expert-tensor-parallel-size"},
      {"model.num_moe_experts", "num-experts"},
      {"model.moe_router_topk", "moe-router-topk"},
      {"model.moe_expert_capacity_factor", "moe-expert-capacity-factor"},

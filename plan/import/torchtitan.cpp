@@ -115,7 +115,7 @@ void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std
 // Experts are shared among the devices that share weights, and among tensor-parallel ones where
 // these do not divide each expert (distributed/parallel_dims.py: efsdp = dp_shard cp tp / (ep
 // etp)).
-void set_experts(TomlTable& t, Plan& plan, const Model& model, std::vector<Remark>& remarks) {
+void set_experts(TomlTable& t, Plan& plan, const Model& model) {
   const std::string_view key = "parallelism.expert_parallel_degree",
                          tensor_key = "parallelism.expert_tensor_parallel_degree";
   const auto degree = static_cast<int>(t.integer_or(key, 1, 1, kMostRanks));
@@ -125,17 +125,10 @@ void set_experts(TomlTable& t, Plan& plan, const Model& model, std::vector<Remar
     return block != nullptr && block->experts > 1;
   });
   if (degree == 1 || !experts) return;  // without experts it has no effect there either
-  if (plan.replicas() % degree != 0) {
-    t.fail(key, fmt::format("{} does not divide {} data- and context-parallel devices: experts "
-                            "shared among tensor-parallel ones are not modelled",
-                            degree, plan.replicas()));
-  }
   plan.ep = degree;
-  if (plan.tp > 1 && tensor != plan.tp) {
-    remarks.push_back({std::string(tensor_key),
-                       fmt::format("{}: the plan's {} tensor-parallel devices divide experts too",
-                                   tensor, plan.tp)});
-  }
+  if (tensor != plan.tp) plan.etp = static_cast<int>(tensor);
+  if (const auto misfit = cannot_divide(model, plan))
+    t.fail(misfit->key == "etp" ? tensor_key : key, misfit->reason);
 }
 
 // Every k-th block of a rank, counted over its stages in order (torchtitan 0.1,
@@ -253,7 +246,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   if (!as_decoder(job.model))
     t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
-  set_experts(t, plan, job.model, job.remarks);
+  set_experts(t, plan, job.model);
   set_batch(t, plan, job.remarks);
   set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);

@@ -35,7 +35,8 @@ struct Plan {
   int micro_batch_size = 1;  // b, of the largest
   int samples = 0;           // of a mini-batch, G, where M D does not divide it; 0: b M D
   int tp = 1, cp = 1, dp = 1;
-  int ep = 1;              // devices that share a layer's experts, of the dp x cp replicas
+  int ep = 1;              // devices that share a layer's experts, of the tp x cp x dp of a stage
+  int etp = 0;             // devices that divide each expert, where they are fewer than tp; 0: tp
   double expert_load = 1;  // tokens of the fullest of them over the mean: how uneven dropless
                            // routing is, or the capacity factor that each is padded to
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
@@ -58,8 +59,11 @@ struct Plan {
   [[nodiscard]] int stages() const { return pp * vpp; }
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
-  [[nodiscard]] int expert_replicas() const { return replicas() / ep; }  // and the same experts
-  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel, ep, expert_load}; }
+  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel, ep, expert_load, etp}; }
+  [[nodiscard]] int expert_tp() const { return split().expert_tp(); }
+  [[nodiscard]] int expert_replicas() const {  // and the same part of the same experts
+    return tp * replicas() / (expert_tp() * ep);
+  }
   [[nodiscard]] std::int64_t global_batch_size() const {
     return samples > 0 ? samples : std::int64_t{micro_batch_size} * microbatches * dp;
   }
@@ -79,6 +83,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Why ep is no part of the devices that may share experts, whatever the model's; nullopt: it is.
+// Precondition: etp divides tp.
+[[nodiscard]] std::optional<Misfit> cannot_share_experts(const Plan& plan);
 // Why a model cannot be divided as a plan says, experts among replicas included; nullopt: it can.
 [[nodiscard]] std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan);
 

@@ -88,6 +88,7 @@ bool only_true(JsonObject& top, std::string_view key) {
 
 void parse_parallel(JsonObject& top, Plan& plan) {
   if (top.has("ep")) plan.ep = static_cast<int>(top.integer("ep", 2, kMostRanks));
+  if (top.has("etp")) plan.etp = static_cast<int>(top.integer("etp", 1, kMostRanks));
   if (top.has("expert_load")) {
     plan.expert_load = top.number("expert_load", 1, kMostExpertLoad);
     if (plan.expert_load == 1)
@@ -120,6 +121,7 @@ Json plan_json(const Plan& p) {
   json["cp"] = p.cp;
   json["dp"] = p.dp;
   if (p.ep > 1) json["ep"] = p.ep;
+  if (p.etp > 0) json["etp"] = p.etp;
   if (p.expert_load > 1) json["expert_load"] = p.expert_load;
   if (p.sequence_parallel) json["sequence_parallel"] = true;
   if (p.zero > 0) json["zero"] = p.zero;
@@ -140,11 +142,16 @@ Json plan_json(const Plan& p) {
   return json;
 }
 
+std::optional<Misfit> cannot_share_experts(const Plan& plan) {
+  const int among = plan.tp / plan.expert_tp() * plan.replicas();
+  if (among % plan.ep == 0) return std::nullopt;
+  return Misfit{"ep", fmt::format("{} does not divide the {} devices of {}", plan.ep, among,
+                                  plan.etp > 0 ? "tp x cp x dp / etp" : "dp x cp")};
+}
+
 std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
   if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
-  if (plan.replicas() % plan.ep == 0) return std::nullopt;
-  return Misfit{
-      "ep", fmt::format("{} does not divide the {} devices of dp x cp", plan.ep, plan.replicas())};
+  return cannot_share_experts(plan);
 }
 
 // One key a line, one boundary a line, the optimizer on one: what differs between two plans is the

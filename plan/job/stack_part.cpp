@@ -81,7 +81,9 @@ double width_of(Width width, Share share, const TransformerShape& block, const S
   const bool of_experts =
       block.experts > 1 && (width == Width::visits || width == Width::up || width == Width::ffn);
   const double load = of_experts ? split.expert_load : 1;
-  return whole_width(width, block, keys) * load / (divided ? split.tp : 1);
+  // Where fewer devices divide an expert, fewer have the same visits.
+  const double parts = divided ? split.tp : width == Width::visits ? 1 / split.expert_share() : 1;
+  return whole_width(width, block, keys) * load / parts;
 }
 
 ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split,

@@ -28,6 +28,7 @@ std::string summary(const Plan& plan) {
   if (plan.cp > 1) text += fmt::format(" cp{}", plan.cp);
   if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
   if (plan.ep > 1) text += fmt::format(" ep{}", plan.ep);
+  if (plan.etp > 0) text += fmt::format(" etp{}", plan.etp);
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.attention == AttentionKind::fused) text += " fused";

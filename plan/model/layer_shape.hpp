@@ -91,6 +91,7 @@ struct TransformerShape {
   bool shared_gate = false;            // weighs what those give by one product of the token
   std::int64_t expert_parts = 1;       // devices that share them, and what the fullest of these
   double expert_load = 1;              // has of the tokens over the mean: of a split's part
+  double expert_share = 1;             // of the visits that a device has: below 1 of such a part
   bool router_bias = false;            // a number an expert: learned, or kept for balance
   Activation activation = Activation::gelu_tanh;
   NormKind norm = NormKind::layer_norm;
@@ -126,9 +127,14 @@ struct TransformerShape {
   return block.experts / block.expert_parts;
 }
 [[nodiscard]] constexpr std::int64_t visits(const TransformerShape& block, std::int64_t tokens) {
-  const std::int64_t even = tokens * block.experts_per_token;
-  if (block.expert_load == 1) return even;
-  return static_cast<std::int64_t>(static_cast<double>(even) * block.expert_load) + 1;
+  const double share = static_cast<double>(tokens * block.experts_per_token) * block.expert_share;
+  const auto even = static_cast<std::int64_t>(share);
+  if (block.expert_load == 1) return static_cast<double>(even) < share ? even + 1 : even;
+  return static_cast<std::int64_t>(share * block.expert_load) + 1;
+}
+// Whether other devices hold them than hold the rest of the layer.
+[[nodiscard]] constexpr bool experts_apart(const TransformerShape& block) {
+  return block.expert_parts > 1 || block.expert_share < 1;
 }
 // Keys that a query of a sequence sees on average, twice: as many as there are tokens without a
 // window, of w of s tokens w (2 - w / s).

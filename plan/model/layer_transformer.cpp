@@ -173,7 +173,7 @@ void add_mlp(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) 
     return;
   }
   const std::int64_t visited = visits(b, z.s), local = local_experts(b);
-  const bool apart = b.expert_parts > 1;
+  const bool apart = experts_apart(b);
   t.parameters.push_back({"mlp.router.weight", {b.experts, b.hidden}, Init::normal, true, ""});
   if (b.router_bias)
     t.parameters.push_back({"mlp.router.bias", {b.experts}, Init::zeros, false, ""});

@@ -26,7 +26,7 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const std::pair<const char*, std::int64_t> widths[] = {
       {"heads", block->heads},
       {"key-value heads", block->kv_heads},
-      {"feed-forward width", block->ffn},
+      {"feed-forward width", split.etp > 0 && block->experts > 1 ? 0 : block->ffn},
       {"width of shared experts", block->shared_ffn}};
   for (const auto& [what, size] : widths) {
     if (size % split.tp != 0) {
@@ -38,7 +38,13 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
 }
 
 std::optional<Misfit> experts_misfit(const Model& model, const Split& split) {
-  if (split.ep == 1 && split.expert_load == 1) return std::nullopt;
+  if (split.ep == 1 && split.expert_load == 1 && split.etp == 0) return std::nullopt;
+  if (split.etp > 0 && (split.etp >= split.tp || split.tp % split.etp != 0))
+    return Misfit{"etp", fmt::format("expected a divisor of tp = {} below it", split.tp)};
+  if (split.etp > 0 && !split.sequence_parallel) {
+    return Misfit{"etp",
+                  "expected sequence_parallel: without it the tp devices have the same tokens"};
+  }
   bool any = false;
   for (const Layer& layer : model.layers) {
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
@@ -48,9 +54,14 @@ std::optional<Misfit> experts_misfit(const Model& model, const Split& split) {
       return Misfit{"ep", fmt::format("{} does not divide the {} experts of {}", split.ep,
                                       block->experts, layer.name)};
     }
+    if (split.etp > 0 && block->ffn % split.etp != 0) {
+      return Misfit{"etp", fmt::format("{} does not divide the {} feed-forward width of {}",
+                                       split.etp, block->ffn, layer.name)};
+    }
   }
   if (any) return std::nullopt;
-  return Misfit{split.ep > 1 ? "ep" : "expert_load", "the model has no experts"};
+  const char* key = split.ep > 1 ? "ep" : split.etp > 0 ? "etp" : "expert_load";
+  return Misfit{key, "the model has no experts"};
 }
 
 }  // namespace
@@ -61,6 +72,8 @@ LayerShape shard(const LayerShape& shape, const Split& split) {
   if (auto* block = std::get_if<TransformerShape>(&part); block != nullptr && block->experts > 1) {
     block->expert_parts = split.ep;
     block->expert_load = split.expert_load;
+    block->expert_share = split.expert_share();
+    block->ffn = std::get<TransformerShape>(shape).ffn / split.expert_tp();
   }
   return part;
 }

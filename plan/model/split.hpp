@@ -1,8 +1,9 @@
 // How the work of one stage is divided among devices: tensor parallelism over the width of its
 // matrices (Megatron: Shoeybi et al. 2019), sequence parallelism over the tokens of what that
 // leaves whole (Korthikanti et al. 2022, section 4.2), context parallelism over the tokens of
-// everything, expert parallelism over the experts (GShard: Lepikhin et al., ICLR 2021; as in
-// Megatron, tensor parallelism divides each expert too).
+// everything, expert parallelism over the experts (GShard: Lepikhin et al., ICLR 2021). As in
+// Megatron, tensor parallelism divides each expert too, or fewer devices do (its expert tensor
+// parallelism): then the devices of a tensor-parallel group have experts and tokens of their own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,9 +21,13 @@ struct Split {
   bool sequence_parallel = false;  // with tp above 1
   int ep = 1;                      // devices that share experts
   double expert_load = 1;          // of tokens, on the fullest of them over the mean
+  int etp = 0;                     // devices that divide each expert, below tp; 0: tp
   bool operator==(const Split&) const = default;
   auto operator<=>(const Split&) const = default;
 
+  [[nodiscard]] int expert_tp() const { return etp > 0 ? etp : tp; }
+  // Of the visits of a tensor-parallel group's tokens, a device's.
+  [[nodiscard]] double expert_share() const { return static_cast<double>(expert_tp()) / tp; }
   // Tokens of a sample that one device sees where tensors are split by width, and where they are
   // not.
   [[nodiscard]] std::int64_t tokens(std::int64_t seq_length) const { return seq_length / cp; }
@@ -32,7 +37,8 @@ struct Split {
 };
 
 // One device's part of a layer: heads, key-value heads and feed-forward width divided by tp, the
-// vocabulary too, rounded up as frameworks pad it; experts by ep. Precondition: it can be split.
+// vocabulary too, rounded up as frameworks pad it; experts by ep, the width of each by etp.
+// Precondition: it can be split.
 [[nodiscard]] LayerShape shard(const LayerShape& shape, const Split& split);
 
 // Why a model cannot be divided like this: the plan's key at fault and the reason; nullopt: it can.

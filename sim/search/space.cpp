@@ -40,6 +40,7 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             plan.cp = cp;
             plan.dp = dp;
             plan.ep = ep;
+            if (plan.etp == tp) plan.etp = 0;
             plan.zero = dp * cp > 1 ? zero : 0;
             plan.sequence_parallel = shares_sequence(request, model, plan);
             if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);

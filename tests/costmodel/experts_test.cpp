@@ -103,5 +103,81 @@ TEST(Experts, KeptBytesFollowTheLoad) {
   EXPECT_EQ(kept({.ep = 2, .expert_load = 1.5}) - kept({.ep = 2}), 33 * (8 + 16 + 16 + 8) * 4);
 }
 
+// Two tensor-parallel devices, two replicas. Where both divide each expert, two replicas share the
+// four: a device has halves of two. Where neither does, four devices share them: a device has one,
+// whole. Either is 256 numbers on one device of the four.
+Plan folded(int etp) {
+  Plan p = plan(2, etp == 1 ? 4 : 2);
+  p.tp = 2;
+  p.sequence_parallel = true;
+  p.etp = etp;
+  return p;
+}
+
+TEST(Experts, TensorParallelDevicesMayHaveExpertsOfTheirOwn) {
+  Model model;
+  model.layers = {block()};
+  for (const int etp : {0, 1}) {
+    const Plan p = folded(etp);
+    EXPECT_FALSE(cannot_divide(model, p));
+    EXPECT_EQ(model_part(model, 32, Dtype::fp32, p.split()).layers[0].expert_parameters, 256);
+    EXPECT_EQ(p.expert_replicas(), 1);
+  }
+  // Of 64 visits of 32 tokens all come to both halves of the experts, or half of them to each.
+  const auto half = std::get<TransformerShape>(shard(block().shape, folded(0).split()));
+  const auto whole = std::get<TransformerShape>(shard(block().shape, folded(1).split()));
+  EXPECT_EQ(visits(half, 32) * half.ffn, 64 * 8);
+  EXPECT_EQ(visits(whole, 32) * whole.ffn, 32 * 16);
+}
+
+// Each device sends its 16 tokens, twice, 1024 bytes, to three others and back: 768 ns of four,
+// 512 ns of two. Tokens of 1024 bytes are gathered and scattered for attention, 512 ns each; the
+// 2048 bytes of visits only where two devices divide an expert.
+TEST(Experts, OnlyThoseThatDivideAnExpertGatherItsTokens) {
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), folded(0), kLink).f), 2 * 512);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), folded(1), kLink).f), 2 * 768);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), folded(0), kLink).f), 2 * 512 + 2 * 1024);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), folded(1), kLink).f), 2 * 512);
+}
+
+// Four experts' devices are next to each other in a node of four where none divides an expert, and
+// on two nodes where two do.
+TEST(Experts, ThoseOfWholeExpertsAreNextToEachOther) {
+  Cluster cluster;
+  cluster.devices_per_node = 4;
+  cluster.nodes = 2;
+  cluster.intra = kLink;
+  cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
+  Plan p = folded(1);
+  p.dp = 4;
+  EXPECT_EQ(parallel_links(p, cluster).experts.bandwidth, cluster.intra.bandwidth);
+  EXPECT_EQ(p.expert_replicas(), 2);
+  p.etp = 0;
+  EXPECT_LT(parallel_links(p, cluster).experts.bandwidth, cluster.intra.bandwidth);
+}
+
+TEST(Experts, FewerDevicesThatDivideThemAreADivisorAndHaveTheirOwnTokens) {
+  Model model;
+  model.layers = {block()};
+  Plan p = folded(1);
+  p.ep = 8;
+  EXPECT_EQ(cannot_divide(model, p)->reason, "8 does not divide the 4 experts of block.0");
+  p = folded(1);
+  p.dp = 1;
+  EXPECT_EQ(cannot_divide(model, p)->reason,
+            "4 does not divide the 2 devices of tp x cp x dp / etp");
+  p = folded(2);
+  EXPECT_EQ(cannot_divide(model, p)->key, "etp");
+  EXPECT_EQ(cannot_divide(model, p)->reason, "expected a divisor of tp = 2 below it");
+  p = folded(1);
+  p.sequence_parallel = false;
+  EXPECT_EQ(cannot_divide(model, p)->reason,
+            "expected sequence_parallel: without it the tp devices have the same tokens");
+  std::get<TransformerShape>(model.layers[0].shape).experts = 1;
+  p = folded(1);
+  p.ep = 1;
+  EXPECT_EQ(cannot_divide(model, p)->key, "etp");
+}
+
 }  // namespace
 }  // namespace weir

@@ -49,6 +49,22 @@ TEST(ExpertExport, MegatronsArgumentsReadBack) {
   EXPECT_EQ(to_layer_list(read.model), to_layer_list(plan.model));
 }
 
+// Two tensor-parallel devices hold experts of their own: the eight of a layer are among eight.
+TEST(ExpertExport, ExpertsThatTensorParallelismDoesNotDivideReadBack) {
+  Plan folded = in_twos();
+  ASSERT_EQ(folded.tp, 2);
+  folded.etp = 1;
+  folded.ep = 8;
+  const ResolvedPlan plan = loaded(folded, of_experts());
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--expert-tensor-parallel-size 1"));
+  EXPECT_EQ(read_megatron_job(job.files.front().text, "megatron.sh", {}).plan, plan.plan);
+  for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {
+    const ExportedFile file = write(plan, {}).files.front();
+    EXPECT_EQ(read_torchtitan_job(file.text, file.name, {.model = &plan.model}).plan, plan.plan);
+  }
+}
+
 TEST(ExpertExport, BothOfTorchtitansFormsReadBack) {
   const ResolvedPlan plan = loaded(in_twos(), of_experts());
   for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {

@@ -41,9 +41,10 @@ TEST(Parallel, PlanFilesSayHowExpertsAreShared) {
   const std::string even = to_json(plan);
   EXPECT_THAT(even, HasSubstr("  \"dp\": 8,\n  \"ep\": 4,\n  \"zero\": 1,\n"));
   EXPECT_EQ(parse_plan(even, "p"), plan);
+  plan.etp = 1;
   plan.expert_load = 1.25;
   const std::string text = to_json(plan);
-  EXPECT_THAT(text, HasSubstr("  \"ep\": 4,\n  \"expert_load\": 1.25,\n"));
+  EXPECT_THAT(text, HasSubstr("  \"ep\": 4,\n  \"etp\": 1,\n  \"expert_load\": 1.25,\n"));
   EXPECT_EQ(parse_plan(text, "p"), plan);
   EXPECT_EQ(to_json(parse_plan(text, "p")), text);
 }

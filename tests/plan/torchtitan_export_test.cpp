@@ -117,10 +117,13 @@ TEST_P(TorchtitanForms, SharedExpertsReadBack) {
   EXPECT_EQ(back(plan, job).plan, p);
   p.tp = 2;
   p.sequence_parallel = true;
-  const ResolvedPlan tensor = loaded(p, model);
-  const Job read = back(tensor, GetParam().write(tensor, {}));
-  EXPECT_EQ(read.plan, p);
-  EXPECT_THAT(names(read.remarks), ElementsAre("parallelism.expert_tensor_parallel_degree"));
+  for (const int etp : {0, 1}) {  // both divide each expert, or neither does
+    p.etp = etp;
+    const ResolvedPlan tensor = loaded(p, model);
+    const Job read = back(tensor, GetParam().write(tensor, {}));
+    EXPECT_EQ(read.plan, p);
+    EXPECT_THAT(names(read.remarks), ElementsAre());
+  }
 }
 
 TEST_P(TorchtitanForms, KnowsItsFlavours) {

@@ -17,7 +17,8 @@ constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
 constexpr const char* kZero =
     "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
 
-constexpr const char* kEp = "Devices of the dp x cp that share a layer's experts";
+constexpr const char* kEp = "Devices of a stage that share a layer's experts";
+constexpr const char* kEtp = "Devices that divide each expert, where they are fewer than --tp";
 constexpr app::Range kExpertLoad{1, kMostExpertLoad};
 
 template <class Options>
@@ -28,6 +29,7 @@ void append_flags(app::Fields& fields, Options& o) {
         &o.expert_load,
         "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
         {.range = kExpertLoad}},
+       {"--etp", &o.etp, kEtp, {.range = app::kDegree}},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
        {"--overlap-grad-reduce", &o.overlap_grad_reduce,
         "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
@@ -51,6 +53,7 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.cp = o.cp.value_or(plan.cp);
   plan.dp = o.dp.value_or(plan.dp);
   plan.ep = o.ep.value_or(plan.ep);
+  if (o.etp) plan.etp = *o.etp == plan.tp ? 0 : *o.etp;
   if (o.expert_load > 0) plan.expert_load = o.expert_load;
   plan.zero = o.zero.value_or(plan.zero);
   if (o.sequence_parallel) plan.sequence_parallel = true;
@@ -76,6 +79,7 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.cp = o.cp;
   request.dp = o.dp;
   request.ep = o.ep;
+  request.base.etp = o.etp.value_or(0);
   if (o.expert_load > 0) request.base.expert_load = o.expert_load;
   request.zero = o.zero;
   request.base.sequence_parallel = o.sequence_parallel;

@@ -120,6 +120,7 @@ Plan expert_plan(const PublishedRow& c) {
   plan.cp = one_or(c, "cp");
   plan.vpp = one_or(c, "vp");
   plan.ep = c.integer("ep");
+  if (const int etp = one_or(c, "etp"); etp != plan.tp) plan.etp = etp;
   plan.dp = c.share("gpus", plan.tp * plan.pp * plan.cp);
   plan.micro_batch_size = c.integer("micro_batch");
   plan.microbatches = c.share("global_batch", plan.dp * plan.micro_batch_size);
@@ -140,7 +141,6 @@ std::string beyond_expert_plans(const PublishedRow& c) {
   if (precision.find("FP4") != std::string::npos) return "its products are in 4 bits";
   if (!c.text_or_empty("cpu_offload_layers").empty())
     return "it keeps activations in the host's memory";
-  if (one_or(c, "tp") != one_or(c, "etp")) return "its experts are not divided as its tensors are";
   if (c.text("model").find("tokendrop") != std::string::npos) return "it drops tokens";
   if (modules == "moe" || modules.starts_with("moe;")) return "it exchanges tokens again";
   return "";
