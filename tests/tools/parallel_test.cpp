@@ -101,7 +101,7 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   const CommandResult experts = weir("plan tiny.json --ep 2");
   EXPECT_EQ(experts.code, 3);
   EXPECT_EQ(experts.out, "weir: plan: ep: the model has no experts\n");
-  EXPECT_EQ(weir("plan tiny.json --tp 2 --etp 1").out,
+  EXPECT_EQ(weir("plan tiny.json --tp 2 --sequence-parallel --etp 1").out,
             "weir: plan: etp: the model has no experts\n");
   const CommandResult heads = weir("plan tiny.json --tp 3");
   EXPECT_EQ(heads.code, 3);

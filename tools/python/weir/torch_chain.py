@@ -158,8 +158,8 @@ class Chain:
 
 
 class Seen:
-    """Seconds of each layer's passes, by micro-batch size, layer key and kind, a value a repetition:
-    the mean over equal layers."""
+    """Seconds of layers' passes by micro-batch size, layer key and kind, a value a repetition: the
+    mean over equal layers."""
 
     def __init__(self, keys):
         self.keys, self.values = keys, {}
