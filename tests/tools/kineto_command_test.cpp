@@ -119,8 +119,8 @@ TEST_F(KinetoCommand, ARealFileIsOfItsDevice) {
   const std::optional<std::filesystem::path> samples = sample_folder("kineto");
   if (!samples) GTEST_SKIP() << "no samples here";
   ASSERT_EQ(weir("plan chain.csv -K 1 -M 1 --schedule gpipe -o one.json").code, 0);
-  const std::string command = "calibrate " + (*samples / "hta_nccl_data.json.gz").string() +
-                              " --plan one.json --cluster ";
+  const std::string command =
+      "calibrate " + (*samples / "hta_nccl_data.json.gz").string() + " --plan one.json --cluster ";
   const auto h100 = weir("-q " + command + "dgx-h100");
   EXPECT_EQ(h100.code, 3);
   EXPECT_EQ(h100.out,
