@@ -166,7 +166,7 @@ std::string to_json(const Plan& plan) {
       written.clear();
       for (const Json& item : value)
         written += (written.empty() ? "\n    " : ",\n    ") + item.dump();
-      written = "[" + written + "\n  ]";
+      written = fmt::format("[{}\n  ]", written);
     }
     text += fmt::format("{}  {}: {}", text.empty() ? "" : ",\n", Json(key).dump(), written);
   }
