@@ -289,6 +289,7 @@ class ThreadRun {
     if (!evaluated_ || failure_) return;
     training_->batches = evaluated_.get();
     training_->evaluates = true;
+    gradients_->restart();  // what training's steps counted would let an evaluation's pass
     result_.evaluation = evaluate(loaded_, *evaluated_, [&](std::uint32_t step) {
       if (!failure_) run(step);
       return loss();

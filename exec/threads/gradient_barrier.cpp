@@ -28,6 +28,16 @@ void GradientBarrier::count(Counter& counter, std::uint32_t step) {
   if (!spin_) counter.notify_all();
 }
 
+void GradientBarrier::restart() {
+  const auto begin_anew = [this](Counter& counter) {
+    // A run that was stopped stays so: its counters are what nobody waits for any more.
+    if (!stopped_.load()) counter.store(0);
+  };
+  for (std::int32_t stage = 0; stage < program_.shape().total_stages(); ++stage)
+    begin_anew(opened_[stage]);
+  for (const Rank rank : program_.ranks()) begin_anew(squared_[rank.position()]);
+}
+
 void GradientBarrier::ended(OperationId id, std::uint32_t step) {
   const std::int32_t stage = program_.op(id).action.stage.value;
   if (last_gradient_[stage] == id) count(opened_[stage], step);

@@ -29,6 +29,9 @@ class GradientBarrier : public GradientExchange {
   };
   explicit GradientBarrier(Setup setup);
 
+  // Steps are numbered anew from here. Between steps: no rank waits here or has ended an action
+  // that this has not counted.
+  void restart();
   void ended(OperationId id, std::uint32_t step) override;
   // REDUCE_GRAD: at the moment the last gradient was there; where gradients are clipped until their
   // squares are made.
