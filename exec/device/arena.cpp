@@ -81,9 +81,8 @@ void Arena::restore(Books&& books) noexcept {
 }
 
 void Arena::hand_over(const Tensor& tensor, Arena& to) {
-  // Two accounts, each atomic: a reader between them sees the bytes in neither.
-  count(-tensor.bytes);
-  to.count(tensor.bytes);
+  give(tensor);
+  to.take_over(tensor);
 }
 
 void Arena::count(std::int64_t bytes) {

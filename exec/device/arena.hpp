@@ -46,6 +46,9 @@ class Arena {
   void release(Tensor& tensor) noexcept;              // empties it
   // Moves the account of a tensor from this arena to another. Any thread may call it.
   void hand_over(const Tensor& tensor, Arena& to);
+  // Its halves: between them the bytes are in neither account.
+  void give(const Tensor& tensor) { count(-tensor.bytes); }
+  void take_over(const Tensor& tensor) { count(tensor.bytes); }
 
   // For asynchronous backends. What is released from now on is last used by the action that `end`
   // will stand behind.

@@ -29,8 +29,7 @@ class GradientBarrier : public GradientExchange {
   };
   explicit GradientBarrier(Setup setup);
 
-  // Steps are numbered anew from here. Between steps: no rank waits here or has ended an action
-  // that this has not counted.
+  // Steps are numbered from 0 again. Call it between steps, while all ranks rest.
   void restart();
   void ended(OperationId id, std::uint32_t step) override;
   // REDUCE_GRAD: at the moment the last gradient was there; where gradients are clipped until their

@@ -60,13 +60,15 @@ void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
   while (e.next < count && e.produced[e.next] != 0 &&
          (program_.slots() == 0 || e.next < program_.slots() ||
           e.consumed[e.next - program_.slots()] != 0)) {
+    // The time is taken while the bytes are in neither account: both ranks go on meanwhile, and at
+    // no moment has either more than these times say.
+    if (!arenas_.empty()) arenas_[ends.from.position()]->give(e.messages[e.next]);
     const std::int64_t now = now_();
     for (const OperationId id : {send + e.next, receive + e.next}) {
       clock_->start_ns[id.position()] = now;
       clock_->end_ns[id.position()] = now;
     }
-    if (!arenas_.empty())
-      arenas_[ends.from.position()]->hand_over(e.messages[e.next], *arenas_[ends.to.position()]);
+    if (!arenas_.empty()) arenas_[ends.to.position()]->take_over(e.messages[e.next]);
     ++e.next;
   }
   if (e.next == before || stopped_.load()) return;
