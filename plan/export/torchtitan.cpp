@@ -144,6 +144,10 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rema
   if (plan.ep > 1) {
     add("expert_parallel_degree", plan.ep);
     if (plan.tp > 1) add("expert_tensor_parallel_degree", plan.expert_tp());
+  } else if (plan.etp > 0) {
+    remarks.push_back({"etp", fmt::format("{}: without expert parallelism all of tp divide experts "
+                                          "there",
+                                          plan.etp)});
   }
 }
 

@@ -339,10 +339,7 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const 
   const auto apart = a.maybe_integer("expert-tensor-parallel-size", 1, kMostRanks);
   const double capacity = a.number_or("moe-expert-capacity-factor", 1, 0, kMostExpertLoad);
   if (a.flag("moe-pad-expert-input-to-capacity")) plan.expert_load = std::max(1.0, capacity);
-  const bool experts = std::ranges::any_of(model.layers, [](const Layer& layer) {
-    const auto* block = std::get_if<TransformerShape>(&layer.shape);
-    return block != nullptr && block->experts > 1;
-  });
+  const bool experts = has_experts(model);
   if (deepspeed && experts) {
     const double load = a.number_or("moe-train-capacity-factor", 1, 0, kMostExpertLoad);
     plan.expert_load = std::max(1.0, load);

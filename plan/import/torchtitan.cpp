@@ -120,11 +120,7 @@ void set_experts(TomlTable& t, Plan& plan, const Model& model) {
                          tensor_key = "parallelism.expert_tensor_parallel_degree";
   const auto degree = static_cast<int>(t.integer_or(key, 1, 1, kMostRanks));
   const std::int64_t tensor = t.integer_or(tensor_key, 1, 1, kMostRanks);
-  const bool experts = std::ranges::any_of(model.layers, [](const Layer& layer) {
-    const auto* block = std::get_if<TransformerShape>(&layer.shape);
-    return block != nullptr && block->experts > 1;
-  });
-  if (degree == 1 || !experts) return;  // without experts it has no effect there either
+  if (degree == 1 || !has_experts(model)) return;  // without experts it has no effect there either
   plan.ep = degree;
   if (tensor != plan.tp) plan.etp = static_cast<int>(tensor);
   if (const auto misfit = cannot_divide(model, plan))

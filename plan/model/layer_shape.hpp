@@ -126,6 +126,7 @@ struct TransformerShape {
 [[nodiscard]] constexpr std::int64_t local_experts(const TransformerShape& block) {
   return block.experts / block.expert_parts;
 }
+// Parts of one are counted as one.
 [[nodiscard]] constexpr std::int64_t visits(const TransformerShape& block, std::int64_t tokens) {
   const double share = static_cast<double>(tokens * block.experts_per_token) * block.expert_share;
   const auto even = static_cast<std::int64_t>(share);

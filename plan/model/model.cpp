@@ -32,6 +32,13 @@ std::int64_t parameter_count(const Layer& layer) {
   return std::visit([](const auto& shape) { return kinds::parameter_count(shape); }, layer.shape);
 }
 
+bool has_experts(const Model& model) {
+  return std::ranges::any_of(model.layers, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && block->experts > 1;
+  });
+}
+
 std::int64_t parameter_count(const Model& model) {
   std::int64_t total = 0;
   for (const Layer& layer : model.layers) total += parameter_count(layer);

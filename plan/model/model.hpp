@@ -54,5 +54,7 @@ void set_attention(Model& model, AttentionKind kind);
 [[nodiscard]] std::int64_t parameter_count(const Layer& layer);
 // Learned numbers of all layers, each tied weight once.
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
+// Whether any of its layers has more than one.
+[[nodiscard]] bool has_experts(const Model& model);
 
 }  // namespace weir

@@ -26,6 +26,7 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const std::pair<const char*, std::int64_t> widths[] = {
       {"heads", block->heads},
       {"key-value heads", block->kv_heads},
+      // Of experts with an etp of their own: experts_misfit's.
       {"feed-forward width", split.etp > 0 && block->experts > 1 ? 0 : block->ffn},
       {"width of shared experts", block->shared_ffn}};
   for (const auto& [what, size] : widths) {

@@ -221,15 +221,17 @@ class Changer {
   }
 
   void take_degrees(const Plan& other) {
-    constexpr std::array kDegrees{&Plan::pp, &Plan::tp, &Plan::cp, &Plan::dp, &Plan::ep};
+    constexpr std::array kDegrees{&Plan::pp, &Plan::tp, &Plan::cp,
+                                  &Plan::dp, &Plan::ep, &Plan::etp};
     const auto same = [&](int Plan::*degree) { return plan().*degree == other.*degree; };
     if (std::ranges::all_of(kDegrees, same)) return;
     Plan changed = plan();
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
     changed.sequence_parallel = other.sequence_parallel;
     if (changed.replicas() == 1) changed.zero = 0;
-    const std::string to =
-        fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
+    std::string to = fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
+    if (plan().ep != other.ep) to += fmt::format(" ep {}", other.ep);
+    if (plan().etp != other.etp) to += fmt::format(" etp {}", other.expert_tp());
     // Micro-batches as large as they are, where a replica's samples divide into such.
     const auto left = plan().global_batch_size() / changed.dp % changed.micro_batch_size;
     with_size("degrees", to, changed, left == 0 ? changed.micro_batch_size : 1);

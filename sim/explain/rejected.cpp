@@ -47,6 +47,8 @@ class Families {
     add_degrees("cp", &SweepRequest::cp, &Plan::cp);
     add_degrees("dp", &SweepRequest::dp, &Plan::dp);
     add_degrees("ep", &SweepRequest::ep, &Plan::ep);
+    // With one choice there is nothing to reject.
+    if (space_.etp.size() > 1) add_degrees("etp", &SweepRequest::etp, &Plan::etp);
     return std::move(families_);
   }
 
@@ -97,7 +99,9 @@ class Families {
       SweepRequest part = space_;
       part.*degrees = {degree};
       const auto has = [degree, its](const Plan& plan) { return plan.*its == degree; };
-      families_.push_back({choice, std::to_string(degree), has, {std::move(part)}});
+      // etp's
+      const std::string name = degree == 0 ? "tp" : std::to_string(degree);
+      families_.push_back({choice, name, has, {std::move(part)}});
     }
   }
 

@@ -98,15 +98,11 @@ Shapes::FactsOrReason Shapes::made(const Key& key) const {
 
 std::vector<int> Boundaries::of(Plan plan) {
   plan.recompute = {};  // stages are evened out without it, as for all candidates
-  const std::tuple key{plan.tp,
-                       plan.cp,
-                       plan.dp,
-                       plan.ep,
-                       plan.sequence_parallel,
-                       plan.zero,
-                       plan.pp,
-                       plan.vpp,
-                       plan.micro_batch_size};
+  const std::tuple key{plan.tp,   plan.cp,
+                       plan.dp,   plan.ep,
+                       plan.etp,  plan.sequence_parallel,
+                       plan.zero, plan.pp,
+                       plan.vpp,  plan.micro_batch_size};
   {
     const std::scoped_lock lock(mutex_);  // guards found_, which all threads share
     const auto found = found_.find(key);

@@ -60,7 +60,7 @@ class Boundaries {
   const SplitCosts& known_;
   const Cluster& cluster_;
   std::mutex mutex_;
-  std::map<std::tuple<int, int, int, int, bool, int, int, int, int>, std::vector<int>> found_;
+  std::map<std::tuple<int, int, int, int, int, bool, int, int, int, int>, std::vector<int>> found_;
 };
 
 class Examiner {

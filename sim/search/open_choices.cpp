@@ -78,6 +78,8 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   open(request.ep,
        those([&](int ep) { return !cannot_split(model, request.base.seq_length, {.ep = ep}); }),
        baseline(&Plan::ep));
+  // Megatron's two habits: all of tp divide each expert, or none do.
+  open(request.etp, has_experts(model) ? std::vector{0, 1} : std::vector{0}, baseline(&Plan::etp));
   open(request.zero, {0, 1, 2, 3}, baseline(&Plan::zero));
   open(request.schedules, all_schedules(), baseline(&Plan::schedule));
   open(request.recompute,

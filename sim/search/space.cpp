@@ -40,10 +40,12 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             plan.cp = cp;
             plan.dp = dp;
             plan.ep = ep;
-            if (plan.etp == tp) plan.etp = 0;
             plan.zero = dp * cp > 1 ? zero : 0;
             plan.sequence_parallel = shares_sequence(request, model, plan);
-            if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+            for (const int etp : request.etp) {
+              plan.etp = etp == tp ? 0 : etp;
+              if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+            }
           }
         }
       }

@@ -62,6 +62,9 @@ TEST(ExpertExport, ExpertsThatTensorParallelismDoesNotDivideReadBack) {
   for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {
     const ExportedFile file = write(plan, {}).files.front();
     EXPECT_EQ(read_torchtitan_job(file.text, file.name, {.model = &plan.model}).plan, plan.plan);
+    folded.ep = 1;  // there experts are divided by tp then
+    EXPECT_THAT(names(write(loaded(folded, of_experts()), {}).not_carried), Contains("etp"));
+    folded.ep = 8;
   }
 }
 

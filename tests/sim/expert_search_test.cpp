@@ -33,6 +33,29 @@ TEST(ExpertSearch, SharesExpertsWhereTheirNumberAllowsIt) {
   EXPECT_THAT(with_open_choices(request, with_experts(1), cluster).ep, ElementsAre(1));
 }
 
+// All of tp divide each expert, or none do; of one tensor-parallel device these are the same. The
+// plan in use has another way.
+TEST(ExpertSearch, DividesThemByTensorParallelismOrNot) {
+  SweepRequest request;
+  request.base.seq_length = 32;
+  request.devices = 8;
+  request.tp = {1, 4};
+  request.sequence_parallel_where_it_can = true;
+  request.etp.clear();
+  const Cluster cluster;
+  EXPECT_THAT(with_open_choices(request, with_experts(1), cluster).etp, ElementsAre(0));
+  const SweepRequest open = with_open_choices(request, with_experts(8), cluster);
+  EXPECT_THAT(open.etp, ElementsAre(0, 1));
+  std::vector<std::pair<int, int>> degrees;
+  for (const Plan& plan : with_degrees(open, with_experts(8)))
+    if (plan.dp == 1 && plan.ep == 1 && plan.cp == 1) degrees.emplace_back(plan.tp, plan.etp);
+  EXPECT_THAT(degrees, ElementsAre(std::pair(1, 0), std::pair(4, 0), std::pair(4, 1)));
+  ResolvedPlan in_use;
+  in_use.plan.etp = 2;
+  request.baseline = in_use;
+  EXPECT_THAT(with_open_choices(request, with_experts(8), cluster).etp, ElementsAre(0, 1, 2));
+}
+
 // dp of 2 and 4 with ep of 1 and 4: the second does not divide the first.
 TEST(ExpertSearch, SharesThemAmongReplicasAlone) {
   SweepRequest request;

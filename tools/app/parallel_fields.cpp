@@ -29,7 +29,6 @@ void append_flags(app::Fields& fields, Options& o) {
         &o.expert_load,
         "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
         {.range = kExpertLoad}},
-       {"--etp", &o.etp, kEtp, {.range = app::kDegree}},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
        {"--overlap-grad-reduce", &o.overlap_grad_reduce,
         "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
@@ -39,11 +38,10 @@ void append_flags(app::Fields& fields, Options& o) {
 
 app::Fields fields(ParallelOptions& o) {
   const app::FieldTraits degree{.range = app::kDegree};
-  app::Fields all{{"--tp", &o.tp, kTp, degree},
-                  {"--cp", &o.cp, kCp, degree},
-                  {"--dp", &o.dp, kDp, degree},
-                  {"--ep", &o.ep, kEp, degree},
-                  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+  app::Fields all{
+      {"--tp", &o.tp, kTp, degree},    {"--cp", &o.cp, kCp, degree},
+      {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
+      {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
 }
@@ -69,6 +67,7 @@ app::Fields fields(ParallelLists& o) {
                   {"--cp", &o.cp, kCp, degree},
                   {"--dp", &o.dp, kDp, degree},
                   {"--ep", &o.ep, kEp, degree},
+                  {"--etp", &o.etp, kEtp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
   return all;
@@ -79,7 +78,7 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.cp = o.cp;
   request.dp = o.dp;
   request.ep = o.ep;
-  request.base.etp = o.etp.value_or(0);
+  request.etp = o.etp;
   if (o.expert_load > 0) request.base.expert_load = o.expert_load;
   request.zero = o.zero;
   request.base.sequence_parallel = o.sequence_parallel;

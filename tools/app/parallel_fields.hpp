@@ -16,8 +16,7 @@ struct SweepRequest;
 
 // One plan's degrees; what was not given leaves the plan as it is.
 struct ParallelOptions {
-  std::optional<int> tp, cp, dp, ep, zero;
-  std::optional<int> etp;
+  std::optional<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
 };
@@ -27,8 +26,7 @@ void apply(const ParallelOptions& options, Plan& plan);
 
 // The same as lists for a sweep; empty: the sweep's to choose.
 struct ParallelLists {
-  std::vector<int> tp, cp, dp, ep, zero;
-  std::optional<int> etp;
+  std::vector<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
 };

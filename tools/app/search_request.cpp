@@ -78,6 +78,7 @@ void say_the_rest(SweepRequest& r) {
     otherwise(*degree, std::vector{1});
   otherwise(r.parallel.zero, std::vector{0});
   otherwise(r.parallel.ep, std::vector{1});
+  otherwise(r.parallel.etp, std::vector{0});
   otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
   otherwise(r.recompute.words, std::vector<std::string>{"none"});
 }
