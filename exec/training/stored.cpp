@@ -20,11 +20,11 @@ std::uint16_t to_bf16(float value) {
 
 std::vector<std::byte> stored(std::span<const float> values, Dtype dtype) {
   assert(dtype != Dtype::fp16 && "no backend computes in fp16");
-  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(bytes_per_element(dtype)));
   if (dtype != Dtype::bf16) {
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    return bytes;
+    const auto raw = std::as_bytes(values);
+    return {raw.begin(), raw.end()};
   }
+  std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(bytes_per_element(dtype)));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint16_t rounded = to_bf16(values[i]);
     std::memcpy(&bytes[2 * i], &rounded, 2);

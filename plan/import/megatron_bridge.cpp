@@ -316,8 +316,9 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   job.arguments.insert(job.arguments.end(), recipe.left_out.begin(), recipe.left_out.end());
   // A field may be several arguments, or of no effect as it stands and said by another one.
   std::ranges::stable_sort(job.arguments, {}, &JobArgument::name);
-  const auto again = std::ranges::unique(job.arguments, {}, &JobArgument::name);
-  job.arguments.erase(again.begin(), again.end());
+  const auto same = [](const JobArgument& a, const JobArgument& b) { return a.name == b.name; };
+  job.arguments.erase(std::unique(job.arguments.begin(), job.arguments.end(), same),
+                      job.arguments.end());
   const std::string& callee = result.value.object()->callee;
   if (callee != "ConfigContainer" && callee != "_pretrain_common")
     job.remarks.push_back({function, fmt::format("begins with {}() of another file: what that sets "
