@@ -14,12 +14,12 @@ import pathlib
 import random
 import signal
 import sys
-import time
 
 import place
 from faults import faults_of
-from started import is_remark, run, working_in
-from work import MPI, Broken, Evaluate, Processes, Run, Sweep, Tune, lay_out, require
+from started import is_remark, run
+from work import (MPI, Broken, Evaluate, Processes, Run, Sweep, Tune, lay_out, require,
+                  require_ended)
 
 CODES = {0, 2, 3, 4, 5, 6}
 
@@ -81,22 +81,15 @@ def check_files(case, before):
     require(len(left) <= (1 if case.forbidden else 0), f"temporary files left: {left}")
 
 
-def check_processes(case):
-    """None of those that the command started is left. Ranks whose launcher was killed may take the
-    time to miss it."""
-    patience = 30 if case.work.name == "processes" and case.killed() else 0
-    until = time.monotonic() + patience
-    while left := working_in(case.folder):
-        require(time.monotonic() < until, f"processes {left} go on")
-        time.sleep(0.05)
-
-
 def befall(case, base):
     place.copy(base, case.folder)
     before = {name: data for name, data in place.files_of(case.folder).items()}
     case.befall(case)
     check_end(case)
-    check_processes(case)  # before anybody looks at what they might still write
+    # Before anybody looks at what they might still write. Ranks whose launcher was killed may take
+    # the time to miss it.
+    missed = case.work.name == "processes" and case.killed()
+    require_ended(case.folder, 30 if missed else 0)
     check_files(case, before)
     case.work.goes_on(case.folder, case.random)
 

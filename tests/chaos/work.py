@@ -1,8 +1,9 @@
 """What is attacked: a command, what it must leave behind however it ends, and how it goes on."""
 # SPDX-License-Identifier: Apache-2.0
 import json
+import time
 
-from started import run
+from started import run, working_in
 
 MODEL = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 3, "vocab_size": 128,
          "n_positions": 8, "resid_pdrop": 0.1}
@@ -48,6 +49,14 @@ def require_whole_tensors(path):
     end = max(tensor["data_offsets"][1] for name, tensor in header.items()
               if name != "__metadata__")
     require(len(data) == 8 + length + end, f"{path} is cut off")
+
+
+def require_ended(folder, patience):
+    """None of the processes that a command started there is left after so many seconds."""
+    until = time.monotonic() + patience
+    while left := working_in(folder):
+        require(time.monotonic() < until, f"processes {left} go on")
+        time.sleep(0.05)
 
 
 class Work:
