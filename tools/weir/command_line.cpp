@@ -222,10 +222,27 @@ std::string meant_choice(std::string_view line) {
   return did_you_mean(line.substr(colon + 2, of - colon - 2), known);
 }
 
+// An option that stands there more often than it may, whatever its names: --svg and --pdf are one.
+std::string repeated(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const auto given = option->count();
+    if (option->get_items_expected_max() != 1 || given < 2) continue;
+    std::vector<std::string> names;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    return fmt::format("{}: expected once, given {} times", fmt::join(names, " or "), given);
+  }
+  return {};
+}
+
 // Why a command line is refused, and what was probably meant by a word that nobody knows.
 std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (unknown.empty()) {
+    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+      for (const CLI::App* command : app.get_subcommands()) {
+        if (std::string line = repeated(*command); !line.empty()) return line;
+      }
+    }
     std::string line = error.what();
     std::ranges::replace(line, '\n', ' ');
     return line + meant_choice(line);
