@@ -76,7 +76,10 @@ GroupErrors group_of(const std::string& text, const std::string& file, int line)
   if (quantity == kQuantities.end())
     throw InputError(file, place, fmt::format("\"{}\" is no quantity", cells[2]));
   group.quantity = *quantity;
-  group.rows = static_cast<int>(size_of(cells[3], file, line));
+  constexpr double kMostRows = 1e9;
+  const double rows = size_of(cells[3], file, line);
+  if (rows > kMostRows) throw InputError(file, place, "expected rows, at most 1e9");
+  group.rows = static_cast<int>(rows);
   group.level = number_of(cells[4], file, line);
   for (std::size_t c = kBefore; c < cells.size(); ++c)
     group.quantiles.push_back(size_of(cells[c], file, line));

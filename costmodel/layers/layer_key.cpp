@@ -21,6 +21,7 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   if (split.etp > 0) key += fmt::format(" etp={}", split.etp);
   if (split.expert_load > 1) key += fmt::format(" load={}", split.expert_load);
   if (split.cp > 1) key += fmt::format(" cp={}", split.cp);
+  if (split.slices > 1) key += fmt::format(" slices={}", split.slices);
   return key;
 }
 

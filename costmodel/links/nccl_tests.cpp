@@ -174,7 +174,8 @@ class Reader {
            fmt::format("expected {} columns as in the header, found {}", expected, words.size()));
     }
     const auto size = number(words[0]);
-    if (!size) fail("size", "expected a number of bytes");
+    constexpr double kMostBytes = 1e15;
+    if (!size || *size > kMostBytes) fail("size", "expected a number of bytes");
     const auto redop = std::ranges::find(columns_, "redop"),
                root = std::ranges::find(columns_, "root");
     if (redop != columns_.end()) redop_ = words[static_cast<std::size_t>(redop - columns_.begin())];

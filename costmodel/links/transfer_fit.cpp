@@ -19,7 +19,7 @@ Bytes message_bytes(const ResolvedPlan& loaded, const Action& receive) {
   const StagePart& stage = loaded.stage(receive.stage);
   const std::int64_t sample =
       receive.kind == ActionKind::RECV_F ? stage.input_bytes : stage.output_bytes;
-  return Bytes(sample * loaded.plan.micro_batch_size / loaded.schedule.shape.segments);
+  return Bytes(sample * loaded.plan.micro_batch_size);
 }
 
 Link through_one_size(Bytes size, double time, const Link& start) {

@@ -51,7 +51,7 @@ double pending_buffers(const ResolvedPlan& loaded, Rank rank, std::int32_t in_fl
   const Plan& plan = loaded.plan;
   if (plan.tp == 1) return 0;
   double ahead = std::clamp((rules.device_over_host - kLevel) / (kFarAhead - kLevel), 0.0, 1.0);
-  if (in_flight >= plan.microbatches) ahead *= kFromTheStart;
+  if (in_flight >= plan.microbatches * plan.slices) ahead *= kFromTheStart;
   double buffers = m.pending_least + m.pending * ahead;
   // A block's forward gathers twice, before attention and before the MLP.
   const bool few_nodes = plan.tp <= m.pending_nodes * rules.devices_per_node;

@@ -197,14 +197,12 @@ CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePar
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const StagePart& stage = stages[static_cast<std::size_t>(s)];
     StageCost cost = of(stage);
-    for (const ActionKind kind : kPassKinds) cost[kind] /= shape.segments;
-    cost.rebuild /= shape.segments;
     const Rank rank = shape.rank_of(Stage{s});
     const auto straggler = cluster_.stragglers.find(rank.value);
     table.stages.push_back(
         straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second));
     const auto message = [&](Stage to, std::int64_t sample) {
-      const Bytes bytes(sample * plan_.micro_batch_size / shape.segments);
+      const Bytes bytes(sample * plan_.micro_batch_size);
       const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
       return scaled(stage_message(bytes, plan_, link, cluster_), anchor_.messages);
     };
@@ -347,12 +345,14 @@ LayerTime StageCosts::matched(int l) {
   }
   const auto& [cost, divided] = known_.match(l);
   const Split split = plan_.split();
-  if (divided)
-    warn(fmt::format("tp = {}, cp = {}: times of whole layers, divided", split.tp, split.cp));
+  if (divided) {
+    warn(fmt::format("tp = {}, cp = {}{}: times of whole layers, divided", split.tp, split.cp,
+                     split.slices > 1 ? fmt::format(", slices = {}", split.slices) : ""));
+  }
   const TimeAt at = at_batch(*cost, batch);
   if (!at.inside)
     warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
-  LayerTime time = scaled(at.time, divided ? 1.0 / (split.tp * split.cp) : 1);
+  LayerTime time = scaled(at.time, divided ? 1.0 / (split.tp * split.cp * split.slices) : 1);
   if (!halves_known(*cost)) {
     // No schedule that divides the backward is priced by these (unknown_halves); for what adds the
     // two up.

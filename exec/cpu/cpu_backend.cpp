@@ -67,10 +67,10 @@ class CpuBackend : public Backend {
   bool in_host_memory() const override { return true; }
   std::optional<Bytes> shared_memory() const override { return free_memory(); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
-    std::memcpy(to.data, from, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(to.data, from, static_cast<std::size_t>(bytes));
   }
   void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
-    std::memcpy(to, from.data, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, from.data, static_cast<std::size_t>(bytes));
   }
   void evict_caches() override {
     evicted_.resize(kEvictedBytes / sizeof(float));

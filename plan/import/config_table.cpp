@@ -4,12 +4,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "plan/import/unmodelled.hpp"
@@ -68,10 +70,51 @@ std::string one_after_another(const std::string& text) {
   return joined;
 }
 
+// Where each document begins. yaml-cpp 0.7 is at "," forever: the next document begins where the
+// one before began.
+class Documents : public YAML::EventHandler {
+ public:
+  // A document of which nothing was read.
+  [[nodiscard]] bool stands() const { return stands_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    stands_ = mark.pos == last_;
+    last_ = mark.pos;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int last_ = -1;
+  bool stands_ = false;
+};
+
+// Reads on from document to document, and throws as the reader does where one is none.
+void require_documents(const std::string& text, const std::string& file) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  Documents documents;
+  while (parser.HandleNextDocument(documents)) {
+    if (documents.stands())
+      throw InputError(file, "", "no valid YAML or JSON: expected keys and values");
+  }
+}
+
 Leaves leaves_of(const std::string& text, const std::string& file) {
   Leaves leaves;
   try {
-    const std::vector<YAML::Node> all = YAML::LoadAll(one_after_another(text));
+    const std::string joined = one_after_another(text);
+    require_documents(joined, file);
+    const std::vector<YAML::Node> all = YAML::LoadAll(joined);
     if (all.empty()) throw InputError(file, "", "expected keys and values, as YAML or JSON");
     std::set<std::string> known;
     for (const YAML::Node& root : all) {

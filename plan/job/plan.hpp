@@ -22,6 +22,7 @@ namespace weir {
 // The largest of any parallel degree that readers take: what is above is a typing error.
 inline constexpr std::int64_t kMostRanks = 1 << 16;
 inline constexpr double kMostExpertLoad = 1024;
+inline constexpr std::int64_t kMostSlices = 1024;
 
 struct Plan {
   std::string model_path;    // relative to the plan file
@@ -37,6 +38,7 @@ struct Plan {
   int tp = 1, cp = 1, dp = 1;
   int ep = 1;              // devices that share a layer's experts, of the tp x cp x dp of a stage
   int etp = 0;             // devices that divide each expert, where they are fewer than tp; 0: tp
+  int slices = 1;          // of each sequence, one after the other, where the schedule slices
   double expert_load = 1;  // tokens of the fullest of them over the mean: how uneven dropless
                            // routing is, or the capacity factor that each is padded to
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
@@ -59,7 +61,9 @@ struct Plan {
   [[nodiscard]] int stages() const { return pp * vpp; }
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
-  [[nodiscard]] Split split() const { return {tp, cp, sequence_parallel, ep, expert_load, etp}; }
+  [[nodiscard]] Split split() const {
+    return {tp, cp, sequence_parallel, ep, expert_load, etp, slices};
+  }
   [[nodiscard]] int expert_tp() const { return split().expert_tp(); }
   [[nodiscard]] int expert_replicas() const {  // and the same part of the same experts
     return tp * replicas() / (expert_tp() * ep);

@@ -128,6 +128,7 @@ Json plan_json(const Plan& p) {
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
   json["boundaries"] = p.boundaries;
   json["schedule"] = p.schedule;
+  if (p.slices > 1) json["slices"] = p.slices;
   if (p.allow_reordered) json["allow_reordered"] = true;
   json["recompute"] = recompute_word(p.recompute);
   json["recompute_microbatches"] = p.recompute.except_last ? "except-last" : "all";
@@ -199,6 +200,7 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
     plan.boundaries.push_back(static_cast<int>(boundary));
   }
   plan.schedule = top.text("schedule");
+  if (top.has("slices")) plan.slices = static_cast<int>(top.integer("slices", 2, kMostSlices));
   plan.allow_reordered = only_true(top, "allow_reordered");
   parse_recompute(top, read);
   plan.optimizer = parse_optimizer(top.object("optimizer"));

@@ -28,6 +28,11 @@ void check_shape(const Plan& plan, const ScheduleShape& shape, const std::string
         fmt::format("is for K = {}, {} stages and M = {}; the plan says {}, {} and {}", shape.ranks,
                     shape.stages, shape.microbatches, plan.pp, plan.stages(), plan.microbatches));
   }
+  if (shape.segments != plan.slices) {
+    throw InputError(file, "",
+                     fmt::format("slices sequences by {}; the plan says slices = {}",
+                                 shape.segments, plan.slices));
+  }
 }
 
 Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const std::string& file) {
@@ -38,7 +43,7 @@ Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const 
     check_shape(plan, schedule.shape, path.string());
     return schedule;
   }
-  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   if (const auto* reason = std::get_if<std::string>(&made))
     throw InputError(file, "schedule", *reason);
   return std::get<Schedule>(std::move(made));

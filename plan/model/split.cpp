@@ -13,14 +13,16 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   const bool opaque = std::holds_alternative<TimedShape>(layer.shape) ||
                       std::holds_alternative<SizedShape>(layer.shape);
+  const char* key = split.tp > 1 ? "tp" : split.cp > 1 ? "cp" : "slices";
   if (std::holds_alternative<CellShape>(layer.shape)) {
-    return Misfit{split.tp > 1 ? "tp" : "cp",
-                  fmt::format("{} is made of convolutions and cannot be split", layer.name)};
+    return Misfit{key, fmt::format("{} is made of convolutions and cannot be split", layer.name)};
   }
   if (opaque) {
-    return Misfit{
-        split.tp > 1 ? "tp" : "cp",
-        fmt::format("{} is known by its times or sizes alone and cannot be split", layer.name)};
+    return Misfit{key, fmt::format("{} is known by its times or sizes alone and cannot be split",
+                                   layer.name)};
+  }
+  if (block != nullptr && split.slices > 1 && (!block->causal || block->cross_attention)) {
+    return Misfit{"slices", fmt::format("{} attends to tokens that come later", layer.name)};
   }
   if (block == nullptr || split.tp == 1) return std::nullopt;
   const std::pair<const char*, std::int64_t> widths[] = {
@@ -86,13 +88,19 @@ std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
                   "expected tp above 1: it divides tokens among the tensor-parallel devices"};
   }
   if (auto misfit = experts_misfit(model, split)) return misfit;
-  if (split.tp == 1 && split.cp == 1) return std::nullopt;
+  if (split.tp == 1 && split.cp == 1 && split.slices == 1) return std::nullopt;
+  if (split.cp > 1 && split.slices > 1)
+    return Misfit{"slices", "expected cp = 1: its devices divide every sequence already"};
   for (const Layer& layer : model.layers) {
     if (auto misfit = misfit_of(layer, split)) return misfit;
   }
   if (seq_length % split.cp != 0) {
     return Misfit{
         "cp", fmt::format("{} does not divide the {} tokens of a sample", split.cp, seq_length)};
+  }
+  if (seq_length % split.slices != 0) {
+    return Misfit{"slices", fmt::format("{} does not divide the {} tokens of a sample",
+                                        split.slices, seq_length)};
   }
   if (split.sequence_parallel && split.tokens(seq_length) % split.tp != 0) {
     return Misfit{"sequence_parallel",

@@ -218,7 +218,8 @@ std::string to_csv(const Schedule& schedule) {
         text += to_string(order[i]);
       }
     }
-    text += '\n';
+    // An empty line would be no rank.
+    text += order.empty() ? ",\n" : "\n";
   }
   return text;
 }

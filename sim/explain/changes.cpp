@@ -80,11 +80,10 @@ class Changer {
     if (changed.stages() > layers && !cluster_.stack.empty_stages)
       return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
     if (!of_file()) {
-      const auto made =
-          make_schedule(changed.schedule, {changed.pp, changed.vpp, changed.microbatches});
+      const auto made = make_schedule(
+          changed.schedule, {changed.pp, changed.vpp, changed.microbatches, changed.slices});
       if (const auto* reason = std::get_if<std::string>(&made)) return *reason;
       const auto& schedule = std::get<Schedule>(made);
-      if (auto reason = not_of_stages(schedule, changed.stages())) return reason;
       if (changed.slots > 0) changed.slots = fewest_slots(schedule, changed.slots);
     }
     if (changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
@@ -137,11 +136,13 @@ class Changer {
       Plan changed = plan();
       changed.schedule = generator.name;
       const auto made = [&] {
-        return make_schedule(changed.schedule, {changed.pp, changed.vpp, changed.microbatches});
+        return make_schedule(changed.schedule,
+                             {changed.pp, changed.vpp, changed.microbatches, changed.slices});
       };
       auto schedule = made();
       if (std::holds_alternative<std::string>(schedule)) {
         changed.vpp = generator.default_chunks;
+        if (generator.default_slices == 1) changed.slices = 1;
         schedule = made();
       }
       // With one chunk a rank several names are one order.
@@ -264,11 +265,15 @@ class Changer {
 
   void take_schedule(const Plan& other) {
     if (plan().pp == 1 || other.pp == 1) return;
-    if (plan().schedule == other.schedule && plan().vpp == other.vpp) return;
+    const bool same = plan().vpp == other.vpp && plan().slices == other.slices;
+    if (plan().schedule == other.schedule && same) return;
     Plan changed = plan();
     changed.schedule = other.schedule;
     changed.vpp = other.vpp;
-    add("schedule", fmt::format("{} v {}", other.schedule, other.vpp), changed);
+    changed.slices = other.slices;
+    std::string to = fmt::format("{} v {}", other.schedule, other.vpp);
+    if (other.slices > 1) to += fmt::format(" slices {}", other.slices);
+    add("schedule", to, changed);
   }
 
   void take_sharing(const Plan& other) {

@@ -14,7 +14,8 @@ namespace {
 ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to) {
   Schedule schedule = plan.schedule;
   if (!to.schedule.ends_with(".csv")) {
-    schedule = std::get<Schedule>(make_schedule(to.schedule, {to.pp, to.vpp, to.microbatches}));
+    schedule =
+        std::get<Schedule>(make_schedule(to.schedule, {to.pp, to.vpp, to.microbatches, to.slices}));
   }
   return derive(to, plan.model, std::move(schedule));
 }

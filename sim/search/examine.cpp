@@ -85,11 +85,10 @@ std::variant<int, std::string> Shapes::slots(const Plan& plan, Programs& program
 }
 
 Shapes::FactsOrReason Shapes::made(const Key& key) const {
-  const auto& [name, k, v, m] = key;
-  auto schedule = make_schedule(request_.schedules[name], {k, v, m});
+  const auto& [name, k, v, m, slices] = key;
+  auto schedule = make_schedule(request_.schedules[name], {k, v, m, slices});
   if (auto* reason = std::get_if<std::string>(&schedule)) return std::move(*reason);
   const Schedule& its = std::get<Schedule>(schedule);
-  if (auto reason = not_of_stages(its, k * v)) return std::move(*reason);
   const bool splits = std::ranges::any_of(its.order, [](const auto& order) {
     return std::ranges::any_of(order, [](const Action& a) { return a.kind == ActionKind::I; });
   });
@@ -98,11 +97,17 @@ Shapes::FactsOrReason Shapes::made(const Key& key) const {
 
 std::vector<int> Boundaries::of(Plan plan) {
   plan.recompute = {};  // stages are evened out without it, as for all candidates
-  const std::tuple key{plan.tp,   plan.cp,
-                       plan.dp,   plan.ep,
-                       plan.etp,  plan.sequence_parallel,
-                       plan.zero, plan.pp,
-                       plan.vpp,  plan.micro_batch_size};
+  const std::tuple key{plan.tp,
+                       plan.cp,
+                       plan.dp,
+                       plan.ep,
+                       plan.etp,
+                       plan.slices,
+                       plan.sequence_parallel,
+                       plan.zero,
+                       plan.pp,
+                       plan.vpp,
+                       plan.micro_batch_size};
   {
     const std::scoped_lock lock(mutex_);  // guards found_, which all threads share
     const auto found = found_.find(key);
@@ -185,7 +190,8 @@ std::vector<std::size_t> Examiner::shares(const std::vector<Alike>& groups) cons
   using Size = std::tuple<int, int, int>;
   const auto size_of = [this](Alike alike) {
     const Node& node = nodes_.all[alike.front()];
-    return Size{node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
+    const Plan& job = nodes_.jobs[node.job];
+    return Size{node.ranks, node.chunks, job.microbatches * job.slices};
   };
   std::map<Size, std::vector<std::size_t>> by_size;
   for (std::size_t g = 0; g < groups.size(); ++g) by_size[size_of(groups[g])].push_back(g);

@@ -29,10 +29,10 @@ struct Examined {
   double estimate_ns = 0;  // of its step, evenly cut; where it is possible
 };
 
-// Schedules by (name, K, v, M): made once for all jobs.
+// Schedules by (name, K, v, M, slices): made once for all jobs.
 class Shapes {
  public:
-  using Key = std::tuple<std::uint32_t, int, int, int>;
+  using Key = std::tuple<std::uint32_t, int, int, int, int>;
   using FactsOrReason = std::variant<ShapeFacts, std::string>;
 
   explicit Shapes(const SweepRequest& request) : request_(request) {}
@@ -60,7 +60,8 @@ class Boundaries {
   const SplitCosts& known_;
   const Cluster& cluster_;
   std::mutex mutex_;
-  std::map<std::tuple<int, int, int, int, int, bool, int, int, int, int>, std::vector<int>> found_;
+  std::map<std::tuple<int, int, int, int, int, int, bool, int, int, int, int>, std::vector<int>>
+      found_;
 };
 
 class Examiner {
@@ -103,7 +104,8 @@ class Examiner {
   void exchange(const std::vector<Alike>& groups, const std::vector<std::size_t>& shares,
                 std::vector<std::vector<Examined>>& found) const;
   [[nodiscard]] Shapes::Key shape(const Node& node) const {
-    return {node.schedule, node.ranks, node.chunks, nodes_.jobs[node.job].microbatches};
+    const Plan& job = nodes_.jobs[node.job];
+    return {node.schedule, node.ranks, node.chunks, job.microbatches, job.slices};
   }
 
   const SweepRequest& request_;

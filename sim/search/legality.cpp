@@ -11,11 +11,6 @@
 
 namespace weir {
 
-std::optional<std::string> not_of_stages(const Schedule& schedule, int stages) {
-  if (schedule.shape.stages == stages) return std::nullopt;
-  return fmt::format("{}: v are slices of a sequence, which a plan cannot say", schedule.name);
-}
-
 std::optional<std::string> Legality::split(const Plan& plan) const {
   const auto misfit = cannot_divide(model_, plan);
   if (!misfit) return std::nullopt;
@@ -51,13 +46,12 @@ bool Legality::wrong_devices(const Plan& plan) const {
 
 const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
   const auto [found, fresh] =
-      slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches});
+      slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches, plan.slices});
   SlotsOrReason& slots = found->second;
   if (!fresh) return slots;
-  const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  const auto made =
+      make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   if (const auto* reason = std::get_if<std::string>(&made)) return slots = *reason;
-  if (auto reason = not_of_stages(std::get<Schedule>(made), plan.stages()))
-    return slots = std::move(*reason);
   slots = plan.slots;
   if (plan.slots == 0) return slots;
   const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);

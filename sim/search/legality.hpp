@@ -15,10 +15,6 @@
 
 namespace weir {
 
-// Why a schedule is none for so many stages: its chunks are slices of a sequence, of which a plan
-// has no word.
-[[nodiscard]] std::optional<std::string> not_of_stages(const Schedule& schedule, int stages);
-
 class Legality {
  public:
   // The references must outlive it.
@@ -44,7 +40,7 @@ class Legality {
   const SweepRequest& request_;
   const Model& model_;
   bool empty_stages_;
-  std::map<std::tuple<std::string, int, int, int>, SlotsOrReason> slots_;
+  std::map<std::tuple<std::string, int, int, int, int>, SlotsOrReason> slots_;
 };
 
 }  // namespace weir

@@ -94,9 +94,8 @@ Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
   std::int64_t fullest = 0;
   for (std::size_t k = 0; k < ranks.size(); ++k) {
     std::int64_t bytes = ranks[k].always;
-    // Slices of a micro-batch keep a part each that is not known here.
     const std::int64_t most = facts.in_flight[k];
-    if (most > 0 && shape.segments == 1) bytes += (most - 1) * ranks[k].kept + ranks[k].forward;
+    if (most > 0) bytes += (most - 1) * ranks[k].kept + ranks[k].forward;
     fullest = std::max(fullest, bytes);
   }
   return device.of(fullest);

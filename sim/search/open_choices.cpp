@@ -40,6 +40,21 @@ std::vector<std::string> all_schedules() {
   return names;
 }
 
+// Whole sequences alone, unless a schedule that slices them was named: no trainer that plans are
+// exported to does it.
+std::vector<int> slices_for(const SweepRequest& request, const Model& model) {
+  const bool named = std::ranges::any_of(request.schedules, [](const std::string& name) {
+    const Generator* generator = find_generator(name);
+    return generator != nullptr && generator->default_slices > 1;
+  });
+  std::vector<int> all{1};
+  for (const int slices : {2, 4, 8}) {
+    if (named && !cannot_split(model, request.base.seq_length, {.slices = slices}))
+      all.push_back(slices);
+  }
+  return all;
+}
+
 // Every rank has as many of these, or one less.
 int blocks_of(const Model& model) {
   const auto blocks = std::ranges::count_if(model.layers, [](const Layer& layer) {
@@ -80,6 +95,7 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
        baseline(&Plan::ep));
   // Megatron's two habits: all of tp divide each expert, or none do.
   open(request.etp, has_experts(model) ? std::vector{0, 1} : std::vector{0}, baseline(&Plan::etp));
+  open(request.slices, slices_for(request, model), baseline(&Plan::slices));
   open(request.zero, {0, 1, 2, 3}, baseline(&Plan::zero));
   open(request.schedules, all_schedules(), baseline(&Plan::schedule));
   open(request.recompute,

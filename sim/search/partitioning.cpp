@@ -38,8 +38,7 @@ std::vector<std::int64_t> in_flight_at_peaks(const Schedule& schedule) {
     }
     for (std::size_t s = 0; s < most.size(); ++s) {
       auto& stage = of_stage[s % of_stage.size()];
-      // A slice of a micro-batch keeps its share of it.
-      stage = std::max(stage, (most[s] + shape.segments - 1) / shape.segments);
+      stage = std::max(stage, most[s]);
     }
   }
   return of_stage;
@@ -120,13 +119,14 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
                                         const Cluster& cluster, const Schedule& schedule) {
   PartitionProblem problem = partition_problem(plan, known, cluster, schedule);
   const auto heads = head_times(plan, known, cluster, schedule);
-  PartitionCandidates found = partition_candidates(problem, plan.microbatches, heads);
+  const std::int64_t units = std::int64_t{plan.microbatches} * plan.slices;
+  PartitionCandidates found = partition_candidates(problem, units, heads);
   ChosenPartition chosen;
   if (found.minimax.boundaries.empty()) {
     // Nothing keeps to the memory: the fastest of those that do not.
     chosen.fits = found.minimax.proof != PartitionProof::infeasible;
     problem.memory.reset();
-    found = partition_candidates(problem, plan.microbatches, heads);
+    found = partition_candidates(problem, units, heads);
   }
   Plan first = plan;
   first.boundaries = found.boundaries.front();

@@ -25,8 +25,8 @@ std::size_t bytes_of(const Program& program) {
 
 const Schedule& ShapePrograms::schedule() {
   std::call_once(once_, [this] {
-    const auto& [name, k, v, m] = key_;
-    schedule_ = std::get<Schedule>(make_schedule(name, {k, v, m}));
+    const auto& [name, k, v, m, slices] = key_;
+    schedule_ = std::get<Schedule>(make_schedule(name, {k, v, m, slices}));
     bytes_ += bytes_of(schedule_);
   });
   return schedule_;
@@ -76,7 +76,7 @@ const CompiledProgram* ShapePrograms::compiled(const LoweringOptions& options) {
 }
 
 std::shared_ptr<ShapePrograms> Programs::of(const Plan& plan) {
-  const ShapePrograms::Key key{plan.schedule, plan.pp, plan.vpp, plan.microbatches};
+  const ShapePrograms::Key key{plan.schedule, plan.pp, plan.vpp, plan.microbatches, plan.slices};
   const std::scoped_lock lock(mutex_);
   const auto [found, fresh] = shapes_.try_emplace(key);
   if (fresh) found->second.programs = std::make_shared<ShapePrograms>(key);

@@ -1,4 +1,4 @@
-// What candidates of one shape share: the schedule of (name, K, v, M), the fewest receive slots,
+// What candidates of one shape share: the schedule of (name, K, v, M, S), the fewest receive slots,
 // and for each way to lower it the program and its compiled form. Each is made once, by the first
 // thread that asks; others of the same shape wait for it. Beyond a number of bytes the shapes that
 // were not asked for longest are forgotten, and made again where they are wanted again: that costs
@@ -27,8 +27,8 @@ namespace weir {
 // Many threads may ask at once; references hold as long as the shape does.
 class ShapePrograms {
  public:
-  // name, K, v, M
-  using Key = std::tuple<std::string, int, int, int>;
+  // name, K, v, M, slices
+  using Key = std::tuple<std::string, int, int, int, int>;
 
   // Precondition: there is such a schedule.
   explicit ShapePrograms(Key key) : key_(std::move(key)) {}

@@ -44,7 +44,10 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             plan.sequence_parallel = shares_sequence(request, model, plan);
             for (const int etp : request.etp) {
               plan.etp = etp == tp ? 0 : etp;
-              if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+              for (const int slices : request.slices) {
+                plan.slices = slices;
+                if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+              }
             }
           }
         }

@@ -38,6 +38,7 @@ struct SweepRequest {
   std::vector<int> tp{1}, cp{1}, dp{1};  // base.sequence_parallel holds where tp > 1
   std::vector<int> ep{1};                // those that divide cp dp and the model's experts
   std::vector<int> etp{0};               // devices that divide each expert; 0: tp
+  std::vector<int> slices{1};            // of a sequence, for schedules that slice; 1: the others
   // Of tp that is left open: sequence parallelism wherever the model's sizes allow it.
   bool sequence_parallel_where_it_can = false;
   std::vector<int> zero{0};              // ZeRO stages; 0 where there are no replicas

@@ -3,8 +3,10 @@
 #include "sim/search/work_bound.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <variant>
 
 #include "costmodel/table/stage_costs.hpp"
@@ -65,18 +67,21 @@ void add_ramps(LayerWork& work, std::span<const StageCost> stages, const Plan& p
   }
 }
 
+// The first of (v, slices) with which there is a schedule of small (K, M).
+constexpr std::array<std::pair<std::int32_t, std::int32_t>, 3> kParts{{{1, 1}, {2, 1}, {1, 2}}};
+
 // Of four ranks and eight micro-batches, F, I and W of a rank taking as long; 1 where there is no
 // such shape.
 double small_ramp(std::string_view schedule) {
   constexpr std::int32_t kRanks = 4;
-  for (const std::int32_t v : {1, 2}) {
-    const auto made = make_schedule(schedule, {kRanks, v, 2 * kRanks});
+  for (const auto& [v, slices] : kParts) {
+    const auto made = make_schedule(schedule, {kRanks, v, 2 * kRanks, slices});
     const auto* small = std::get_if<Schedule>(&made);
     if (small == nullptr) continue;
     const auto compiled = compile(lower(*small, {.slots = 0}));
     const auto* program = std::get_if<CompiledProgram>(&compiled);
     if (program == nullptr) continue;
-    const Nanoseconds each(60 / v / small->shape.segments);
+    const Nanoseconds each(60 / v / slices);
     CostTable table;
     StageCost stage;
     stage.f = stage.i = stage.w = each;
@@ -88,7 +93,7 @@ double small_ramp(std::string_view schedule) {
     for (const Action& action : small->order[Rank{0}])
       busy += action.kind == ActionKind::B ? 2 * each : each;
     const double idle = ns(CompiledEngine(*program).makespan(table) - busy);
-    return std::max(0.0, idle / (3 * 60) * v / (kRanks - 1));
+    return std::max(0.0, idle / (3 * 60) * v * slices / (kRanks - 1));
   }
   return 1;
 }
@@ -96,9 +101,9 @@ double small_ramp(std::string_view schedule) {
 }  // namespace
 
 ScheduleTraits schedule_traits(std::string_view schedule) {
-  for (const std::int32_t v : {1, 2}) {
+  for (const auto& [v, slices] : kParts) {
     for (const std::int32_t m : {2, 4, 8}) {
-      const auto made = make_schedule(schedule, {2, v, m});
+      const auto made = make_schedule(schedule, {2, v, m, slices});
       const auto* small = std::get_if<Schedule>(&made);
       if (small == nullptr) continue;
       bool splits = false;
@@ -151,15 +156,16 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
 
 double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan& candidate) {
   const LayerWork& layers = traits.splits_backward ? work.split : work.whole;
-  const double m = candidate.microbatches, k = candidate.pp;
-  const double busy = m * layers.busy - layers.spared;
+  // Of slices, which are priced one by one.
+  const double slices = candidate.slices, m = candidate.microbatches * slices, k = candidate.pp;
+  const double busy = m * layers.busy - slices * layers.spared;
   const bool one_stage = traits.one_way && candidate.vpp == 1;
   const double once = work.update + (one_stage ? work.reduce : 0);
   double bound = (busy + once) / k;
   if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers)
     bound = std::max(bound, (busy + layers.heads + std::max(once, layers.tails)) / k);
   if (!traits.in_slices) bound = std::max(bound, layers.path);
-  const double spared = candidate.recompute.except_last ? 1 : 0;
+  const double spared = candidate.recompute.except_last ? slices : 0;
   if (traits.one_copy)
     bound = std::max(bound, (m - spared) * std::ceil(work.blocks / k) * layers.block);
   if (one_stage && candidate.pp > 1) {
@@ -170,7 +176,7 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
     bound = std::max(bound, ramp(layers.forward_share));
     if (!traits.splits_backward) bound = std::max(bound, ramp(layers.pass_share));
   }
-  // Each action's time is rounded to whole nanoseconds, and down where slices share it.
+  // Each action's time is rounded to whole nanoseconds.
   const double rounding = 4.0 * (m + 4 + k) * candidate.vpp * candidate.vpp;
   return std::max(0.0, bound - rounding) + work.overhead;
 }
@@ -178,9 +184,9 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
 double work_estimate(const JobWork& work, const ScheduleTraits& traits, const Plan& candidate,
                      double bound_ns) {
   const LayerWork& layers = traits.splits_backward ? work.split : work.whole;
-  const double m = candidate.microbatches, k = candidate.pp;
+  const double slices = candidate.slices, m = candidate.microbatches * slices, k = candidate.pp;
   const double idle = traits.ramp * (k - 1) / candidate.vpp * layers.busy;
-  const double busy = m * layers.busy - layers.spared + work.update + work.reduce;
+  const double busy = m * layers.busy - slices * layers.spared + work.update + work.reduce;
   return std::max(bound_ns, (busy + idle) / k + work.overhead);
 }
 

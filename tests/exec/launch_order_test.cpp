@@ -99,7 +99,9 @@ TEST(LaunchOrder, IsTopologicalForEverySchedule) {
     for (std::int32_t k = 1; k <= 6; ++k) {
       for (const std::int32_t m : {1, 2, 3, 4, 6, 8, 12, 16}) {
         for (std::int32_t v = 1; v <= 3; ++v) {
-          const auto made = make_schedule(generator.name, {k, v, m});
+          const bool in_slices = generator.default_slices > 1;  // v of them, then
+          const auto made = in_slices ? make_schedule(generator.name, {k, 1, m, v})
+                                      : make_schedule(generator.name, {k, v, m});
           const auto* schedule = std::get_if<Schedule>(&made);
           if (schedule == nullptr) continue;
           LoweringOptions options;

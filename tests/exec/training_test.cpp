@@ -396,20 +396,15 @@ TEST(Progress, RandomSyntheticPlansRunInThePlannedOrder) {
 TEST(Progress, EveryScheduleRunsInItsOrder) {
   const TinyModel model(true, 0.0, 32, 14);
   for (const Generator& generator : generators()) {
-    // seq1f1b's v slices sequences: a plan, which has no word for slices, holds it with its stages
-    // alone.
-    const bool slices = generator.name == "seq1f1b";
-    const int v = slices ? 1 : generator.default_chunks;
+    const int v = generator.default_chunks;
     std::vector<int> boundaries;
     for (int s = 1; s < 4 * v; ++s) boundaries.push_back(s);
     Plan plan = model.plan(boundaries, 8, std::string(generator.name));
     plan.pp = 4;
     plan.vpp = v;
+    plan.slices = generator.default_slices;
     plan.slots = 0;
-    ResolvedPlan loaded = model.load(plan);
-    if (slices)
-      loaded.schedule =
-          std::get<Schedule>(make_schedule(generator.name, {4, generator.default_chunks, 8}));
+    const ResolvedPlan loaded = model.load(plan);
     const Program& program = loaded.program;
     RunOptions options;
     options.backend = BackendKind::synthetic;

@@ -14,7 +14,7 @@ namespace weir {
 
 // A plan as its exporters take it: with its model, and the schedule that its name makes.
 inline ResolvedPlan loaded(Plan plan, Model model) {
-  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   return derive(std::move(plan), std::move(model), std::get<Schedule>(std::move(made)));
 }
 

@@ -111,7 +111,8 @@ TEST(Graph, AnOperationMayWaitForItself) {
 
 TEST(Program, NeighboursAgreeWithTheDependencies) {
   for (const Generator& generator : generators()) {
-    const auto made = make_schedule(generator.name, {4, generator.default_chunks, 16});
+    const auto made =
+        make_schedule(generator.name, {4, generator.default_chunks, 16, generator.default_slices});
     const auto* schedule = std::get_if<Schedule>(&made);
     ASSERT_NE(schedule, nullptr) << generator.name;
     const Program program = lower(*schedule, {});

@@ -65,7 +65,9 @@ TEST(EveryGenerator, IsValidCannotDeadlockAndSurvivesCsv) {
     for (int k = 1; k <= 8; ++k) {
       for (int m = 1; m <= 20; ++m) {
         for (int v = 1; v <= 3; ++v) {
-          auto made = make_schedule(generator.name, {k, v, m});
+          const bool in_slices = generator.default_slices > 1;  // v of them, then
+          auto made = in_slices ? make_schedule(generator.name, {k, 1, m, v})
+                                : make_schedule(generator.name, {k, v, m});
           if (std::holds_alternative<std::string>(made)) continue;
           ++made_count;
           const Schedule& schedule = std::get<Schedule>(made);

@@ -46,7 +46,9 @@ class Random {
   // deadlock.
   std::optional<Program> program(const Generator& generator) {
     const int k = pick(1, 7), v = pick(1, 3), m = pick(1, 40);
-    const auto made = make_schedule(generator.name, {k, v, m});
+    const bool in_slices = generator.default_slices > 1;  // v of them, then
+    const auto made = in_slices ? make_schedule(generator.name, {k, 1, m, v})
+                                : make_schedule(generator.name, {k, v, m});
     if (std::holds_alternative<std::string>(made)) return std::nullopt;
     const Schedule& schedule = std::get<Schedule>(made);
     LoweringOptions options;
@@ -151,7 +153,8 @@ TEST(CompiledEngine, RefusesWhatDeadlocks) {
 // At most 24 bytes an action, whatever the schedule (an action: any operation of the program).
 TEST(CompiledEngine, IsSmall) {
   for (const Generator& generator : generators()) {
-    const auto made = make_schedule(generator.name, {8, generator.default_chunks, 64});
+    const auto made =
+        make_schedule(generator.name, {8, generator.default_chunks, 64, generator.default_slices});
     ASSERT_TRUE(std::holds_alternative<Schedule>(made)) << generator.name;
     const Program program =
         lower(std::get<Schedule>(made), {.slots = fewest_slots(std::get<Schedule>(made), 2)});

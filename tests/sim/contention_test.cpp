@@ -94,7 +94,8 @@ TEST(Contention, WithoutAnyEqualsThePlainEngine) {
     const Generator& generator =
         all[static_cast<std::size_t>(pick(0, static_cast<int>(all.size()) - 1))];
     const int k = pick(1, 6), m = pick(1, 12);
-    const auto made = make_schedule(generator.name, {k, generator.default_chunks, m});
+    const auto made =
+        make_schedule(generator.name, {k, generator.default_chunks, m, generator.default_slices});
     if (std::holds_alternative<std::string>(made)) continue;
     const Schedule& schedule = std::get<Schedule>(made);
     LoweringOptions options;

@@ -30,8 +30,8 @@ struct Outcome {
   StepMetrics metrics;
 };
 
-Outcome simulate(const char* name, int k, int v, int m, Times t) {
-  auto made = make_schedule(name, {k, v, m});
+Outcome simulate(const char* name, int k, int v, int m, Times t, int slices = 1) {
+  auto made = make_schedule(name, {k, v, m, slices});
   if (const auto* reason = std::get_if<std::string>(&made)) throw std::runtime_error(*reason);
   Outcome out{std::get<Schedule>(made), {}, {}, 0, {}};
   LoweringOptions options;
@@ -96,7 +96,7 @@ TEST(Seq1F1B, ClosedFormAndPeak) {
   for (int k = 1; k <= 6; ++k) {
     for (int n = 1; n <= 4; ++n) {
       for (int m = 1; m <= 12; ++m) {
-        const Outcome out = simulate("seq1f1b", k, n, m, {3, 2, 2});
+        const Outcome out = simulate("seq1f1b", k, 1, m, {3, 2, 2}, n);
         ASSERT_EQ(out.makespan, (m * n + k - 1) * 7) << "K" << k << " n" << n << " M" << m;
         for (int rank = 0; rank < k; ++rank)
           ASSERT_EQ(peak(out, rank), std::min(m * n, k - rank - 1 + n));
@@ -179,12 +179,12 @@ TEST(EveryGenerator, KeepsTheInvariants) {
   for (const Generator& generator : generators()) {
     for (int k = 2; k <= 8; k += 2) {
       for (int m = k; m <= 4 * k; m += k) {
-        if (std::holds_alternative<std::string>(
-                make_schedule(generator.name, {k, generator.default_chunks, m})))
+        const int v = generator.default_chunks, slices = generator.default_slices;
+        if (std::holds_alternative<std::string>(make_schedule(generator.name, {k, v, m, slices})))
           continue;
         const Times t{5, 4, 3, 1};
         const std::string name(generator.name);
-        const Outcome out = simulate(name.c_str(), k, generator.default_chunks, m, t);
+        const Outcome out = simulate(name.c_str(), k, v, m, t, slices);
         ++cases;
         ASSERT_LE(step_lower_bound(out.program, out.costs).count(), out.makespan) << name;
         std::int64_t busy = 0;
@@ -194,7 +194,7 @@ TEST(EveryGenerator, KeepsTheInvariants) {
         }
         const ScheduleShape& shape = out.schedule.shape;
         ASSERT_EQ(busy, std::int64_t{12} * shape.stages * shape.units()) << name;
-        ASSERT_EQ(simulate(name.c_str(), k, generator.default_chunks, m, t).makespan, out.makespan);
+        ASSERT_EQ(simulate(name.c_str(), k, v, m, t, slices).makespan, out.makespan);
       }
     }
   }
@@ -285,6 +285,9 @@ TEST(EveryGenerator, RefusesWithAReason) {
   EXPECT_NE(reason("dualpipev", 4, 2, 7).find("at least 2K = 8"), std::string::npos);
   EXPECT_NE(reason("interleaved-1f1b", 4, 2, 9).find("divisible"), std::string::npos);
   EXPECT_NE(reason("zb-h1", 4, 2, 8).find("v must be 1"), std::string::npos);
+  EXPECT_NE(reason("seq1f1b", 4, 2, 8).find("v must be 1"), std::string::npos);
+  EXPECT_NE(std::get<std::string>(make_schedule("1f1b", {4, 1, 8, 2})).find("does not slice"),
+            std::string::npos);
   EXPECT_NE(reason("v-min", 4, 1, 8).find("v must be 2"), std::string::npos);
   EXPECT_NE(reason("pipedream", 4, 1, 8).find("unknown schedule"), std::string::npos);
 }

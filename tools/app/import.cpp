@@ -204,12 +204,12 @@ std::optional<Schedule> order_of(const Plan& plan, const std::filesystem::path& 
   if (plan.schedule.ends_with(".csv")) {
     try {
       return obtain_schedule(
-          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, true});
+          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, {}, true});
     } catch (const InputError&) {
       return std::nullopt;
     }
   }
-  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   auto* schedule = std::get_if<Schedule>(&made);
   return schedule == nullptr ? std::nullopt : std::optional(std::move(*schedule));
 }

@@ -68,7 +68,8 @@ Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
 // has yet, the name of a file for it.
 std::string word_for(const Schedule& schedule, const Plan& plan) {
   if (schedule.name.ends_with(".csv")) return schedule.name;
-  const auto made = make_schedule(schedule.name, {plan.pp, plan.vpp, plan.microbatches});
+  const auto made =
+      make_schedule(schedule.name, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   const auto* same = std::get_if<Schedule>(&made);
   if (same != nullptr && *same == schedule) return schedule.name;
   std::string file = schedule.name;  // a function's name, or a program's command line
@@ -79,7 +80,8 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
 // The schedule that was asked for, and what the request leaves to the planner.
 Schedule complete(const PlanRequest& r, const Model& model, const Cluster& cluster, Plan& plan,
                   PlanResult& result, const Session& session) {
-  say_need_of_schedule(std::int64_t{plan.pp} * plan.vpp, plan.microbatches, session);
+  say_need_of_schedule(plan.stages(), std::int64_t{plan.microbatches} * r.slices.value_or(1),
+                       session);
   const bool rebuild = r.recompute == kAuto, order = name_of(r.schedule) == kAuto;
   if (rebuild && !r.recompute_microbatches.empty())
     throw UsageError("--recompute auto is for all micro-batches: no --recompute-microbatches");
@@ -89,12 +91,18 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
   Schedule schedule;
   const auto take = [&](Schedule taken) {
     schedule = std::move(taken);
+    plan.slices = schedule.shape.segments;
+    if (r.slices.value_or(plan.slices) != plan.slices)
+      throw UsageError(fmt::format("--slices {} contradicts {}, which has {}", *r.slices,
+                                   schedule.name, plan.slices));
+    if (const auto misfit = cannot_divide(model, plan))
+      throw InputError("plan", misfit->key, misfit->reason);
     if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
     plan.schedule = word_for(schedule, plan);
   };
   if (!order) {
-    take(
-        obtain_schedule(r.schedule, {"", plan.pp, plan.vpp, plan.microbatches, r.allow_reordered}));
+    take(obtain_schedule(r.schedule,
+                         {"", plan.pp, plan.vpp, plan.microbatches, r.slices, r.allow_reordered}));
   }
   if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
@@ -211,6 +219,7 @@ Fields fields(PlanRequest& r) {
   append(all,
          {{"-K,--pp", &r.pp, "Ranks of the pipeline", positive},
           {"-v,--vpp", &r.vpp, "Stages a rank", positive},
+          {"--slices", &r.slices, kSlicesHelp, {.range = kSlices}},
           {"-M,--microbatches", &r.microbatches, "Micro-batches a step", positive},
           {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
           {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});

@@ -21,6 +21,7 @@ struct PlanRequest {
   PlanOptions common;
   ParallelOptions parallel;
   int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
+  std::optional<int> slices;  // of a sequence; the schedule's own default
   std::optional<int> global_batch_size;
   ScheduleChoice schedule = "1f1b";
   bool allow_reordered = false;

@@ -14,6 +14,7 @@ inline constexpr Range kPositive{1, 1 << 20};     // samples, micro-batches, row
 inline constexpr Range kRows{0, 1 << 20};         // to print
 inline constexpr Range kRanks{1, 1 << 12};        // of one pipeline that is drawn
 inline constexpr Range kChunks{1, 1 << 10};       // stages a rank
+inline constexpr Range kSlices{1, 1 << 10};       // of a sequence
 inline constexpr Range kDevicesHere{1, 1 << 10};  // of this machine
 inline constexpr Range kDegree{1, 1 << 16};       // tensor, context, data parallel
 inline constexpr Range kZeroStages{0, 3};

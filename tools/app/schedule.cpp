@@ -69,7 +69,8 @@ Json generators_json() {
                                  {"bubble", g.bubble},
                                  {"in_flight", g.in_flight},
                                  {"weight_copies", g.weight_copies},
-                                 {"default_vpp", g.default_chunks}});
+                                 {"default_vpp", g.default_chunks},
+                                 {"default_slices", g.default_slices}});
   }
   return json;
 }
@@ -93,8 +94,8 @@ void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& sessi
   std::vector<TimelinePanel> panels{panel(*result.schedule, result.timed)};
   TimedSchedule other;
   if (is_given(r.beside)) {
-    const Schedule under =
-        obtain_schedule(r.beside, {"", r.pp, std::nullopt, r.microbatches, r.allow_reordered});
+    const Schedule under = obtain_schedule(
+        r.beside, {"", r.pp, std::nullopt, r.microbatches, std::nullopt, r.allow_reordered});
     other = time_schedule(under, times_of(r, under.shape), parse_transfers(r.transfers));
     panels.push_back(panel(under, other));
   }
@@ -113,6 +114,7 @@ void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Ses
   require("pp", r.pp, has.ranks);
   require("microbatches", r.microbatches, has.microbatches);
   require("vpp", r.vpp.value_or(0), has.stages / has.ranks);
+  require("slices", r.slices.value_or(0), has.segments);
 }
 
 void refuse_contradictions(const ScheduleRequest& r) {
@@ -135,6 +137,7 @@ Fields fields(ScheduleRequest& r) {
       {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
       {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
       {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
+      {"--slices", &r.slices, kSlicesHelp, {.range = kSlices}},
       {"--slots",
        &r.slots,
        "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
@@ -164,7 +167,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   ScheduleResult result;
   if (r.list) return result;
   refuse_contradictions(r);
-  const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.allow_reordered};
+  const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
   if (r.prove) {
     result.proof = prove_grid({r.name, shape, r.grid, r.slots.value_or(2), r.stopping}, session);
     return result;
@@ -172,7 +175,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
   require_asked(r, schedule, session);
   // Itself it is small beside its program and times.
-  say_need_of_schedule(schedule.shape.stages, schedule.shape.microbatches, session);
+  say_need_of_schedule(schedule.shape.stages, schedule.shape.units(), session);
   result.timed = time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
   if (r.picture.file) draw(r, result, session);
   if (r.csv) {

@@ -18,9 +18,10 @@ namespace weir::app {
 
 struct ScheduleRequest {
   ScheduleChoice name = "";
-  int pp = 4;              // K
-  std::optional<int> vpp;  // v; the schedule's own default
-  int microbatches = 8;    // M
+  int pp = 4;                 // K
+  std::optional<int> vpp;     // v; the schedule's own default
+  int microbatches = 8;       // M
+  std::optional<int> slices;  // of a sequence; likewise
   std::optional<int> slots;
   std::string transfers = "buffered", uniform, csv_format = "compute_only", grid;
   std::optional<std::filesystem::path> times, csv;

@@ -27,13 +27,6 @@ Schedule judged(Schedule schedule, const ScheduleSource& source) {
   return schedule;
 }
 
-int default_chunks(const std::string& name) {
-  for (const Generator& generator : generators()) {
-    if (generator.name == name) return generator.default_chunks;
-  }
-  return 1;
-}
-
 }  // namespace
 
 Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv,
@@ -59,9 +52,11 @@ Schedule obtain_schedule(const ScheduleSource& source) {
   }
   if (source.name.ends_with(".csv"))
     return judged(parse_schedule_csv(read_text_file(source.name), source.name), source);
+  const Generator* its = find_generator(source.name);  // null: the name is refused below
   auto made = make_schedule(
       source.name,
-      {source.ranks, source.chunks.value_or(default_chunks(source.name)), source.microbatches});
+      {source.ranks, source.chunks.value_or(its == nullptr ? 1 : its->default_chunks),
+       source.microbatches, source.slices.value_or(its == nullptr ? 1 : its->default_slices)});
   if (const auto* reason = std::get_if<std::string>(&made)) throw UsageError(*reason);
   return std::get<Schedule>(std::move(made));
 }

@@ -17,11 +17,16 @@ struct ScheduleSource {
   int ranks = 4;              // K
   std::optional<int> chunks;  // v; the schedule's own default where it was not given
   int microbatches = 8;       // M
+  std::optional<int> slices;  // of a sequence; likewise
   bool allow_reordered = false;
 };
 
+inline constexpr const char* kSlicesHelp =
+    "Slices of a sequence (default: the schedule's own; seq1f1b has them)";
+
 // A judged schedule. COMMAND is run by the shell as "COMMAND K M v" and prints a CSV on its stdout;
-// files and programs bring their own K, M and v, which for a program must be the ones asked for.
+// files and programs bring their own K, M, v and slices, which for a program must be the K, M
+// and v asked for.
 // Throws UsageError (a name or sizes that cannot be), InputError (a file or output that is no
 // schedule, a program that failed).
 [[nodiscard]] Schedule obtain_schedule(const ScheduleSource& source);

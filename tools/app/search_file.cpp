@@ -34,6 +34,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"dp", search.dp},
           {"ep", search.ep},
           {"etp", search.etp},
+          {"slices", search.slices},
           {"zero", search.zero},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
           {"devices", or_null(search.devices)},

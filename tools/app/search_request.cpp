@@ -79,6 +79,12 @@ void say_the_rest(SweepRequest& r) {
   otherwise(r.parallel.zero, std::vector{0});
   otherwise(r.parallel.ep, std::vector{1});
   otherwise(r.parallel.etp, std::vector{0});
+  for (const std::string& name : r.schedule.words) {
+    const Generator* generator = find_generator(name);
+    if (generator != nullptr && generator->default_slices > 1 && r.slices.empty())
+      r.slices = {1, generator->default_slices};
+  }
+  otherwise(r.slices, std::vector{1});
   otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
   otherwise(r.recompute.words, std::vector<std::string>{"none"});
 }
@@ -108,6 +114,7 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   search.folder = ".";
   search.pp = r.pp;
   search.vpp = r.vpp;
+  search.slices = r.slices;
   search.microbatches = r.microbatches;
   search.micro_batch_size = r.micro_batch_size;
   search.global_batch_size = r.global_batch_size;

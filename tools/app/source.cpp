@@ -52,7 +52,7 @@ PlacedPlan load(const PlanSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
   const auto& file = std::get<std::filesystem::path>(source);
   const auto say_need = [&](const Plan& plan) {
-    say_need_of_schedule(std::int64_t{plan.pp} * plan.vpp, plan.microbatches, session);
+    say_need_of_schedule(plan.stages(), std::int64_t{plan.microbatches} * plan.slices, session);
   };
   PlacedPlan plan{load_plan(file, say_need), std::filesystem::absolute(file).parent_path(), false};
   note_remarks(plan.loaded, file, session);

@@ -192,6 +192,10 @@ Fields fields(SweepRequest& r) {
   Fields all = weir::fields(r.common);
   append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
                {"-v,--vpp", &r.vpp, "Stages a rank", {.range = kChunks}},
+               {"--slices",
+                &r.slices,
+                "Slices of a sequence, for schedules that slice (1: for the others)",
+                {.range = kSlices}},
                {"-M,--microbatches",
                 &r.microbatches,
                 "Micro-batches (default: all divisors of the mini-batch)",

@@ -25,7 +25,7 @@ struct SweepRequest {
   ParallelLists parallel;
   // What is not said is the search's to choose: on a cluster all of it, on this machine, which
   // runs pipelines alone, K up to 8 with gpipe and 1f1b.
-  std::vector<int> pp, vpp;
+  std::vector<int> pp, vpp, slices;
   std::optional<int> gpus, at_most;      // devices; none: the cluster's
   std::vector<int> microbatches;         // none: all divisors of the mini-batch
   std::vector<int> micro_batch_size{1};  // without a mini-batch

@@ -48,6 +48,8 @@ void bind_plan_class(py::module_& m) {
       .def_property_readonly(
           "vpp", [](const P& p) { return p.loaded.plan.vpp; }, "Stages a rank, v.")
       .def_property_readonly(
+          "slices", [](const P& p) { return p.loaded.plan.slices; }, "Slices of a sequence.")
+      .def_property_readonly(
           "microbatches", [](const P& p) { return p.loaded.plan.microbatches; }, "M.")
       .def_property_readonly(
           "micro_batch_size", [](const P& p) { return p.loaded.plan.micro_batch_size; }, "b.")

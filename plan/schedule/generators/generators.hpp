@@ -16,8 +16,9 @@ namespace weir {
 
 struct ScheduleRequest {
   std::int32_t ranks = 1;         // K
-  std::int32_t chunks = 1;        // v: stages a rank (seq1f1b: slices a sequence)
+  std::int32_t chunks = 1;        // v: stages a rank
   std::int32_t microbatches = 1;  // M
+  std::int32_t slices = 1;        // of a sequence: more than one where a schedule slices
 };
 
 using ScheduleOrReason = std::variant<Schedule, std::string>;
@@ -30,10 +31,13 @@ struct Generator {
   std::string_view in_flight;   // stage-micro-batches kept by rank k at its peak
   std::int32_t weight_copies;   // copies of the model's weights over all ranks
   std::int32_t default_chunks;  // v where none is asked for
+  std::int32_t default_slices;  // likewise; 1: it does not slice sequences
   ScheduleOrReason (*make)(const ScheduleRequest&);
 };
 
 [[nodiscard]] std::span<const Generator> generators();
+// Null where there is none of the name.
+[[nodiscard]] const Generator* find_generator(std::string_view name);
 
 // The named generator's schedule. An unknown name is a reason too, and lists the known ones.
 [[nodiscard]] ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request);
