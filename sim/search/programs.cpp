@@ -82,7 +82,7 @@ std::shared_ptr<ShapePrograms> Programs::of(const Plan& plan) {
   if (fresh) found->second.programs = std::make_shared<ShapePrograms>(key);
   found->second.asked = ++asked_;
   // The new one is empty yet, and the last to go.
-  const auto programs = found->second.programs;
+  auto programs = found->second.programs;
   if (fresh) forget();
   return programs;
 }

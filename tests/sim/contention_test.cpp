@@ -104,7 +104,7 @@ TEST(Contention, WithoutAnyEqualsThePlainEngine) {
     CostTable table = equal(schedule.shape, {}, {});
     const auto draw = [&] { return Nanoseconds(pick(0, 50)); };
     for (auto& stage : table.stages)
-      stage = {draw(), draw(), draw(), draw(), draw(), draw(), draw()};
+      stage = {{draw(), draw(), draw(), draw(), draw(), draw()}, draw()};
     for (auto& message : table.forward_messages) message = {draw(), draw()};
     for (auto& message : table.backward_messages) message = {draw(), draw()};
     if (pick(0, 1) == 1) table.host_overhead = draw();
