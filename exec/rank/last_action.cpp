@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "plan/words/error.hpp"
 
@@ -32,7 +32,8 @@ LastAction::LastAction(const std::filesystem::path& output, const Program& progr
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   const auto fail = [&](int reason) -> InputError {
-    return {file_.string(), "", fmt::format("cannot be written: {}", std::strerror(reason))};
+    return {file_.string(), "",
+            fmt::format("cannot be written: {}", std::generic_category().message(reason))};
   };
   const int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) throw fail(errno);

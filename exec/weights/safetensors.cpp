@@ -21,6 +21,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "plan/words/error.hpp"
@@ -48,7 +49,7 @@ std::span<const std::byte> map_file(const std::filesystem::path& file) {
     return InputError(file.string(), "", "cannot be read: " + why);
   };
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw cannot(std::strerror(errno));
+  if (descriptor < 0) throw cannot(std::generic_category().message(errno));
   struct stat status {};
   const bool known = ::fstat(descriptor, &status) == 0;
   const auto bytes = static_cast<std::size_t>(status.st_size);
@@ -61,7 +62,7 @@ std::span<const std::byte> map_file(const std::filesystem::path& file) {
   if (bytes <= kLengthBytes)
     throw InputError(file.string(), "",
                      fmt::format("{} bytes, expected a safetensors file", bytes));
-  if (mapped == MAP_FAILED) throw cannot(std::strerror(reason));
+  if (mapped == MAP_FAILED) throw cannot(std::generic_category().message(reason));
   return {static_cast<const std::byte*>(mapped), bytes};
 }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <random>
 #include <string>
 #include <system_error>
@@ -64,7 +63,8 @@ NewFile::~NewFile() {
 }
 
 void NewFile::fail(int reason) const {
-  throw InputError(file_.string(), "", fmt::format("cannot be written: {}", std::strerror(reason)));
+  throw InputError(file_.string(), "",
+                   fmt::format("cannot be written: {}", std::generic_category().message(reason)));
 }
 
 void NewFile::write(std::string_view bytes) {
@@ -125,8 +125,9 @@ void sync_folder(const std::filesystem::path& folder) {
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (!done) {
-    throw InputError(folder.string(), "",
-                     fmt::format("cannot be made durable: {}", std::strerror(reason)));
+    throw InputError(
+        folder.string(), "",
+        fmt::format("cannot be made durable: {}", std::generic_category().message(reason)));
   }
 }
 

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <system_error>
 
@@ -67,7 +66,8 @@ std::string read_bytes(const std::filesystem::path& file) {
   for (;;) {
     const ssize_t count = in.read(part);
     if (count < 0)
-      throw InputError(file.string(), "", fmt::format("cannot be read: {}", std::strerror(errno)));
+      throw InputError(file.string(), "",
+                       fmt::format("cannot be read: {}", std::generic_category().message(errno)));
     if (count == 0) return text;
     text.append(part.data(), static_cast<std::size_t>(count));
     if (text.size() > kLargestFile) throw too_large();

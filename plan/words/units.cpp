@@ -93,7 +93,8 @@ std::string format_duration(Seconds value) {
   const char* const sign = seconds < 0 ? "-" : "";
   if (size >= 2 * kDay && size < 1e12) {
     const auto hours = std::llround(size / kHour);
-    return fmt::format("{}{} d {} h", sign, format_figure(double(hours / 24), 15), hours % 24);
+    const auto days = hours / 24;
+    return fmt::format("{}{} d {} h", sign, format_figure(double(days), 15), hours % 24);
   }
   if (size >= kHour && size < 2 * kDay) {
     const auto minutes = std::llround(size / 60);

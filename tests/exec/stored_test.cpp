@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
+#include <span>
 
 namespace weir {
 namespace {
@@ -39,7 +41,8 @@ TEST(Stored, BytesOfEachDtype) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::tf32}) {
     const std::vector<std::byte> bytes = stored(values, dtype);
     ASSERT_EQ(bytes.size(), 8U);
-    EXPECT_EQ(std::memcmp(bytes.data(), values.data(), 8), 0);
+    const auto as_they_are = std::as_bytes(std::span(values));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), as_they_are.begin()));
   }
 }
 

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return weir::fuzz::replay_all();
   const weir::fuzz::Target* target = weir::fuzz::find_target(argv[1]);
   if (target == nullptr) {
-    std::fprintf(stderr, "no target %s\n", argv[1]);
+    fmt::print(stderr, "no target {}\n", argv[1]);
     return 2;
   }
   weir::fuzz::Counts counts;

@@ -306,7 +306,7 @@ TEST_F(Plans, AFullDiskLeavesTheEarlierFileUntouched) {
   const auto file = folder_ / "plan.json";
   save_plan(plan_, file);
   const std::string before = read_text_file(file);
-  std::signal(SIGXFSZ, SIG_IGN);
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
   rlimit old{};
   getrlimit(RLIMIT_FSIZE, &old);
   const rlimit small{16, old.rlim_max};

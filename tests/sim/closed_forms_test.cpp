@@ -125,7 +125,7 @@ TEST(ClosedForm, EqualStagesTakeTheFamousTime) {
 
 // GPipe, any stages and latency: sum F + sum B + (M-1)(max F + max B) + 2 (K-1) c. Theory G 2.
 TEST(ClosedForm, HeterogeneousGpipe) {
-  for_cases(400, [](Case c, auto) {
+  for_cases(400, [](const Case& c, auto) {
     const auto crossings = static_cast<std::int64_t>(c.f.size()) - 1;
     ASSERT_EQ(makespan(c),
               sum(c.f) + sum(c.b) + (c.m - 1) * (most(c.f) + most(c.b)) + 2 * crossings * c.c);

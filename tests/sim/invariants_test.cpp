@@ -191,7 +191,7 @@ TEST(Peaks, AreExact) {
 TEST(DualPipe, IsTwoMirroredDualPipeVs) {
   for (int r = 1; r <= 5; ++r) {
     for (int m = 2 * r; m <= 4 * r + 3; ++m) {
-      const auto stages = static_cast<std::size_t>(2 * r);
+      const std::size_t stages = 2 * static_cast<std::size_t>(r);
       const Stages one{std::vector<std::int64_t>(stages, 5), std::vector<std::int64_t>(stages, 12),
                        0};
       const Stages two{std::vector<std::int64_t>(2 * stages, 5),

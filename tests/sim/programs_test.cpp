@@ -26,7 +26,7 @@ TEST(Programs, AreThoseOfEachAlone) {
   Programs programs;
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "chimera"}) {
     const Plan plan = of_shape(name, 4, 8);
-    const auto shape = programs.of(plan);
+    auto shape = programs.of(plan);
     const auto schedule = std::get<Schedule>(make_schedule(name, {4, 1, 8}));
     EXPECT_EQ(shape->schedule(), schedule);
     for (const int slots : {1, 2, 3}) EXPECT_EQ(shape->slots(slots), fewest_slots(schedule, slots));

@@ -224,7 +224,7 @@ std::string type_of(const app::Field& field) {
           return field.traits.unsaid ? "float | bool" : "float";
         if constexpr (std::is_same_v<Value, std::string>) return "str";
         if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, std::optional<Path>>)
-          return file;
+          return std::string(file);
         if constexpr (std::is_same_v<Value, std::vector<int>>) return "int | Sequence[int]";
         if constexpr (std::is_same_v<Value, app::Words> ||
                       std::is_same_v<Value, std::vector<std::string>>)

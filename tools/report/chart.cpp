@@ -57,7 +57,8 @@ class Axes {
   [[nodiscard]] Ticks x_ticks() const {
     if (!chart_.log2_x) return round_ticks(x_.low, x_.high, kMostTicks);
     Ticks ticks;
-    for (double e = std::ceil(x_.low); e <= x_.high + 1e-9; ++e) ticks.at.push_back(std::exp2(e));
+    const auto first = static_cast<int>(std::ceil(x_.low));
+    for (int e = first; e <= x_.high + 1e-9; ++e) ticks.at.push_back(std::exp2(e));
     return ticks;
   }
   [[nodiscard]] Ticks y_ticks() const { return round_ticks(y_.low, y_.high, kMostTicks); }

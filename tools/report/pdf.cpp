@@ -97,9 +97,9 @@ std::string to_pdf(const Drawing& drawing) {
                   "/FirstChar 32 /LastChar 126 /Widths [{}] /Encoding /WinAnsiEncoding "
                   "/FontDescriptor 6 0 R >>",
                   fmt::join(glyph_advances(), " ")),
-      "<< /Type /FontDescriptor /FontName /WEIRAA+Roboto-Regular /Flags 32 "
-      "/FontBBox [-891 -271 2045 1056] /ItalicAngle 0 /Ascent 928 /Descent -244 /CapHeight 711 "
-      "/StemV 88 /FontFile2 7 0 R >>",
+      ("<< /Type /FontDescriptor /FontName /WEIRAA+Roboto-Regular /Flags 32 "
+       "/FontBBox [-891 -271 2045 1056] /ItalicAngle 0 /Ascent 928 /Descent -244 /CapHeight 711 "
+       "/StemV 88 /FontFile2 7 0 R >>"),
       stream(font_text, fmt::format(" /Length1 {}", font.size())),
   };
   std::string text = "%PDF-1.4\n%\xe2\xe3\xcf\xd3\n";  // the second line says: binary

@@ -30,7 +30,7 @@ Ticks round_ticks(double low, double high, int most) {
     const double last = std::floor(high / step + kRounding);
     if (last - first + 1 > most) continue;
     Ticks ticks{step, {}};
-    for (double i = first; i <= last; ++i) ticks.at.push_back(i * step);
+    for (int i = 0; first + i <= last; ++i) ticks.at.push_back((first + i) * step);
     return ticks;
   }
   return {high - low, {low}};

@@ -45,7 +45,7 @@ std::string label_of(const Action& action, double room) {
   const auto fits = [&](const std::string& text) {
     return 1.1 * text_width(text, kActionSize) + 1 < room;
   };
-  if (const std::string name = to_string(action); fits(name)) return name;
+  if (std::string name = to_string(action); fits(name)) return name;
   const std::string number = std::to_string(action.microbatch.value);
   return has_microbatch(action.kind) && fits(number) ? number : "";
 }

@@ -52,7 +52,7 @@ extern "C" void end_by_address(int signal, siginfo_t* fault, void* /*context*/) 
       near_zero ? ::mmap(nullptr, kCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                 : nullptr;
   if (room == MAP_FAILED) end_without_memory();
-  ::signal(signal, SIG_DFL);
+  static_cast<void>(::signal(signal, SIG_DFL));
 }
 
 }  // namespace

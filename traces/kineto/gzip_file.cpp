@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 #include "plan/words/error.hpp"
@@ -38,7 +37,8 @@ GzipFile::GzipFile(const std::filesystem::path& file) : name_(file.string()), bl
     throw InputError(name_, "", "is larger than 1 GiB");
   gzFile opened = gzopen(file.c_str(), "rb");  // reads what is not gzip as it is
   if (opened == nullptr)
-    throw InputError(name_, "", fmt::format("cannot be read: {}", std::strerror(errno)));
+    throw InputError(name_, "",
+                     fmt::format("cannot be read: {}", std::generic_category().message(errno)));
   handle_ = std::make_unique<Handle>(opened);
   gzbuffer(handle_->file, kBlock);
 }

@@ -38,7 +38,7 @@ double huber(double error, double width) {
 }
 
 std::vector<double> simplex_minimum(const std::function<double(std::span<const double>)>& value,
-                                    std::vector<double> start) {
+                                    const std::vector<double>& start) {
   constexpr int kSteps = 2000;
   constexpr double kAgree = 1e-10;
   const auto corner = [&](std::vector<double> x) {
@@ -61,7 +61,7 @@ std::vector<double> simplex_minimum(const std::function<double(std::span<const d
     Corner reflected = corner(along(centre, worst.x, -1));
     if (reflected.value < corners.front().value) {
       Corner expanded = corner(along(centre, worst.x, -2));
-      worst = std::min(std::move(expanded), std::move(reflected), lower);
+      worst = std::move(reflected.value < expanded.value ? reflected : expanded);
     } else if (reflected.value < corners[corners.size() - 2].value) {
       worst = std::move(reflected);
     } else if (Corner contracted = corner(along(centre, worst.x, 0.5));

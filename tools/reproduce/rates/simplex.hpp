@@ -14,7 +14,7 @@ namespace weir {
 // about `start` whose edges are a tenth of each variable. Ends when the values of its corners agree
 // to 1e-10 of the least, or after 2000 steps. Precondition: no variable starts at 0.
 [[nodiscard]] std::vector<double> simplex_minimum(
-    const std::function<double(std::span<const double>)>& value, std::vector<double> start);
+    const std::function<double(std::span<const double>)>& value, const std::vector<double>& start);
 
 // Huber's loss (1964) of relative errors, so that single odd rows do not pull a fit: half the
 // square below `width`, straight beyond.
