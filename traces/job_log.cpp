@@ -61,15 +61,14 @@ std::optional<Found> number_behind(std::string_view line, std::string_view word)
     }
     double number = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error != std::errc{} || !std::isfinite(number) || number < 0 || number > kLargestNumber)
-      continue;
+    if (error != std::errc{} || !std::isfinite(number) || number < 0) continue;
     // "5.9," and "6.0E": what is no part of the number goes back.
     rest.remove_prefix(length - static_cast<std::size_t>(digits.data() + digits.size() - end));
     const double factor = rest.starts_with('K')   ? 1e3
                           : rest.starts_with('M') ? 1e6
                           : rest.starts_with('G') ? 1e9
                                                   : 1;
-    return Found{number * factor, rest};
+    if (number * factor <= kLargestNumber) return Found{number * factor, rest};
   }
   return std::nullopt;
 }
@@ -249,6 +248,19 @@ std::optional<Spread> spread_of(const std::vector<const LoggedStep*>& steps, Mem
   return Spread{at(0.5), at(0.25), at(0.75)};
 }
 
+// Tools whose lines do not say how fast a step was, by what they print.
+std::string_view silent_tool(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSilent{
+      {{"{'loss':", "Hugging Face's Trainer"},
+       {"'train_steps_per_second':", "Hugging Face's Trainer"},
+       {"s/it, v_num=", "PyTorch Lightning"},
+       {"it/s, v_num=", "PyTorch Lightning"}}};
+  for (const auto& [words, tool] : kSilent) {
+    if (text.find(words) != text.npos) return tool;
+  }
+  return "";
+}
+
 }  // namespace
 
 JobLog read_job_log(const std::string& text, const std::string& file) {
@@ -277,6 +289,13 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
   const auto timed = [](const LoggedStep& step) { return step.time.has_value(); };
   if (std::ranges::any_of(log.steps, timed))
     std::erase_if(log.steps, [&](const LoggedStep& step) { return !timed(step); });
+  if (const std::string_view tool = silent_tool(text); format == nullptr && !tool.empty()) {
+    throw InputError(
+        file, "",
+        fmt::format("is a log of {}, whose lines do not say how long a step took: give "
+                    "the time itself",
+                    tool));
+  }
   if (format == nullptr) {
     throw InputError(file, "",
                      "is no log of a job: expected lines of steps by Megatron-LM, torchtitan, "
@@ -308,8 +327,12 @@ JobLogSummary summary(const JobLog& log) {
   for (const LoggedStep* step : later) {
     if (step->iteration > kWarmUpIterations) warm.push_back(step);
   }
+  const bool steady = !warm.empty();
   if (warm.size() < kFewestLines) warm = later;
   if (warm.empty()) warm = all;
+  const bool numbered =
+      std::ranges::any_of(all, [](const auto* step) { return step->iteration > 0; });
+  s.warming = numbered && !steady;
   s.lines = static_cast<int>(warm.size());
   s.left_out = static_cast<int>(log.steps.size() - warm.size());
   s.step_time_s = spread_of(warm, [](const LoggedStep& step) {

@@ -65,6 +65,7 @@ struct Spread {
 struct JobLogSummary {
   std::string tool;
   int lines = 0, left_out = 0;
+  bool warming = false;  // no line is of a step behind the warm-up
   std::optional<Spread> step_time_s, tokens_per_s, samples_per_s, flops_per_s;
   std::optional<std::int64_t> batch, sequence;
   std::optional<Bytes> memory;

@@ -8,6 +8,7 @@
 
 #include "plan/export/export.hpp"
 #include "plan/export/script.hpp"
+#include "plan/import/config_jobs.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
 
@@ -123,7 +124,7 @@ Json scheduler_of(const Optimizer& o) {
           {"params", params}};
 }
 
-std::string config(const Plan& plan) {
+Json written_config(const Plan& plan) {
   const Optimizer& o = plan.optimizer;
   Json json;
   json["train_batch_size"] = plan.global_batch_size();
@@ -134,8 +135,33 @@ std::string config(const Plan& plan) {
   if (o.clip_norm > 0) json["gradient_clipping"] = o.clip_norm;
   json["bf16"] = {{"enabled", plan.dtype == Dtype::bf16}};
   json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
-  json["zero_optimization"] = {{"stage", 0}};
-  return json.dump(2) + "\n";
+  // The pipeline engine takes no more: ZeRO 2 and 3 share gradients before they are all there.
+  json["zero_optimization"] = {{"stage", std::min(plan.zero, 1)}};
+  return json;
+}
+
+void change(Json& in, const Json& before, const Json& after) {
+  for (const auto& [key, value] : after.items()) {
+    const bool known = before.contains(key);
+    if (known && before[key] == value) continue;
+    if (in.contains(key) && in[key].is_object() && value.is_object()) {
+      change(in[key], known && before[key].is_object() ? before[key] : Json::object(), value);
+    } else {
+      in[key] = value;
+    }
+  }
+  for (const auto& [key, value] : before.items()) {
+    if (!after.contains(key)) in.erase(key);
+  }
+}
+
+// The user's own configuration, changed where the plan is not what it says; else one of our own.
+Json config(const ResolvedPlan& loaded, const std::optional<Job>& own) {
+  Json wanted = written_config(loaded.plan);
+  if (!own) return wanted;
+  Json json = parse_json(job_text(loaded.plan.job.lines), kOwnJob);
+  change(json, written_config(own->plan), wanted);
+  return json;
 }
 
 }  // namespace
@@ -162,7 +188,9 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
         {"recompute", fmt::format("{}: DeepSpeed rebuilds every layer that has weights",
                                   recompute_word(plan.recompute))});
   }
-  job.files.push_back({"ds_config.json", config(plan)});
+  const std::optional<Job> own = own_job(loaded, "deepspeed", &read_deepspeed_job);
+  job.whole_job = own.has_value();
+  job.files.push_back({"ds_config.json", config(loaded, own).dump(2) + "\n"});
   job.files.push_back({"pipeline.py", filled(kDeepSpeedScript,
                                              {{"LAUNCH", job.launch},
                                               {"LAYERS", layer_lines(loaded.model)},
@@ -184,7 +212,18 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
   job.not_carried.push_back(
       {"messages", "DeepSpeed's send and receive wait for each other and overlap nothing"});
-  remark_sharing(plan, "DeepSpeed", job.not_carried);
+  // What the job's own file says, it says still.
+  const bool shards = own && own->plan.zero == plan.zero;
+  if (plan.zero > 1) {
+    job.not_carried.push_back(
+        {"zero",
+         fmt::format("{}: pipeline.py's engine takes 1 at most{}", plan.zero,
+                     shards ? ", ds_config.json has the job's, for a script of yours" : "")});
+  }
+  Plan others = plan;
+  others.zero = 0;
+  if (own && own->plan.overlap_grad_reduce) others.overlap_grad_reduce = false;
+  remark_sharing(others, "DeepSpeed", job.not_carried);
   remark_ours(plan, "DeepSpeed", job.not_carried);
   const RateSchedule& rate = plan.optimizer.rate;
   if (rate.style == DecayStyle::linear && rate.min_lr > 0)

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -40,15 +42,55 @@ ChunkPlacement placement_of(const ScheduleShape& shape) {
                     : ChunkPlacement::other;
 }
 
+std::optional<Job> own_job(const ResolvedPlan& loaded, std::string_view tool, JobReader read) {
+  const SourceJob& own = loaded.plan.job;
+  if (own.tool != tool || own.lines.empty()) return std::nullopt;
+  return read(job_text(own.lines), kOwnJob, {.gpus = own.devices, .model = &loaded.model});
+}
+
+ResolvedPlan resolved(const Job& job, const std::string& file) {
+  auto made = make_schedule(job.plan.schedule, {job.plan.pp, job.plan.vpp, job.plan.microbatches});
+  auto* schedule = std::get_if<Schedule>(&made);
+  if (schedule == nullptr)
+    throw InputError(file, "", fmt::format("{}: cannot be made", job.plan.schedule));
+  return derive(job.plan, job.model, std::move(*schedule));
+}
+
 namespace {
+
+// Which words of a plan another has otherwise.
+std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
+  std::vector<std::string_view> names;
+  const auto compare = [&](std::string_view name, const auto& x, const auto& y) {
+    if (!(x == y)) names.push_back(name);
+  };
+  compare("pp", a.pp, b.pp);
+  compare("vpp", a.vpp, b.vpp);
+  compare("tp", a.tp, b.tp);
+  compare("cp", a.cp, b.cp);
+  compare("dp", a.dp, b.dp);
+  compare("ep", a.ep, b.ep);
+  compare("etp", a.etp, b.etp);
+  compare("expert_load", a.expert_load, b.expert_load);
+  compare("microbatches", a.microbatches, b.microbatches);
+  compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
+  compare("seq_length", a.seq_length, b.seq_length);
+  compare("dtype", a.dtype, b.dtype);
+  compare("attention", a.attention, b.attention);
+  compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
+  compare("zero", a.zero, b.zero);
+  compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
+  compare("boundaries", a.boundaries, b.boundaries);
+  compare("schedule", a.schedule, b.schedule);
+  compare("allow_reordered", a.allow_reordered, b.allow_reordered);
+  compare("recompute", a.recompute, b.recompute);
+  return names;
+}
 
 // What no exporter has words for: a script without it would train another model.
 std::string_view lacking_words(const Decoder& d) {
   const TransformerShape& b = d.block;
   if (b.latent.key_value > 0) return "latent attention";
-  // A router has a bias wherever all products have one, and there alone.
-  if (b.shared_ffn > 0 || (b.router_bias && !b.mlp_bias))
-    return "shared experts or a router's bias";
   if (b.window > 0 || b.sinks) return "windows or sinks of attention";
   if (b.post_norms || b.single_norm) return "this number of norms";
   return d.embedding.scale != 1 ? "a scaled embedding" : "";
@@ -56,16 +98,22 @@ std::string_view lacking_words(const Decoder& d) {
 
 }  // namespace
 
-std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
+Decoder decoder_for_export(const ResolvedPlan& loaded) {
   const auto decoder = as_decoder(loaded.model);
   if (!decoder) {
     throw InputError(loaded.plan.model_path, "layers",
                      "expected an embedding, equal blocks, a norm and a head: other models have no "
-                     "arguments there");
+                     "arguments there (--patch changes a script of yours that has them)");
   }
   if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
-    throw InputError(loaded.plan.model_path, "layers", fmt::format("{} cannot be exported", what));
+    throw InputError(
+        loaded.plan.model_path, "layers",
+        fmt::format("{} cannot be exported (--patch changes a script of yours that has it)", what));
   }
+  return *decoder;
+}
+
+std::vector<int> stage_blocks(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
@@ -84,7 +132,11 @@ std::vector<int> blocks_for_export(const ResolvedPlan& loaded, std::vector<Remar
       throw InputError("plan", "boundaries", "a stage of the final norm alone cannot be exported");
     }
   }
-  return *blocks_of_boundaries(plan, loaded.model);
+  auto blocks = blocks_of_boundaries(plan, loaded.model);
+  if (!blocks)
+    throw InputError(loaded.plan.model_path, "layers",
+                     "expected an embedding, blocks, a norm and a head");
+  return std::move(*blocks);
 }
 
 std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
@@ -107,6 +159,14 @@ std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view to
                                   recompute_word(recompute), tool)});
   }
   return blocks;
+}
+
+void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remark>& remarks) {
+  for (const std::string_view name : differences(again, wanted)) {
+    const bool said =
+        std::ranges::any_of(remarks, [&](const Remark& r) { return r.name.starts_with(name); });
+    if (!said) remarks.push_back({std::string(name), "the changed job runs another than the plan"});
+  }
 }
 
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {

@@ -4,7 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/import/job.hpp"
@@ -21,6 +23,7 @@ struct ExportedJob {
   std::vector<ExportedFile> files;
   std::string launch;               // to be run in the folder of the files
   std::vector<Remark> not_carried;  // by the plan's own words
+  bool whole_job = false;           // all that the job had which the plan was read from is in it
 };
 
 struct ExportOptions {
@@ -53,22 +56,38 @@ struct Nodes {
 // "torchrun ..." up to what it runs; several nodes meet at $MASTER_ADDR.
 [[nodiscard]] std::string torchrun(const Nodes& nodes);
 
-// A script that starts Megatron-LM's training with arguments, each " \\\n  --name value".
-[[nodiscard]] std::string megatron_script(const Nodes& nodes, const std::string& arguments);
-
 enum class ChunkPlacement : std::uint8_t { looped, v_shaped, other };
 [[nodiscard]] ChunkPlacement placement_of(const ScheduleShape& shape);
+
+// The job that a plan was read from, by the reader of its tool; nullopt where the plan came from no
+// job of the tool, or from one that it does not keep. Throws InputError.
+using JobReader = Job (*)(const std::string& text, const std::string& file,
+                          const JobOptions& options);
+[[nodiscard]] std::optional<Job> own_job(const ResolvedPlan& loaded, std::string_view tool,
+                                         JobReader read);
+inline constexpr const char* kOwnJob = "the plan's job";  // as its reader's file
+
+// A job with its schedule, where that has a name. Throws InputError.
+[[nodiscard]] ResolvedPlan resolved(const Job& job, const std::string& file);
+
+// The model by its sizes. Throws InputError where it is no embedding, equal blocks, norm and head,
+// or has what no exporter has words for.
+[[nodiscard]] Decoder decoder_for_export(const ResolvedPlan& loaded);
 
 // Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
 // a remark. Throws InputError where that leaves a stage empty, where the first or the last stage
 // is, or where the model is no embedding, blocks, norm and head.
-[[nodiscard]] std::vector<int> blocks_for_export(const ResolvedPlan& loaded,
-                                                 std::vector<Remark>& remarks);
+[[nodiscard]] std::vector<int> stage_blocks(const ResolvedPlan& loaded,
+                                            std::vector<Remark>& remarks);
 
-// Which blocks of a model of equal blocks are rebuilt by themselves (recompute full), in order; a
+// Which blocks of a model are rebuilt by themselves (recompute full), in order; a
 // remark where layers other than blocks are.
 [[nodiscard]] std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
                                                std::vector<Remark>& remarks);
+
+// What the plan of a changed job, read again, has otherwise than the wanted one, where no remark
+// says so yet.
+void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remark>& remarks);
 
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but
 // ours has them.

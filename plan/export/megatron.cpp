@@ -1,132 +1,20 @@
 // A script that starts Megatron-LM's pretrain_gpt.py; it reads back by `weir plan --from megatron`.
 // SPDX-License-Identifier: Apache-2.0
+#include "plan/export/megatron.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "plan/export/export.hpp"
 #include "plan/import/megatron_layout.hpp"
+#include "plan/text/quote.hpp"
 
 namespace weir {
 namespace {
 
-class ArgumentLines {
- public:
-  void add(std::string_view name) { lines_ += fmt::format(" \\\n  --{}", name); }
-  template <class Value>
-  void add(std::string_view name, const Value& value) {
-    lines_ += fmt::format(" \\\n  --{} {}", name, value);
-  }
-  [[nodiscard]] const std::string& lines() const { return lines_; }
-
- private:
-  std::string lines_;
-};
-
-void add_block(ArgumentLines& s, const Decoder& d, std::vector<Remark>& remarks) {
-  const TransformerShape& b = d.block;
-  s.add("num-layers", d.blocks);
-  s.add("hidden-size", b.hidden);
-  s.add("ffn-hidden-size", b.ffn);
-  s.add("num-attention-heads", b.heads);
-  s.add("kv-channels", b.head_dim);
-  if (b.kv_heads != b.heads) {
-    s.add("group-query-attention");
-    s.add("num-query-groups", b.kv_heads);
-  }
-  if (b.experts > 1) {
-    s.add("num-experts", b.experts);
-    s.add("moe-router-topk", b.experts_per_token);
-  }
-  if (b.gated) s.add("swiglu");
-  if (b.gated != (b.activation == Activation::silu) || b.activation == Activation::relu) {
-    remarks.push_back({"model", "the blocks' activation has no argument there"});
-  }
-  if (b.activation == Activation::gelu) s.add("no-bias-gelu-fusion");
-  const bool biases = b.output_bias && b.mlp_bias;
-  if (!biases) s.add("disable-bias-linear");
-  if (b.qkv_bias && !biases) s.add("add-qkv-bias");
-  if (b.output_bias != b.mlp_bias || (biases && !b.qkv_bias)) {
-    remarks.push_back({"model", "biases of attention and MLP go together there"});
-  }
-  if (b.experts > 1 && biases && !b.router_bias)
-    remarks.push_back({"model", "the experts' router has a bias there too"});
-  if (b.qk_norm) s.add("qk-layernorm");
-  if (!b.pre_norm || b.parallel || !b.causal) {
-    remarks.push_back({"model", "blocks there are causal, norm first, attention before MLP"});
-  }
-}
-
-// Its base is a whole number there, and Llama 3.1's scaling that of its own frequencies alone.
-void add_rotary(ArgumentLines& s, const RotaryAngles& angles, std::vector<Remark>& remarks) {
-  const RotaryAngles llama{.theta = angles.theta,
-                           .scaling = RotaryScaling::llama3,
-                           .factor = angles.factor,
-                           .original_positions = 8192};
-  const double base = std::round(angles.theta), factor = std::round(angles.factor);
-  s.add("rotary-base", static_cast<std::int64_t>(base));
-  bool carried = base == angles.theta;
-  if (angles.scaling == RotaryScaling::linear) {
-    s.add("rotary-seq-len-interpolation-factor", static_cast<std::int64_t>(factor));
-    carried = carried && factor == angles.factor;
-  } else if (angles == llama) {
-    s.add("use-rope-scaling");
-    s.add("rope-scaling-factor", python_number(angles.factor));
-  } else {
-    carried = carried && angles.scaling == RotaryScaling::none;
-  }
-  if (!carried)
-    remarks.push_back({"model", "this base or scaling of rotary positions has no word there"});
-}
-
-void add_model(ArgumentLines& s, const ResolvedPlan& loaded, const Decoder& d,
-               std::vector<Remark>& remarks) {
-  add_block(s, d, remarks);
-  s.add("normalization", d.block.norm == NormKind::rms_norm ? "RMSNorm" : "LayerNorm");
-  s.add("norm-epsilon", python_number(d.block.norm_epsilon));
-  if (loaded.plan.attention == AttentionKind::fused) s.add("attention-backend", "fused");
-  s.add("attention-dropout", python_number(d.block.attention_dropout));
-  s.add("hidden-dropout", python_number(d.block.residual_dropout));
-  if (d.embedding.dropout != d.block.residual_dropout) {
-    remarks.push_back({"model", "the embedding's dropout is that of the blocks there"});
-  }
-  if (d.norm.epsilon != d.block.norm_epsilon || d.norm.kind != d.block.norm) {
-    remarks.push_back({"model", "the final norm is as those of the blocks there"});
-  }
-  s.add("seq-length", loaded.plan.seq_length);
-  s.add("max-position-embeddings",
-        d.embedding.positions > 0 ? d.embedding.positions : loaded.plan.seq_length);
-  s.add("position-embedding-type", d.embedding.positions > 0 ? "learned_absolute"
-                                   : d.block.rotary          ? "rope"
-                                                             : "none");
-  if (d.embedding.positions == 0 && !d.block.rotary) {
-    remarks.push_back({"model",
-                       "has no positions, none in the arguments: one with a bias on its scores "
-                       "(alibi) needs its position-embedding-type"});
-  }
-  if (d.block.rotary) add_rotary(s, d.block.angles, remarks);
-  if (d.embedding.positions > 0 && d.block.rotary) {
-    remarks.push_back({"model", "learned and rotary positions exclude each other there"});
-  }
-  if (d.embedding.norm) s.add("embed-layernorm");
-  if (d.embedding.token_types > 0 || d.head.bias) {
-    remarks.push_back({"model", "token types and a bias of the head have no argument there"});
-  }
-  if (!d.embedding.tied) s.add("untie-embeddings-and-output-weights");
-  s.add("vocab-size", d.embedding.vocabulary);
-  const bool usual = d.embedding.vocabulary % (std::int64_t{128} * loaded.plan.tp) == 0;
-  s.add("make-vocab-size-divisible-by", usual ? 128 : 1);
-  if (d.embedding.vocabulary % loaded.plan.tp != 0) {
-    remarks.push_back({"model", fmt::format("the vocabulary is padded to a multiple of tp {} there",
-                                            loaded.plan.tp)});
-  }
-  s.add("init-method-std", python_number(loaded.model.initializer_range));
-}
-
 // Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
-void add_stages(ArgumentLines& s, const Plan& plan, const std::vector<int>& blocks, bool v_shaped,
-                std::vector<Remark>& remarks) {
+void add_stages(MegatronArguments& s, const Plan& plan, const std::vector<int>& blocks,
+                bool v_shaped, std::vector<Remark>& remarks) {
   s.add("tensor-model-parallel-size", plan.tp);
   s.add("pipeline-model-parallel-size", plan.pp);
   s.add("context-parallel-size", plan.cp);
@@ -134,14 +22,14 @@ void add_stages(ArgumentLines& s, const Plan& plan, const std::vector<int>& bloc
   if (v_shaped) {  // the fork halves each rank's blocks itself
     if (!even) remarks.push_back({"boundaries", "stages of a V are equal there"});
   } else if (!even) {
-    s.add("pipeline-model-parallel-layout", "'" + to_layout(blocks) + "'");
+    s.add("pipeline-model-parallel-layout", to_layout(blocks));
   } else if (plan.vpp > 1) {
     s.add("num-layers-per-virtual-pipeline-stage", blocks.front());
   }
 }
 
 // What the devices of a stage and its replicas share.
-void add_sharing(ArgumentLines& s, const Plan& plan) {
+void add_sharing(MegatronArguments& s, const Plan& plan) {
   if (plan.ep > 1) s.add("expert-model-parallel-size", plan.ep);
   if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
   if (plan.sequence_parallel) s.add("sequence-parallel");
@@ -155,7 +43,7 @@ void add_sharing(ArgumentLines& s, const Plan& plan) {
 }
 
 // True where the schedule needs stages in a V.
-bool add_schedule(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remarks) {
+bool add_schedule(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
   const std::string& name = plan.schedule;
   const auto fork = [&] {
     remarks.push_back(
@@ -205,7 +93,7 @@ std::optional<int> first_of_stages(const std::vector<bool>& rebuilt,
   return most;
 }
 
-void add_full_recompute(ArgumentLines& s, std::string_view method, int layers) {
+void add_full_recompute(MegatronArguments& s, std::string_view method, int layers) {
   s.add("recompute-granularity", "full");
   s.add("recompute-method", method);
   s.add("recompute-num-layers", layers);
@@ -213,7 +101,7 @@ void add_full_recompute(ArgumentLines& s, std::string_view method, int layers) {
 
 // A stage at once is a chunk of all its blocks; full a chunk of one or more, or the first blocks
 // of each stage.
-void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
+void add_recompute(MegatronArguments& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
                    std::vector<Remark>& remarks) {
   const Recompute& recompute = loaded.plan.recompute;
   switch (recompute.mode) {
@@ -243,7 +131,7 @@ void add_recompute(ArgumentLines& s, const ResolvedPlan& loaded, const std::vect
   }
 }
 
-void add_rate(ArgumentLines& s, const Optimizer& o) {
+void add_rate(MegatronArguments& s, const Optimizer& o) {
   const RateSchedule& rate = o.rate;
   s.add("lr-decay-style", to_string(rate.style));
   if (rate.warmup_iters > 0) s.add("lr-warmup-iters", rate.warmup_iters);
@@ -252,7 +140,9 @@ void add_rate(ArgumentLines& s, const Optimizer& o) {
   s.add("min-lr", python_number(rate.min_lr));
 }
 
-void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remarks) {
+void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
+  s.add("seq-length", plan.seq_length);
+  if (plan.attention == AttentionKind::fused) s.add("attention-backend", "fused");
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
@@ -284,6 +174,18 @@ void add_training(ArgumentLines& s, const Plan& plan, std::vector<Remark>& remar
 
 }  // namespace
 
+void add_megatron_run(const ResolvedPlan& loaded, MegatronArguments& s,
+                      std::vector<Remark>& remarks) {
+  const Plan& plan = loaded.plan;
+  const std::vector<int> blocks = stage_blocks(loaded, remarks);
+  const bool v_shaped = add_schedule(s, plan, remarks);
+  add_stages(s, plan, blocks, v_shaped, remarks);
+  add_sharing(s, plan);
+  add_training(s, plan, remarks);
+  add_recompute(s, loaded, blocks, remarks);
+  remark_ours(plan, "Megatron-LM", remarks);
+}
+
 std::string megatron_script(const Nodes& nodes, const std::string& arguments) {
   std::string launcher =
       fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
@@ -296,20 +198,18 @@ std::string megatron_script(const Nodes& nodes, const std::string& arguments) {
 }
 
 ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options) {
-  const Plan& plan = loaded.plan;
   ExportedJob job;
-  const std::vector<int> blocks = blocks_for_export(loaded, job.not_carried);
-  ArgumentLines s;
-  add_model(s, loaded, *as_decoder(loaded.model), job.not_carried);
-  const bool v_shaped = add_schedule(s, plan, job.not_carried);
-  add_stages(s, plan, blocks, v_shaped, job.not_carried);
-  add_sharing(s, plan);
-  add_training(s, plan, job.not_carried);
-  add_recompute(s, loaded, blocks, job.not_carried);
-  remark_ours(plan, "Megatron-LM", job.not_carried);
+  MegatronArguments arguments;
+  add_megatron_model(loaded, arguments, job.not_carried);
+  add_megatron_run(loaded, arguments, job.not_carried);
+  std::string lines;
+  for (const auto& [name, value] : arguments.all()) {
+    lines += fmt::format(" \\\n  --{}", name);
+    if (!value.empty()) lines += " " + shell_quoted(value);
+  }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
-  job.files.push_back({"megatron.sh", megatron_script(nodes_of(plan, options), s.lines())});
+  job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options), lines)});
   job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
   return job;
 }

@@ -8,16 +8,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
-#include <set>
 #include <span>
-#include <sstream>
+#include <string>
 #include <string_view>
 
-#include "plan/import/arguments.hpp"
+#include "plan/export/megatron.hpp"
 #include "plan/import/megatron.hpp"
-#include "plan/schedule/generators/generators.hpp"
 #include "plan/text/cells.hpp"
+#include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -59,26 +59,25 @@ constexpr std::array<std::string_view, 1> kOverlap{"overlap-grad-reduce"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
-constexpr std::array<std::string_view, 1> kExperts{"expert-model-parallel-size"};
-constexpr std::array<ArgumentGroup, 15> kDecided{
+constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
+                                                   "expert-tensor-parallel-size"};
+constexpr std::array<ArgumentGroup, 15> kRun{
     kStages,  kRecompute, kSharding, kAttention,  kSchedule, kFormat, kTensor, kPipeline,
     kContext, kSequence,  kOverlap,  kMicroBatch, kBatch,    kTokens, kExperts};
-// What a layer has that a plan's model must have too; vocabularies are padded by tensor
-// parallelism.
-constexpr std::array<std::string_view, 10> kModel{
-    "num-layers",  "hidden-size",         "ffn-hidden-size",
-    "kv-channels", "num-attention-heads", "num-query-groups",
-    "num-experts", "moe-router-topk",     "position-embedding-type",
-    "swiglu"};
-
-Values values_of(const std::string& text) {
-  const Arguments arguments(text, "export");
-  Values values;
-  // "$@" behind the last argument is an empty word of its values.
-  for (const std::string& name : arguments.names())
-    values[name] = std::string(trimmed(arguments.values(name)));
-  return values;
-}
+constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
+                                                 "lr-warmup-iters",
+                                                 "lr-warmup-samples",
+                                                 "lr-warmup-fraction",
+                                                 "lr-decay-iters",
+                                                 "lr-decay-samples",
+                                                 "min-lr",
+                                                 "lr-warmup-init",
+                                                 "lr-wsd-decay-style",
+                                                 "lr-wsd-decay-iters",
+                                                 "lr-wsd-decay-samples"};
+constexpr std::array<std::string_view, 9> kAlone{"lr",         "weight-decay", "clip-grad",
+                                                 "seed",       "optimizer",    "adam-eps",
+                                                 "adam-beta1", "sgd-momentum", "adam-beta2"};
 
 std::optional<std::string> value_of(const Values& values, std::string_view name) {
   const auto found = values.find(name);
@@ -86,108 +85,82 @@ std::optional<std::string> value_of(const Values& values, std::string_view name)
 }
 
 Values exported(const ResolvedPlan& plan, std::vector<Remark>& remarks) {
-  ExportedJob job = export_megatron(plan, {});
-  // The script's own data and model stay.
-  std::erase_if(job.not_carried,
-                [](const Remark& r) { return r.name == "data" || r.name == "model"; });
-  remarks = std::move(job.not_carried);
-  return values_of(job.files.front().text);
-}
-
-ResolvedPlan resolved(const Job& job, const std::string& file) {
-  auto made = make_schedule(job.plan.schedule, {job.plan.pp, job.plan.vpp, job.plan.microbatches});
-  auto* schedule = std::get_if<Schedule>(&made);
-  if (schedule == nullptr)
-    throw InputError(file, "", fmt::format("{}: cannot be made", job.plan.schedule));
-  return derive(job.plan, job.model, std::move(*schedule));
-}
-
-void require_same_model(const Values& here, const Values& wanted, const std::string& file) {
-  for (const std::string_view name : kModel) {
-    const auto mine = value_of(here, name), theirs = value_of(wanted, name);
-    if (mine == theirs) continue;
-    throw InputError(file, fmt::format("--{}", name),
-                     fmt::format("{} here, {} in the plan's model", mine.value_or("not given"),
-                                 theirs.value_or("not given")));
-  }
-}
-
-// One word to a shell, whatever is in it.
-std::string shell_word(const std::string& word) {
-  const bool plain = word.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                         "0123456789_-+=.,:/@%") == std::string::npos;
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-// The script's arguments once changed, as a file of them.
-std::string changed_text(Values values, const std::vector<ArgumentChange>& changes) {
-  for (const ArgumentChange& change : changes) {
-    if (change.after) {
-      values[change.name] = *change.after;
-    } else {
-      values.erase(change.name);
-    }
-  }
-  std::string text;
-  for (const auto& [name, value] : values) {
-    text += "--" + name;
-    std::istringstream words(value);
-    for (std::string word; words >> word;) text += " " + shell_word(word);
-    text += "\n";
-  }
-  return text;
-}
-
-// Those of torchrun, Slurm and DeepSpeed's launcher: how processes are started, and where.
-Values without_launcher(Values values) {
-  for (const char* name :
-       {"nproc-per-node", "nnodes",       "node-rank",       "master-addr", "master-port",
-        "rdzv-id",        "rdzv-backend", "rdzv-endpoint",   "num-gpus",    "num-nodes",
-        "gpus-per-node",  "nodes",        "ntasks-per-node", "ntasks",      "hostfile",
-        "nodelist",       "partition",    "account",         "time",        "job-name",
-        "output",         "error"})
-    values.erase(name);
+  MegatronArguments arguments;
+  add_megatron_run(plan, arguments, remarks);
+  Values values;
+  for (const auto& [name, value] : arguments.all()) values[name] = value;
   return values;
 }
 
-// Which of the plan's words the changed script reads back otherwise.
-std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
-  std::vector<std::string_view> names;
-  const auto compare = [&](std::string_view name, const auto& x, const auto& y) {
-    if (!(x == y)) names.push_back(name);
-  };
-  compare("pp", a.pp, b.pp);
-  compare("vpp", a.vpp, b.vpp);
-  compare("tp", a.tp, b.tp);
-  compare("cp", a.cp, b.cp);
-  compare("dp", a.dp, b.dp);
-  compare("ep", a.ep, b.ep);
-  compare("etp", a.etp, b.etp);
-  compare("expert_load", a.expert_load, b.expert_load);
-  compare("microbatches", a.microbatches, b.microbatches);
-  compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
-  compare("seq_length", a.seq_length, b.seq_length);
-  compare("dtype", a.dtype, b.dtype);
-  compare("attention", a.attention, b.attention);
-  compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
-  compare("zero", a.zero, b.zero);
-  compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
-  compare("boundaries", a.boundaries, b.boundaries);
-  compare("schedule", a.schedule, b.schedule);
-  compare("allow_reordered", a.allow_reordered, b.allow_reordered);
-  compare("recompute", a.recompute, b.recompute);
-  return names;
+std::string block_size(const TransformerShape& b, std::string_view argument) {
+  const auto given = [](bool flag) { return std::string(flag ? "given" : "not given"); };
+  if (argument == "hidden-size") return fmt::to_string(b.hidden);
+  if (argument == "ffn-hidden-size") return fmt::to_string(b.ffn);
+  if (argument == "kv-channels") return fmt::to_string(b.head_dim);
+  if (argument == "num-attention-heads") return fmt::to_string(b.heads);
+  if (argument == "num-query-groups") return fmt::to_string(b.kv_heads);
+  if (argument == "num-experts") return fmt::to_string(b.experts);
+  if (argument == "moe-router-topk") return fmt::to_string(b.experts_per_token);
+  if (argument == "kv-lora-rank") return fmt::to_string(b.latent.key_value);
+  if (argument == "swiglu") return given(b.gated);
+  return b.rotary ? "rope" : "not rope";
 }
 
-}  // namespace
+// The first size in which two models differ; vocabularies are padded by tensor parallelism, and no
+// matter here.
+struct OtherSize {
+  std::string_view argument;
+  std::string here, wanted;
+};
+std::optional<OtherSize> other_size(const Model& here, const Model& wanted) {
+  constexpr std::array<std::string_view, 10> kSizes{"hidden-size",      "ffn-hidden-size",
+                                                    "kv-channels",      "num-attention-heads",
+                                                    "num-query-groups", "num-experts",
+                                                    "moe-router-topk",  "kv-lora-rank",
+                                                    "swiglu",           "position-embedding-type"};
+  constexpr std::size_t kOthers = 3;  // embedding, norm and head
+  if (here.layers.size() != wanted.layers.size())
+    return OtherSize{"num-layers", fmt::to_string(here.layers.size() - kOthers),
+                     fmt::to_string(wanted.layers.size() - kOthers)};
+  for (std::size_t i = 0; i < here.layers.size(); ++i) {
+    const auto* mine = std::get_if<TransformerShape>(&here.layers[i].shape);
+    const auto* theirs = std::get_if<TransformerShape>(&wanted.layers[i].shape);
+    if (mine == nullptr || theirs == nullptr) continue;
+    for (const std::string_view name : kSizes) {
+      OtherSize size{name, block_size(*mine, name), block_size(*theirs, name)};
+      if (size.here != size.wanted) return size;
+    }
+  }
+  return std::nullopt;
+}
 
-Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, const std::string& file,
-                     const JobOptions& options) {
-  const Job job = read_megatron_job(script, file, options);
+std::string name_of(const std::string& line) {
+  std::string name = line.substr(2, line.find(' ') - 2);
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+std::vector<std::string> changed_lines(std::vector<std::string> lines,
+                                       const std::vector<ArgumentChange>& changes) {
+  for (const ArgumentChange& change : changes) {
+    std::erase_if(lines, [&](const std::string& line) { return name_of(line) == change.name; });
+    if (!change.after) continue;
+    const bool flag = change.after->empty();
+    lines.push_back(fmt::format("--{}{}", change.name,
+                                flag ? std::string() : " " + shell_quoted(*change.after)));
+  }
+  std::ranges::sort(lines);
+  return lines;
+}
+
+// How much of a job a plan changes.
+enum class PatchScope : std::uint8_t {
+  run,      // degrees, stages, batch, schedule, re-materialisation and what devices share
+  training  // the optimizer, the rate's course and the seed too
+};
+
+Patch patch_of(const Job& job, const ResolvedPlan& wanted, const std::string& file,
+               const JobOptions& options, PatchScope scope) {
   Values given;
   for (const JobArgument& argument : job.arguments)
     given[argument.name] = std::string(trimmed(argument.value));
@@ -195,9 +168,12 @@ Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, cons
   std::vector<Remark> ignored;
   const Values here = exported(resolved(job, file), ignored);
   const Values there = exported(wanted, patch.remarks);
-  require_same_model(here, there, file);
-
-  for (const ArgumentGroup group : kDecided) {
+  std::vector<ArgumentGroup> groups(kRun.begin(), kRun.end());
+  if (scope == PatchScope::training) {
+    groups.emplace_back(kRate);
+    for (const std::string_view& name : kAlone) groups.emplace_back(&name, 1);
+  }
+  for (const ArgumentGroup group : groups) {
     const bool same = std::ranges::all_of(group, [&](std::string_view name) {
       return value_of(here, name) == value_of(there, name);
     });
@@ -209,7 +185,7 @@ Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, cons
   }
   std::ranges::sort(patch.changes, {}, &ArgumentChange::name);
 
-  patch.arguments = changed_text(without_launcher(given), patch.changes);
+  patch.lines = changed_lines(job.lines, patch.changes);
   patch.devices = wanted.plan.devices();
   const bool supposed = std::ranges::any_of(
       job.remarks, [](const Remark& r) { return r.name == "data parallelism"; });
@@ -217,23 +193,39 @@ Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, cons
   JobOptions changed = options;
   changed.gpus = patch.devices;
   changed.dp.reset();
-  const Job again = read_megatron_job(changed_text(given, patch.changes), file, changed);
-  for (const std::string_view name : differences(again.plan, wanted.plan)) {
-    const bool said = std::ranges::any_of(
-        patch.remarks, [&](const Remark& r) { return r.name.starts_with(name); });
-    if (!said)
-      patch.remarks.push_back({std::string(name), "the changed script runs another than the plan"});
-  }
+  const Job again = read_megatron_job(job_text(patch.lines), file, changed);
+  remark_differences(again.plan, wanted.plan, patch.remarks);
   return patch;
+}
+
+}  // namespace
+
+Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, const std::string& file,
+                     const JobOptions& options) {
+  const Job job = read_megatron_job(script, file, options);
+  // A plan whose model has no blocks has no arguments, whatever the script's sizes are.
+  std::vector<Remark> ignored;
+  static_cast<void>(stage_blocks(wanted, ignored));
+  if (const auto other = other_size(job.model, wanted.model)) {
+    throw InputError(file, fmt::format("--{}", other->argument),
+                     fmt::format("{} here, {} in the plan's model", other->here, other->wanted));
+  }
+  return patch_of(job, wanted, file, options, PatchScope::run);
+}
+
+std::optional<Patch> patch_own_megatron_job(const ResolvedPlan& plan) {
+  const std::optional<Job> job = own_job(plan, "megatron", &read_megatron_job);
+  if (!job || other_size(job->model, plan.model)) return std::nullopt;
+  return patch_of(*job, plan, kOwnJob, {}, PatchScope::training);
 }
 
 ExportedJob patched_megatron(const Patch& patch, const Plan& plan, const ExportOptions& options) {
   std::string lines;
-  std::istringstream arguments(patch.arguments);
-  for (std::string line; std::getline(arguments, line);) lines += " \\\n  " + line;
+  for (const std::string& line : patch.lines) lines += " \\\n  " + line;
   return {.files = {{"megatron.sh", megatron_script(nodes_of(plan, options), lines)}},
           .launch = "sh megatron.sh",
-          .not_carried = patch.remarks};
+          .not_carried = patch.remarks,
+          .whole_job = true};
 }
 
 }  // namespace weir

@@ -23,7 +23,7 @@ struct Patch {
   std::optional<int> devices_before;    // where the script says
   int devices = 0;                      // of the plan
   std::vector<Remark> remarks;          // what the changed script does otherwise than the plan
-  std::string arguments;  // all of the changed script's but its launcher's, a line each
+  std::vector<std::string> lines;       // all arguments of the changed script but its launcher's
 };
 
 // Of a Megatron script, whose job `options` complete. Only what the plan decides changes: degrees,
@@ -32,6 +32,10 @@ struct Patch {
 // than the plan's.
 [[nodiscard]] Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script,
                                    const std::string& file, const JobOptions& options);
+
+// The job that a plan was read from, changed to what the plan says now, the optimizer, the rate's
+// course and the seed included. nullopt where the plan has no such job, or another model than its.
+[[nodiscard]] std::optional<Patch> patch_own_megatron_job(const ResolvedPlan& plan);
 
 // The changed script as one of its own: with every argument that the user's has, those that no plan
 // has a word for and those that nobody understands too.

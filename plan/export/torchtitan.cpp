@@ -8,6 +8,7 @@
 
 #include "plan/import/torchtitan_words.hpp"
 #include "plan/schedule/schedule_csv.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -75,6 +76,12 @@ std::string modules_of(const std::vector<int>& blocks, std::string_view head) {
   return text + "]";
 }
 
+// A router has a bias wherever all products have one, and there alone.
+void refuse_shared_experts(const Decoder& d, const std::string& file) {
+  if (d.block.shared_ffn > 0 || (d.block.router_bias && !d.block.mlp_bias))
+    throw InputError(file, "layers", "shared experts or a router's bias cannot be exported");
+}
+
 void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   const std::string_view flavor = torchtitan_flavor(loaded.model);
   job.flavor = flavor.empty() ? "weir" : flavor;
@@ -89,7 +96,11 @@ void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remar
                      d.block.hidden, d.blocks, d.block.heads, d.block.kv_heads, d.block.ffn,
                      d.embedding.vocabulary, python_number(d.block.angles.theta),
                      python_number(d.block.norm_epsilon))});
-    if (d.block.rotary && d.block.angles.scaling != RotaryScaling::none) {
+    if (d.block.rotary && d.block.angles.scaling == RotaryScaling::other) {
+      remarks.push_back({"model",
+                         "rotary positions are scaled in a way of the model's own, as YaRN is: "
+                         "its config says how, and torchtitan has llama3's alone"});
+    } else if (d.block.rotary && d.block.angles.scaling != RotaryScaling::none) {
       remarks.push_back(
           {"model", fmt::format("rotary positions are scaled by {}: say so in the flavour's "
                                 "rope_scaling_args",
@@ -259,7 +270,8 @@ TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, std::string_view head,
                              std::vector<Remark>& remarks) {
   TorchtitanJob job;
   require_stages(loaded, Stack{.name = "torchtitan"});
-  const std::vector<int> blocks = blocks_for_export(loaded, remarks);
+  refuse_shared_experts(decoder_for_export(loaded), loaded.plan.model_path);
+  const std::vector<int> blocks = stage_blocks(loaded, remarks);
   set_model(job, loaded, remarks);
   set_rate(job, loaded.plan.optimizer);
   set_training(job, loaded.plan, remarks);

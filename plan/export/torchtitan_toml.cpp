@@ -3,7 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "plan/export/torchtitan.hpp"
+#include "plan/import/toml_change.hpp"
+#include "plan/import/torchtitan.hpp"
+#include "plan/model/readers/layer_list.hpp"
 
 namespace weir {
 namespace {
@@ -14,9 +20,7 @@ std::string toml_table(std::string_view name, const TorchtitanJob::Fields& field
   return text + "\n";
 }
 
-}  // namespace
-
-ExportedJob export_torchtitan_toml(const ResolvedPlan& loaded, const ExportOptions& options) {
+ExportedJob written_job(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   const Optimizer& o = plan.optimizer;
   ExportedJob made;
@@ -56,6 +60,39 @@ ExportedJob export_torchtitan_toml(const ResolvedPlan& loaded, const ExportOptio
   made.launch =
       torchrun(nodes_of(plan, options)) + " -m torchtitan.train --job.config_file job.toml";
   return made;
+}
+
+// The user's own job, changed where the plan is not what the job says.
+std::optional<ExportedJob> changed_job(const ResolvedPlan& loaded, const ExportOptions& options) {
+  const std::optional<Job> own = own_job(loaded, "torchtitan", &read_torchtitan_job);
+  const bool same = own && to_layer_list(own->model) == to_layer_list(loaded.model);
+  if (!same || own->plan.schedule.ends_with(".csv")) return std::nullopt;
+  const ExportedJob before = written_job(resolved(*own, kOwnJob), options);
+  ExportedJob after = written_job(loaded, options);
+  std::string& text = after.files.front().text;
+  text = changed_toml(job_text(loaded.plan.job.lines), before.files.front().text, text, kOwnJob);
+  const JobOptions devices{.gpus = loaded.plan.devices(), .model = &loaded.model};
+  std::erase_if(after.not_carried, [&](const Remark& r) {
+    const auto said = [&](const Remark& b) { return b.name == r.name && b.text == r.text; };
+    return r.name == "data" || std::ranges::any_of(before.not_carried, said);
+  });
+  after.whole_job = true;
+  // A plan is one of the passes that the job adds up.
+  for (const Remark& remark : own->remarks) {
+    const bool other = own->plan.global_batch_size() != loaded.plan.global_batch_size();
+    if (other && remark.name == "training.global_batch_size")
+      after.not_carried.push_back({"global_batch_size", "the job's " + remark.text});
+  }
+  remark_differences(read_torchtitan_job(text, kOwnJob, devices).plan, loaded.plan,
+                     after.not_carried);
+  return after;
+}
+
+}  // namespace
+
+ExportedJob export_torchtitan_toml(const ResolvedPlan& loaded, const ExportOptions& options) {
+  if (auto changed = changed_job(loaded, options)) return std::move(*changed);
+  return written_job(loaded, options);
 }
 
 }  // namespace weir

@@ -11,7 +11,9 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/import/launcher.hpp"
 #include "plan/text/cells.hpp"
+#include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -124,6 +126,42 @@ bool may_hold_arguments(std::string_view word) {
          std::ranges::any_of(kNames, [&](std::string_view n) { return name.ends_with(n); });
 }
 
+// A whole word that is filled in elsewhere, or in a file: among arguments it may be several.
+bool stands_for_words(std::string_view word) {
+  return shell_is_open(word) || (word.size() > 1 && word[0] == '@');
+}
+
+// Megatron's options that take nothing, as far as they are common at the end of a line: what
+// follows one stands for arguments.
+bool is_flag(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kBegin{"no-", "use-", "disable-", "enable-",
+                                                   "overlap-"};
+  constexpr std::array<std::string_view, 12> kFlags{"bf16",
+                                                    "fp16",
+                                                    "swiglu",
+                                                    "sequence-parallel",
+                                                    "group-query-attention",
+                                                    "untie-embeddings-and-output-weights",
+                                                    "recompute-activations",
+                                                    "add-qkv-bias",
+                                                    "qk-layernorm",
+                                                    "squared-relu",
+                                                    "mock-data",
+                                                    "deepspeed"};
+  return std::ranges::find(kFlags, name) != kFlags.end() ||
+         std::ranges::any_of(kBegin, [&](std::string_view b) { return name.starts_with(b); });
+}
+
+// Megatron's options of any number of values.
+bool takes_lists(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kLists{
+      "num-experts",      "recompute-modules", "rampup-batch-size",
+      "cuda-graph-scope", "offload-modules",   "moe-router-load-balancing-type"};
+  return name.ends_with("data-path") || name.ends_with("data-paths") ||
+         name.ends_with("per-split-data-args-path") ||
+         std::ranges::find(kLists, name) != kLists.end();
+}
+
 // A command that names a model's size is the job; of a file of arguments alone each line is one.
 bool is_job(const std::vector<std::string>& command) {
   if (command.front().starts_with("--")) return false;
@@ -196,6 +234,11 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   const auto commands = argument_commands(script, script.remarks);
   remarks_ = std::move(script.remarks);
   for (const std::vector<std::string>& command : commands) read(command);
+  const bool job = std::ranges::any_of(commands, is_job);
+  for (const std::string& other : script.not_followed) {
+    if (!job)
+      remarks_.push_back({0, fmt::format("{}: not followed: what it starts is not known", other)});
+  }
   if (!open_.empty()) {
     remarks_.push_back({0, fmt::format("{}: not known here; arguments that it holds are missing",
                                        fmt::join(open_, " "))});
@@ -209,28 +252,51 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   }
 }
 
+void Arguments::leave_open(const std::string& word) {
+  if (std::ranges::find(open_, word) == open_.end()) open_.push_back(word);
+}
+
 void Arguments::read(const std::vector<std::string>& command) {
+  const auto is_program = [](const std::string& word) {
+    return word.ends_with(".py") && !word.starts_with("-");
+  };
+  const bool has_program = std::ranges::any_of(command, is_program);
+  if (const auto count = launched_processes(command)) processes_ = count;
+  bool launcher = has_program;  // until the program
   for (std::size_t i = 0; i < command.size();) {
     const std::string& word = command[i++];
     const auto equals = word.find('=');
-    if (word.ends_with(".py") && !word.starts_with("-"))
+    if (is_program(word)) {
       program_ = word.substr(word.rfind('/') + 1);
-    if (!word.starts_with("--") || word.size() < 3 || word[2] == '-') continue;
-    Given given;
+      launcher = false;
+    }
+    const bool option = word.starts_with("--") && word.size() > 2 && word[2] != '-';
+    if (!option && has_program && !launcher && stands_for_words(word)) leave_open(word);
+    if (!option) continue;
+    const std::string name = normal_name(word.substr(0, equals));
+    Given given{.written = word.substr(0, equals),
+                .launcher = launcher || (!has_program && is_launchers(name))};
     if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
     for (; i < command.size() && !command[i].starts_with("--"); ++i) {
-      if (may_hold_arguments(command[i])) {
-        if (std::ranges::find(open_, command[i]) == open_.end()) open_.push_back(command[i]);
+      const bool full = !takes_lists(name) && given.values.size() >= (is_flag(name) ? 0 : 1);
+      const bool open = full && !given.launcher && stands_for_words(command[i]);
+      if (open || may_hold_arguments(command[i])) {
+        leave_open(command[i]);
         continue;
       }
-      if (command[i].ends_with(".py")) program_ = command[i].substr(command[i].rfind('/') + 1);
+      if (launcher && is_program(command[i])) break;
       given.values.push_back(command[i]);
     }
     // The last of several counts, as for Python's argparse; that they differed is remembered.
-    auto [place, fresh] = given_.try_emplace(normal_name(word.substr(0, equals)));
+    auto [place, fresh] = given_.try_emplace(name);
     given.differed = !fresh && (place->second.differed || place->second.values != given.values);
     place->second = std::move(given);
   }
+}
+
+bool Arguments::of_launcher(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found != given_.end() && found->second.launcher;
 }
 
 Arguments::Given* Arguments::find(std::string_view name) {
@@ -298,6 +364,14 @@ std::vector<std::string> Arguments::unread() const {
     if (!given.read) names.push_back(name);
   }
   return names;
+}
+
+std::string Arguments::line(std::string_view name) const {
+  const auto found = given_.find(name);
+  if (found == given_.end()) return "";
+  std::string text = found->second.written;
+  for (const std::string& value : found->second.values) text += " " + shell_quoted(value);
+  return text;
 }
 
 std::vector<std::string> Arguments::names() const {

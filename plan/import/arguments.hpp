@@ -45,10 +45,17 @@ class Arguments {
   [[nodiscard]] std::vector<std::string> ambiguous()
       const;  // read, and given several times with different values
   [[nodiscard]] std::string values(std::string_view name) const;  // for people: joined by blanks
+  // Whether it is the launcher's: torchrun's, Slurm's or another program's that starts the
+  // training.
+  [[nodiscard]] bool of_launcher(std::string_view name) const;
+  // "--name value" as it was written, in a shell's words.
+  [[nodiscard]] std::string line(std::string_view name) const;
   // What of the script was not known, and what was read then.
   [[nodiscard]] const std::vector<ShellRemark>& remarks() const { return remarks_; }
   // The Python program that is started, without its folder; empty where none is.
   [[nodiscard]] const std::string& program() const { return program_; }
+  // Processes that mpirun or its like starts, one a device: "-np 64".
+  [[nodiscard]] std::optional<std::int64_t> processes() const { return processes_; }
   // What #SBATCH lines ask for.
   [[nodiscard]] std::optional<std::int64_t> slurm_nodes() const { return nodes_; }
   [[nodiscard]] std::optional<std::int64_t> slurm_devices() const { return gpus_; }
@@ -58,19 +65,23 @@ class Arguments {
 
  private:
   struct Given {
+    std::string written;  // with dashes
     std::vector<std::string> values;
     bool read = false;
     bool differed = false;
+    bool launcher = false;
   };
   Given* find(std::string_view name);
   void read(const std::vector<std::string>& command);
+  // A word among the arguments that stands for what is not known here: it is remembered.
+  void leave_open(const std::string& word);
   std::string file_;
   std::string program_;
   ShellFiles files_;
   std::map<std::string, std::string, std::less<>> written_;
   std::vector<ShellRemark> remarks_;
   std::vector<std::string> open_;  // words of the job that are not known and may hold arguments
-  std::optional<std::int64_t> nodes_, gpus_;
+  std::optional<std::int64_t> nodes_, gpus_, processes_;
   std::map<std::string, Given, std::less<>> given_;
 };
 

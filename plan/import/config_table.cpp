@@ -162,6 +162,11 @@ const std::string* ConfigTable::value(std::string_view path) {
   return text == "auto" || text == "null" || text == "None" || text == "~" ? nullptr : &text;
 }
 
+bool ConfigTable::is_auto(std::string_view path) const {
+  const auto found = leaves_.find(path);
+  return found != leaves_.end() && found->second.values == std::vector<std::string>{"auto"};
+}
+
 bool ConfigTable::flag_or(std::string_view path, bool otherwise) {
   const std::string* text = value(path);
   if (text == nullptr) return otherwise;
@@ -244,7 +249,9 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
     const bool off =
         text.empty() || text == "false" || text == "False" || text == "null" || text == "None";
     if (leaf.read) {
-      argument.fate = remarked ? Fate::changed : Fate::carried;
+      argument.fate = remarked || is_auto(path) ? Fate::changed : Fate::carried;
+      if (!remarked && is_auto(path))
+        job.remarks.push_back({path, "auto: the training script's to choose"});
     } else {
       const UnreadArgument means = off ? UnreadArgument{} : unread(path);
       argument.fate = means.fate;

@@ -29,6 +29,8 @@ class ConfigTable {
                                         std::int64_t low, std::int64_t high);
   [[nodiscard]] double number_or(std::string_view path, double otherwise, double low, double high);
   [[nodiscard]] std::string text_or(std::string_view path, std::string otherwise);
+  // "auto", which the training script fills in; read as if it were not there.
+  [[nodiscard]] bool is_auto(std::string_view path) const;
   // The values of a list and of the lists in it, in order.
   [[nodiscard]] std::vector<std::string> list(std::string_view path);
   // Another value in place of the file's, as a reference that is followed.

@@ -11,6 +11,7 @@
 
 #include "plan/import/config_jobs.hpp"
 #include "plan/text/cells.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -18,14 +19,29 @@ namespace {
 
 constexpr std::int64_t kLargestBatch = 1 << 30;
 
-Dtype deepspeed_dtype(ConfigTable& t) {
+Dtype deepspeed_dtype(ConfigTable& t, const JobOptions& options, std::vector<Remark>& remarks) {
   const bool bf16 = t.flag_or("bf16.enabled", t.flag_or("bfloat16.enabled", false));
   const bool fp16 = t.flag_or("fp16.enabled", false);
   if (bf16 && fp16) t.fail("bf16.enabled", "contradicts fp16.enabled");
   for (const char* key : {"loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis",
-                          "min_loss_scale", "fp16", "type"})
+                          "min_loss_scale", "fp16"})
     static_cast<void>(t.text_or(fmt::format("fp16.{}", key), ""));
-  return bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
+  // GPT-NeoX up to 1.0 took the format from it (megatron/neox_arguments/arguments.py).
+  const std::string type = t.text_or("fp16.type", "");
+  if (fp16 && type.starts_with("bf"))
+    remarks.push_back({"fp16.type", type.substr(0, 20) + ": GPT-NeoX 1.0 trained in it, later ones "
+                                                         "do not read it: fp16 in the plan"});
+  const Dtype own = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
+  const Dtype taken = options.dtype.value_or(own);
+  if ((bf16 || fp16) && taken != own)
+    t.fail(bf16 ? "bf16.enabled" : "fp16.enabled",
+           fmt::format("true, which contradicts {}", to_string(taken)));
+  for (const char* key : {"bf16.enabled", "fp16.enabled"}) {
+    if (t.is_auto(key))
+      remarks.push_back({key, fmt::format("auto: the training script's to choose: {} in the plan",
+                                          to_string(taken))});
+  }
+  return taken;
 }
 
 void set_zero(ConfigTable& t, Plan& plan) {
@@ -108,17 +124,72 @@ void set_optimizer_section(ConfigTable& t, Plan& plan, std::vector<Remark>& rema
   }
 }
 
+// The rate's course as deepspeed/runtime/lr_schedules.py has it (0.16): up to warmup_max_lr in
+// warmup_num_steps, by default along a logarithm, then as it is, down to 0 in a line, or along a
+// cosine, at total_num_steps.
+void set_scheduler(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::string type = t.text_or("scheduler.type", "");
+  if (type.empty()) return;
+  const bool cosine = type == "WarmupCosineLR", linear = type == "WarmupDecayLR";
+  if (!cosine && !linear && type != "WarmupLR") {
+    remarks.push_back({"scheduler.type", type.substr(0, 40) + ": constant in the plan"});
+    return;
+  }
+  const auto of = [](std::string_view key) { return fmt::format("scheduler.params.{}", key); };
+  Optimizer& o = plan.optimizer;
+  RateSchedule& rate = o.rate;
+  rate.warmup_iters = t.integer_or(of("warmup_num_steps"), 1000, 0, kMost);
+  if (!cosine) o.learning_rate = t.number_or(of("warmup_max_lr"), o.learning_rate, 0, 1e6);
+  const std::string first = of(cosine ? "warmup_min_ratio" : "warmup_min_lr");
+  if (t.number_or(first, 0, 0, 1e6) > 0)
+    remarks.push_back({first, "the plan's warm-up begins at 0"});
+  if (t.text_or(of("warmup_type"), "log") != "linear" && rate.warmup_iters > 0)
+    remarks.push_back({of("warmup_type"), "log, DeepSpeed's own: the plan's warm-up is linear"});
+  if (!cosine && !linear) return;
+  const std::int64_t total = t.integer_or(of("total_num_steps"), 0, 0, kMost);
+  const double least = cosine ? t.number_or(of("cos_min_ratio"), 1e-4, 0, 1) * o.learning_rate : 0;
+  if (total <= rate.warmup_iters) {
+    remarks.push_back(
+        {of("total_num_steps"), "no number of steps above the warm-up's: constant in the plan"});
+    return;
+  }
+  rate.style = cosine ? DecayStyle::cosine : DecayStyle::linear;
+  rate.decay_iters = total;
+  rate.min_lr = least;
+}
+
+// What the plan has where the training script fills the file in.
+void say_open_numbers(const ConfigTable& t, const Plan& plan, std::vector<Remark>& remarks) {
+  const Optimizer& o = plan.optimizer;
+  const auto say = [&](std::string_view key, const auto& taken) {
+    if (t.is_auto(key))
+      remarks.push_back(
+          {std::string(key),
+           fmt::format("auto: the training script's to choose: {} in the plan", taken)});
+  };
+  say("optimizer.params.lr", o.learning_rate);
+  say("optimizer.params.weight_decay", o.weight_decay);
+  say("optimizer.params.eps", o.epsilon);
+  say("optimizer.params.betas", fmt::format("{} and {}", o.beta1, o.beta2));
+  say("gradient_clipping", o.clip_norm);
+  say("zero_optimization.stage", plan.zero);
+  say("scheduler.params.warmup_num_steps", o.rate.warmup_iters);
+}
+
 }  // namespace
 
 void read_deepspeed(ConfigTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                     std::vector<Remark>& remarks) {
-  plan.dtype = deepspeed_dtype(t);
+  plan.dtype = deepspeed_dtype(t, options, remarks);
   const auto nodes = t.integer("num_nodes", -1, 1 << 16), gpus = t.integer("num_gpus", 1, 1 << 20);
   auto devices = t.integer("global_num_gpus", 1, 1 << 24);
   if (!devices && gpus) devices = *gpus * std::max<std::int64_t>(nodes.value_or(1), 1);
   set_batch_size(t, plan, options, file, devices, remarks);
   set_zero(t, plan);
   set_optimizer_section(t, plan, remarks);
+  set_scheduler(t, plan, remarks);
+  say_open_numbers(t, plan, remarks);
 }
 
 void read_deepspeed_beside(const std::string& text, const std::string& file, bool has_stage,
@@ -231,7 +302,12 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
   Job job;
   job.model = *options.model;
   Plan& plan = job.plan;
-  plan.seq_length = job.model.seq_length;
+  plan.seq_length = options.seq_length.value_or(job.model.seq_length);
+  if (plan.seq_length == 0 && job.model.max_positions > 0) {
+    throw InputError(file, "",
+                     "DeepSpeed's configuration has no number of tokens a sample, and the model's "
+                     "file has none: give seq-length");
+  }
   plan.pp = static_cast<int>(t.integer_or("pipeline.stages", 1, 1, kMostRanks));
   plan.schedule = "1f1b";
   if (!t.has("pipeline.stages")) {
@@ -246,6 +322,7 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
         boundaries_of_blocks(balanced_blocks(t, "pipeline.stages", decoder->blocks, plan.pp));
   }
   t.account_for(unread_deepspeed_key, job);
+  if (Json::accept(text)) job.lines = job_lines(text);
   return job;
 }
 

@@ -45,6 +45,7 @@ struct UnreadArgument {
 struct JobArgument {
   std::string name, value;
   Fate fate = Fate::carried;
+  bool launcher = false;  // of the program that starts the training, and not of the training
 };
 
 struct Job {
@@ -53,6 +54,7 @@ struct Job {
   std::vector<Remark> remarks;
   std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
+  std::vector<std::string> lines;  // of the SourceJob
 };
 
 // The devices that are known of do not divide among the job's ranks: another number may be said.
@@ -67,6 +69,8 @@ struct JobOptions {
   std::optional<int> dp;                   // data-parallel replicas
   std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
   const Model* model = nullptr;            // the model, where the file only names it
+  std::optional<std::int64_t> seq_length;  // tokens a sample, where the file does not say
+  std::optional<Dtype> dtype;              // likewise
   std::string config;                      // of a file of several configurations, its name
   ShellEnvironment environment;            // what the job's script finds in its environment
   ShellFiles files;                        // and on disk: files that it sources or configures by

@@ -379,8 +379,11 @@ void refuse_unmodelled(Arguments& a) {
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
   Arguments a(text, file, options.environment, options.files);
-  if (a.empty())
-    throw InputError(file, "", "holds no arguments, expected --num-layers and its like");
+  if (a.empty()) {
+    throw InputError(file, "",
+                     "holds no arguments, expected --num-layers and its like" +
+                         (a.remarks().empty() ? "" : "; " + a.remarks().front().text));
+  }
   refuse_other_models(a, file);
   refuse_unmodelled(a);
   Job job;
@@ -415,6 +418,9 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
+  for (const std::string& name : a.names()) {
+    if (!a.of_launcher(name)) job.lines.push_back(a.line(name));
+  }
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;

@@ -75,8 +75,12 @@ std::optional<std::int64_t> megatron_devices(Arguments& a) {
   // Without a launcher of processes, Slurm starts them.
   const std::int64_t of_srun = first_count(a, {"gpus-per-node", "ntasks-per-node"});
   if (launched > 0 && nodes > 0) return launched * nodes;
-  if (launched > 0) return std::nullopt;
+  if (launched > 0) {
+    // mpirun or srun starts a launcher on each node, whose number is said nowhere else.
+    return a.processes() ? std::optional(launched * *a.processes()) : std::nullopt;
+  }
   if (a.slurm_devices()) return a.slurm_devices();
+  if (a.processes()) return a.processes();
   if (of_srun > 0 && !unsaid) return of_srun * nodes;
   return std::nullopt;
 }
@@ -98,6 +102,11 @@ void refuse_other_models(Arguments& a, const std::string& file) {
       }
     }
   }
+  if (const auto config = a.text("yaml-cfg")) {
+    a.fail("yaml-cfg", fmt::format("the job's sizes are in {}, which is not read: give them as "
+                                   "arguments",
+                                   *config));
+  }
   for (const OtherModel& other : kArguments) {
     if (a.flag(other.name)) a.fail(other.name, fmt::format("not modelled: {}", other.what));
   }
@@ -106,10 +115,10 @@ void refuse_other_models(Arguments& a, const std::string& file) {
 void account_for(Arguments& a, Job& job) {
   const std::vector<std::string> unread = a.unread();
   for (const std::string& name : a.names()) {
-    JobArgument argument{name, a.values(name), Fate::carried};
+    JobArgument argument{name, a.values(name), Fate::carried, a.of_launcher(name)};
     const bool nobody = std::ranges::find(unread, name) != unread.end();
     if (nobody) {
-      const UnreadArgument means = unread_argument(name);
+      const UnreadArgument means = argument.launcher ? UnreadArgument{} : unread_argument(name);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
     } else if (has_remark(job, name)) {

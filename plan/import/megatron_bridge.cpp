@@ -91,6 +91,25 @@ constexpr std::array<Path, 16> kCommon{{{"train.train_iters", "300000"},
                                         {"ddp.grad_reduce_in_fp32", ""},
                                         {"rng.seed", "1234"}}};
 
+// What distributed_fused_adam_with_cosine_annealing() of recipes/utils/optimizer_utils.py
+// (@0d7a394c3a1c) makes of its arguments, in their order, as optimizer and scheduler: its own
+// names, the fields, and what they are where nothing is said.
+struct CosineField {
+  std::string_view given, field, value;
+};
+constexpr std::string_view kCosineCall = "distributed_fused_adam_with_cosine_annealing";
+constexpr std::array<CosineField, 10> kCosine{
+    {{"precision", "", ""},
+     {"lr_warmup_iters", "scheduler.lr_warmup_iters", "2000"},
+     {"lr_decay_iters", "scheduler.lr_decay_iters", "2000"},
+     {"adam_beta1", "optimizer.adam_beta1", "0.9"},
+     {"adam_beta2", "optimizer.adam_beta2", "0.95"},
+     {"adam_eps", "optimizer.adam_eps", "1e-5"},
+     {"weight_decay", "optimizer.weight_decay", "0.1"},
+     {"max_lr", "optimizer.lr", "1e-4"},
+     {"min_lr", "optimizer.min_lr", ""},
+     {"clip_grad", "optimizer.clip_grad", "1.0"}}};
+
 template <std::size_t N>
 std::string_view named_in(const std::array<Path, N>& table, std::string_view path) {
   const auto found = std::ranges::find(table, path, &Path::first);
@@ -146,8 +165,9 @@ class Recipe {
     for (const auto& [section, value] : root_.object()->fields) leaf(section, value);
     if (root_.object()->callee == "_pretrain_common") {
       for (const auto& [path, value] : kCommon) {
-        if (root_.at(path) == nullptr)
-          add(std::string(path), std::string(argument_of(std::string(path))), std::string(value));
+        const std::string argument = argument_of(std::string(path));
+        if (root_.at(path) == nullptr && !arguments_.contains(argument))
+          add(std::string(path), argument, std::string(value));
       }
     }
     set_precision();
@@ -174,9 +194,42 @@ class Recipe {
     fields_[argument] = path;
   }
 
+  // The fields of one of the two sections that the call gives back.
+  void cosine(const std::string& section, const PythonObject& call) {
+    for (std::size_t i = 0; i < kCosine.size(); ++i) {
+      const auto& [given, field, otherwise] = kCosine[i];
+      if (!field.starts_with(section + ".")) continue;
+      const auto named = call.fields.find(std::string(given));
+      const PythonValue* said = named != call.fields.end() ? &named->second
+                                : i < call.places.size()   ? &call.places[i]
+                                                           : nullptr;
+      const std::string path(field);
+      if (said != nullptr && !said->none()) {
+        add(path, argument_of(path), shell_value(*said));
+      } else if (!otherwise.empty()) {
+        add(path, argument_of(path), std::string(otherwise));
+      }
+    }
+    if (section == "scheduler") {
+      add("scheduler.lr_decay_style", "lr-decay-style", "cosine");
+      return;
+    }
+    add("optimizer.use_distributed_optimizer", "use-distributed-optimizer", "");
+    // A tenth of the rate where nothing is said.
+    const auto rate = call.fields.find("max_lr");
+    const auto most = rate == call.fields.end() ? std::optional(1e-4) : rate->second.number();
+    if (!arguments_.contains("min-lr") && most)
+      add("optimizer.min_lr", "min-lr", fmt::to_string(0.1 * *most));
+  }
+
   void leaf(const std::string& path, const PythonValue& value) {
+    const PythonObject* call = value.object();
+    if (call != nullptr && call->callee == kCosineCall &&
+        (path == "optimizer" || path == "scheduler"))
+      return cosine(path, *call);
     if (value.object() != nullptr && !beside(path) && path.find('.') == path.npos) {
-      for (const auto& [name, field] : value.object()->fields) leaf(path + "." + name, field);
+      for (const auto& [name, field] : value.object()->fields)
+        leaf(fmt::format("{}.{}", path, name), field);
       return;
     }
     const auto* said = std::get_if<bool>(&value.is);
@@ -308,8 +361,16 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
                                  : model->object() == nullptr ? to_string(*model).substr(0, 60)
                                                               : model->object()->callee));
   }
+  // Another provider has other defaults: biases, norms, gates and what else makes its family.
+  const PythonObject* provider = model == nullptr ? nullptr : model->object();
+  if (options.model == nullptr && provider != nullptr && provider->callee != "GPTModelProvider") {
+    throw InputError(file, "model",
+                     fmt::format("{}: its defaults are not in this file: give its config.json",
+                                 provider->callee.substr(0, 60)));
+  }
   Recipe recipe(result.value, options);
   Job job = read_megatron_job(recipe.arguments(), file, options);
+  job.lines.clear();
   if (options.model != nullptr) job.model = *options.model;
   for (Remark& remark : job.remarks) remark.name = recipe.field_of(remark.name);
   for (JobArgument& argument : job.arguments) argument.name = recipe.field_of(argument.name);

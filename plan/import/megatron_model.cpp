@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <sstream>
 
 #include "plan/import/megatron.hpp"
@@ -13,18 +14,24 @@
 namespace weir {
 namespace {
 
-// Tokens of the tokenizers that are named rather than counted; the file's own numbers come first.
+// Tokens of the tokenizers that are named rather than counted, by how their names begin in small
+// letters; the file's own numbers come first. Llama's are those of its papers (Touvron et al. 2023;
+// Dubey et al. 2024: 128,256 with the reserved ones), Mistral's and Mixtral's of their first
+// versions (Jiang et al. 2023, 2024).
 struct Tokenizer {
   std::string_view name;
   std::int64_t tokens;
 };
 constexpr std::int64_t kMostExperts = 1 << 16;
 constexpr std::int64_t kGpt2Tokens = 50257;
-constexpr std::array<Tokenizer, 5> kTokenizers{{{"gpt2", kGpt2Tokens},
+constexpr std::array<Tokenizer, 8> kTokenizers{{{"gpt2", kGpt2Tokens},
                                                 {"t5-small", 32100},
-                                                {"meta-llama/Llama-2-7b-hf", 32000},
-                                                {"meta-llama/Meta-Llama-3-8B", 128256},
-                                                {"meta-llama/Llama-3.1-8B", 128256}}};
+                                                {"meta-llama/llama-2", 32000},
+                                                {"meta-llama/meta-llama-3", 128256},
+                                                {"meta-llama/llama-3", 128256},
+                                                {"mistralai/mistral-7b-v0.1", 32000},
+                                                {"mistralai/mistral-7b-instruct-v0.1", 32000},
+                                                {"mistralai/mixtral-8x7b", 32000}}};
 
 std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>& remarks) {
   const auto given = a.maybe_integer("vocab-size", 1, kLargestSize);
@@ -35,8 +42,13 @@ std::int64_t tokens(Arguments& a, const JobOptions& options, std::vector<Remark>
   static_cast<void>(a.flag("vocab-file"));
   if (options.vocabulary) return *options.vocabulary;
   if (given) return *given;
-  for (const Tokenizer& known : kTokenizers) {
-    if (name == known.name) return known.tokens;
+  // NeMo's YAML has the name in the place of the type.
+  for (std::string given_name : {name, type}) {
+    std::ranges::transform(given_name, given_name.begin(),
+                           [](unsigned char c) { return std::tolower(c); });
+    for (const Tokenizer& known : kTokenizers) {
+      if (given_name.starts_with(known.name)) return known.tokens;
+    }
   }
   if (type == "Llama2Tokenizer") return 32000;
   if (type == "GPT2BPETokenizer" || (type.empty() && merges)) return kGpt2Tokens;
@@ -186,7 +198,8 @@ void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks
   // The gated units of Megatron-DeepSpeed's earlier forks, by name.
   const std::string unit = a.text_or("glu-activation", "");
   const bool swiglu = a.flag("swiglu") || unit == "swiglu", squared = a.flag("squared-relu");
-  const bool gated = swiglu || !unit.empty();
+  const bool quick = a.flag("quick-geglu");
+  const bool gated = swiglu || quick || !unit.empty();
   const bool tanh_form =
       !a.flag("no-bias-gelu-fusion") || a.flag("openai-gelu");  // the fused kernel computes it
   block.gated = gated;
@@ -197,6 +210,7 @@ void set_mlp(Arguments& a, TransformerShape& block, std::vector<Remark>& remarks
     block.activation = Activation::relu;
     remarks.push_back({"squared-relu", "timed as ReLU"});
   }
+  if (quick) remarks.push_back({"quick-geglu", "x sigmoid(1.702 x): timed as GELU"});
   if (unit == "reglu") block.activation = Activation::relu;
   if (unit == "liglu")
     remarks.push_back({"glu-activation", "liglu: timed with an activation; it has none"});
@@ -316,6 +330,11 @@ Model megatron_model(Arguments& a, const JobOptions& options, std::vector<Remark
     remarks.push_back({"rotary-percent", "turns only a part of each head; not timed"});
   }
   const bool learned = kind == "learned_absolute" || kind == "absolute";
+  // What positions have is said by their kind: Megatron takes the flag beside rotary ones alone.
+  if (a.flag("no-position-embedding") && learned) {
+    remarks.push_back({"no-position-embedding",
+                       "Megatron takes it beside rotary positions alone: learned in the plan"});
+  }
   if (kind == "alibi") {
     remarks.push_back(
         {"position-embedding-type", "alibi: its bias on the attention scores is not timed"});

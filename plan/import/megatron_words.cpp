@@ -83,7 +83,13 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "reset-progress",
                                           "universal-checkpoint",
                                           "codecarbon-dir",
-                                          "tee"};
+                                          "tee",
+                                          "mscale",
+                                          "mscale-all-dim",
+                                          "rotary-scaling-factor",
+                                          "beta-fast",
+                                          "beta-slow",
+                                          "original-max-position-embeddings"};
 
 struct Matter {
   std::string_view prefix;

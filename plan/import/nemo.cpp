@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <cmath>
 #include <utility>
 
 #include "plan/import/config_jobs.hpp"
@@ -21,7 +23,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 45> kTranslations{
+constexpr std::array<Translation, 46> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -59,12 +61,13 @@ constexpr std::array<Translation, 45> kTranslations{
      {"model.use_flash_attention", "use-flash-attn", true},
      {"model.qk_layernorm", "qk-layernorm", true},
      {"model.optim.lr", "lr"},
+     {"model.optim.sched.min_lr", "min-lr"},
      {"model.optim.weight_decay", "weight-decay"},
      {"trainer.gradient_clip_val", "clip-grad"},
      {"model.num_query_groups", "num-query-groups"},
      {"trainer.devices", "nproc-per-node"},
      {"trainer.num_nodes", "nnodes"},
-     {"model.tokenizer.type", "tokenizer-name-or-path"},
+     {"model.tokenizer.type", "tokenizer-type"},
      {"model.overlap_p2p_comm", "overlap-p2p-communication", true},
      {"model.fp8", "fp8-format", true}}};
 
@@ -95,6 +98,50 @@ std::string resolved(const std::map<std::string, std::string>& all, const std::s
 
 bool is_true(const std::string& text) { return text == "true" || text == "True"; }
 
+// The rate's course: CosineAnnealing ends its decay with the training, or earlier by its constant
+// steps (nemo/core/optim/lr_scheduler.py, 1.23). Others are said by nemo_remarks().
+std::string rate_arguments(ConfigTable& t) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::string name = t.text_or("model.optim.sched.name", "");
+  // Some recipes have halves of steps, as 132.5: what a rule of their authors gave.
+  const auto steps = [&](const char* key) {
+    return std::llround(t.number_or(key, 0, 0, static_cast<double>(kMost)));
+  };
+  const auto warmup = steps("model.optim.sched.warmup_steps");
+  const auto constant = steps("model.optim.sched.constant_steps");
+  const auto trained = t.integer("trainer.max_steps", -1, kMost);
+  const auto total = t.integer_or("model.optim.sched.max_steps", trained.value_or(0), -1, kMost);
+  std::string arguments = warmup > 0 ? fmt::format(" --lr-warmup-iters {}", warmup) : std::string();
+  if (name != "CosineAnnealing" || total - constant <= warmup)
+    return arguments + " --lr-decay-style constant";
+  return arguments + fmt::format(" --lr-decay-style cosine --lr-decay-iters {}", total - constant);
+}
+
+// Refused by what they train, and not by the keys that a GPT's file has and theirs has not.
+void refuse_other_models(ConfigTable& t, const std::string& file) {
+  struct OtherModel {
+    std::string_view key, name, what;  // a key of its own, and its "name: megatron_..."
+  };
+  constexpr std::array<OtherModel, 7> kOthers{
+      {{"model.bert_binary_head", "bert", "BERT"},
+       {"model.encoder", "t5", "an encoder with a decoder"},
+       {"model.decoder", "t5", "an encoder with a decoder"},
+       {"model.mm_cfg", "neva", "a vision-language model"},
+       {"model.vision", "clip", "a model of pictures and text"},
+       {"model.patch_dim", "vit", "a vision model"},
+       {"model.retro", "retro", "a retriever's model"}}};
+  const std::string name = t.text_or("name", "");
+  for (const OtherModel& other : kOthers) {
+    const bool named = name.starts_with(fmt::format("megatron_{}", other.name)) ||
+                       name.starts_with(fmt::format("nemo_{}", other.name));
+    if (!t.has(other.key) && !named) continue;
+    throw InputError(file, t.has(other.key) ? std::string(other.key) : "name",
+                     fmt::format("is a job of {}, which is not read from NeMo's files: "
+                                 "megatron_gpt's are",
+                                 other.what));
+  }
+}
+
 // What takes more than one word of the other side.
 std::string special_arguments(ConfigTable& t) {
   std::string arguments;
@@ -107,6 +154,7 @@ std::string special_arguments(ConfigTable& t) {
   }
   const std::string norm = t.text_or("model.normalization", "layernorm1p");
   arguments += norm == "rmsnorm" ? " --normalization RMSNorm" : " --normalization LayerNorm";
+  if (norm == "layernorm1p") arguments += " --apply-layernorm-1p";
   if (!t.flag_or("model.bias", true)) arguments += " --disable-bias-linear";
   if (!t.flag_or("model.share_embeddings_and_output_weights", true))
     arguments += " --untie-embeddings-and-output-weights";
@@ -121,7 +169,7 @@ std::string special_arguments(ConfigTable& t) {
   const auto betas = t.list("model.optim.betas");
   if (betas.size() == 2)
     arguments += fmt::format(" --adam-beta1 '{}' --adam-beta2 '{}'", betas[0], betas[1]);
-  return arguments;
+  return arguments + rate_arguments(t);
 }
 
 constexpr std::string_view kNotUnderstood = "not understood: it may change time or memory";
@@ -209,6 +257,51 @@ void pass_over(ConfigTable& t) {
 
 }  // namespace
 
+namespace {
+
+std::string_view nemos_name(std::string_view megatron) {
+  const auto same = std::ranges::find(kTranslations, megatron, &Translation::megatron);
+  return same == kTranslations.end() ? megatron : same->nemo;
+}
+
+// What Megatron's reader refuses, by the keys of the file.
+Job in_nemos_names(const std::string& arguments, const std::string& file,
+                   const JobOptions& options) {
+  try {
+    return read_megatron_job(arguments, file, options);
+  } catch (const DeviceCountError&) {
+    throw;
+  } catch (const InputError& error) {
+    const std::string line = error.what(), begin = file + ": --";
+    if (!line.starts_with(begin)) throw;
+    const std::size_t end = line.find(": ", begin.size());
+    if (end == line.npos) throw;
+    throw InputError(file, std::string(nemos_name(line.substr(begin.size(), end - begin.size()))),
+                     line.substr(end + 2));
+  }
+}
+
+// What of the rate's course and of the kernels the plan does not have.
+void add_remarks(ConfigTable& t, Job& job) {
+  const std::string name = t.text_or("model.optim.sched.name", "");
+  if (!name.empty() && job.plan.optimizer.rate.style == DecayStyle::constant) {
+    job.remarks.push_back(
+        {"model.optim.sched.name",
+         name.substr(0, 40) + (name == "CosineAnnealing" ? ": without a number of steps above the "
+                                                           "warm-up's: constant in the plan"
+                                                         : ": constant in the plan")});
+  }
+  for (const auto& [key, why] :
+       {std::pair("model.fp8", "products in 8 bits; the plan has the format around them"),
+        {"model.overlap_p2p_comm", "hides or moves communication, not modelled"},
+        {"model.apply_query_key_layer_scaling",
+         "scales scores by the layer's number; what is trained changes, not its time"}}) {
+    if (t.flag_or(key, false)) job.remarks.push_back({key, fmt::format("true: {}", why)});
+  }
+}
+
+}  // namespace
+
 Job read_nemo_job(const std::string& text, const std::string& file, const JobOptions& options) {
   if (is_python(text)) {
     if (text.find("nemo.collections") != text.npos || text.find("nemo_run") != text.npos) {
@@ -219,6 +312,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
     return read_bridge_job(text, file, options);
   }
   ConfigTable t(text, file);
+  refuse_other_models(t, file);
   if (!t.has("model.num_layers")) {
     throw InputError(file, "model.num_layers",
                      "is missing: expected a NeMo 1 configuration or a Megatron-Bridge recipe");
@@ -230,7 +324,9 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   }
   std::string arguments;
   for (const Translation& key : kTranslations) {
-    const std::string value = t.text_or(key.nemo, "");
+    std::string value = t.text_or(key.nemo, "");
+    if (key.nemo == "model.position_embedding_type")  // "ALiBi"
+      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
     if (value.empty() || value == "-1") continue;
     if (key.flag && !is_true(value)) continue;
     if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");
@@ -242,13 +338,15 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   JobOptions named = options;
   if (const auto whole = t.integer("model.override_vocab_size", 1, 1 << 30))
     named.vocabulary = *whole;
-  Job job = read_megatron_job(arguments, file, named);
+  Job job = in_nemos_names(arguments, file, named);
   job.arguments.clear();
+  job.lines.clear();
   // What Megatron's reader said is said in NeMo's names.
-  for (Remark& remark : job.remarks) {
-    const auto same = std::ranges::find(kTranslations, remark.name, &Translation::megatron);
-    if (same != kTranslations.end()) remark.name = same->nemo;
-  }
+  for (Remark& remark : job.remarks) remark.name = nemos_name(remark.name);
+  std::erase_if(job.remarks, [](const Remark& remark) {
+    return remark.name == "model.fp8" || remark.name == "model.overlap_p2p_comm";
+  });
+  add_remarks(t, job);
   if (t.has("model.megatron_amp_O2") && !t.flag_or("model.megatron_amp_O2", false) &&
       job.plan.dtype != Dtype::fp32) {
     job.remarks.push_back({"model.megatron_amp_O2",

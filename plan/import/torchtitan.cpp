@@ -228,6 +228,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   TomlTable t(
       is_python(text) ? torchtitan_registry_as_toml(text, file, options.config, job.remarks) : text,
       file);
+  if (!is_python(text)) job.lines = job_lines(text);  // the TOML of 0.2, which goes out again
   if (!t.has("training") && !t.has("parallelism"))
     t.fail("parallelism", "is missing: expected a torchtitan job");
   Plan& plan = job.plan;

@@ -83,7 +83,7 @@ class Registry {
     if (!value.none()) keys_.try_emplace(key, toml_value(value));
   }
   void fields_of(const std::string& section, const PythonObject& object) {
-    for (const auto& [name, value] : object.fields) set(section + "." + name, value);
+    for (const auto& [name, value] : object.fields) set(fmt::format("{}.{}", section, name), value);
   }
 
   // model_registry("8B", attn_backend="flex"): the flavour, and what else it was given.

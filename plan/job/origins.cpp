@@ -27,7 +27,7 @@ void collect(const Json& value, const std::string& path, const Origins& origins,
     return;
   }
   for (const auto& [key, inner] : value.items()) {
-    if (key != "name") collect(inner, path + "." + key, origins, found);
+    if (key != "name") collect(inner, fmt::format("{}.{}", path, key), origins, found);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "plan/job/optimizer.hpp"
 #include "plan/job/recompute.hpp"
+#include "plan/job/source_job.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
 #include "plan/words/dtype.hpp"
@@ -57,6 +58,7 @@ struct Plan {
   int slots = 2;
   std::uint64_t seed = 1;
   std::string note;
+  SourceJob job;
 
   [[nodiscard]] int stages() const { return pp * vpp; }
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }

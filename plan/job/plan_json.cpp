@@ -99,6 +99,32 @@ void parse_parallel(JsonObject& top, Plan& plan) {
   plan.overlap_grad_reduce = only_true(top, "overlap_grad_reduce");
 }
 
+SourceJob parse_job(JsonObject top) {
+  SourceJob job{.tool = top.text("tool"),
+                .devices = static_cast<int>(top.integer("devices", 1, 1 << 30)),
+                .left_out = top.texts("left_out"),
+                .lines = top.texts("lines")};
+  if (job.tool.empty()) top.fail("tool", "expected the tool whose job it is");
+  top.finish();
+  return job;
+}
+
+// Objects of lists: one line a text.
+std::string of_lists(const Json& object) {
+  std::string text;
+  for (const auto& [key, value] : object.items()) {
+    std::string written = value.dump();
+    if (value.is_array() && !value.empty()) {
+      written.clear();
+      for (const Json& item : value)
+        written += (written.empty() ? "\n      " : ",\n      ") + item.dump();
+      written = fmt::format("[{}\n    ]", written);
+    }
+    text += fmt::format("{}\n    {}: {}", text.empty() ? "" : ",", Json(key).dump(), written);
+  }
+  return "{" + text + "\n  }";
+}
+
 int small(JsonObject& top, std::string_view key, std::int64_t high) {
   return static_cast<int>(top.integer(key, 1, high));
 }
@@ -140,6 +166,11 @@ Json plan_json(const Plan& p) {
   json["slots"] = p.slots;
   json["seed"] = p.seed;
   json["note"] = p.note;
+  if (!p.job.tool.empty())
+    json["job"] = {{"tool", p.job.tool},
+                   {"devices", p.job.devices},
+                   {"left_out", p.job.left_out},
+                   {"lines", p.job.lines}};
   return json;
 }
 
@@ -155,14 +186,14 @@ std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
   return cannot_share_experts(plan);
 }
 
-// One key a line, one boundary a line, the optimizer on one: what differs between two plans is the
-// lines that differ.
+// One key a line, one boundary a line, the optimizer on one, a line of a job on one: what differs
+// between two plans is the lines that differ.
 std::string to_json(const Plan& plan) {
   std::string text;
   const Json json = plan_json(plan);
   for (const auto& [key, value] : json.items()) {
     std::string written = value.dump();
-    if (value.is_object()) written = one_line(value);
+    if (value.is_object()) written = key == "job" ? of_lists(value) : one_line(value);
     if (value.is_array() && !value.empty()) {
       written.clear();
       for (const Json& item : value)
@@ -207,6 +238,7 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
   plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));
   plan.seed = static_cast<std::uint64_t>(top.integer("seed", 0, (std::int64_t{1} << 53)));
   plan.note = top.text("note");
+  if (top.has("job")) plan.job = parse_job(top.object("job"));
   top.finish();
   return read;
 }

@@ -11,6 +11,7 @@
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/export/export.hpp"
+#include "plan/export/patch.hpp"
 #include "plan/import/megatron.hpp"
 #include "plan/import/torchtitan.hpp"
 #include "plan/model/readers/layer_list.hpp"
@@ -18,6 +19,7 @@
 #include "plan/program/deadlock.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/forecast.hpp"
 #include "traces/chrome_json.hpp"
@@ -100,6 +102,34 @@ void exports_and_back(const ResolvedPlan& resolved) {
   each(export_deepspeed, unread);
 }
 
+// A job that goes out as it came in is the same job, whichever of the tools it is one of.
+void own_job_and_back(const Plan& plan) {
+  Plan own = plan;
+  for (const char* tool : {"megatron", "torchtitan", "deepspeed"}) {
+    own.job.tool = tool;
+    try {
+      const ResolvedPlan resolved = resolve(own, folder());
+      if (own.job.tool == "megatron") {
+        const auto patch = patch_own_megatron_job(resolved);
+        require(patch && patch->changes.empty(), "an unchanged job's changes");
+        std::vector<std::string> lines = own.job.lines;
+        std::ranges::sort(lines);
+        require(patch->lines == lines, "an unchanged job's arguments");
+      } else if (own.job.tool == "torchtitan") {
+        const ExportedJob job = export_torchtitan_toml(resolved, {});
+        require(!job.whole_job || job.files.front().text == job_text(own.job.lines),
+                "an unchanged job's TOML");
+      } else {
+        const Json json = parse_json(job_text(own.job.lines), "ds.json");
+        require(parse_json(export_deepspeed(resolved, {}).files.front().text, "again.json") == json,
+                "an unchanged job's JSON");
+      }
+    } catch (const InputError&) {
+      // Of another tool, or of a model or a schedule that has no words there.
+    }
+  }
+}
+
 }  // namespace
 
 void require(bool holds, const std::string& what) {
@@ -107,7 +137,7 @@ void require(bool holds, const std::string& what) {
 }
 
 std::filesystem::path as_file(const std::string& name, const std::string& bytes) {
-  const std::filesystem::path file = folder() / name;
+  std::filesystem::path file = folder() / name;
   std::ofstream(file, std::ios::binary) << bytes;
   return file;
 }
@@ -158,7 +188,9 @@ void carry_on(const Job& job) {
   Plan plan = job.plan;
   plan.model_path = "model.json";
   plan.model_sha256 = sha256_hex(model);
+  plan.job = {.tool = "a tool", .devices = plan.devices(), .lines = job.lines};
   carry_on(resolve(plan, folder()), known_cluster());
+  if (!job.lines.empty()) own_job_and_back(plan);
 }
 
 void carry_on_model(const std::filesystem::path& file) {

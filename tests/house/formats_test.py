@@ -280,6 +280,8 @@ def outputs(folder):
     yield printed("export", "plan.json", "--to", "torch", "-o", "exported")
     (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
     yield printed("export", "imported.json", "--patch", "other.args")
+    yield printed("export", "imported.json", "--to", "megatron", "--patch", "other.args",
+                  "-o", "patched")
 
     weir(folder, "profile", "tiny.json", "-b", "1,2", "-q", "-o", "profile.json")
     for plan, run in (("plan", "first"), ("gpipe", "second")):

@@ -93,6 +93,31 @@ TEST(BridgeRecipe, SizesThatStandElsewhereAreAskedFor) {
   EXPECT_EQ(names(job), "small_pretrain_config ");
 }
 
+// Optimizer and scheduler of one call, as the recipes of 0.1 and 0.2 have them; what it leaves open
+// is its function's own: a tenth of the rate at the end, betas 0.9 and 0.95, and decay 0.1.
+TEST(BridgeRecipe, TwoSectionsOfOneCall) {
+  const Job job = recipe(std::string(kProvider) +
+                         "    opt, sched = distributed_fused_adam_with_cosine_annealing(\n"
+                         "        lr_warmup_iters=20, lr_decay_iters=400, max_lr=2e-4)\n"
+                         "    cfg.optimizer = opt\n    cfg.scheduler = sched\n");
+  const Optimizer& o = job.plan.optimizer;
+  EXPECT_EQ(o.rate, (RateSchedule{20, 400, DecayStyle::cosine, 2e-5}));
+  EXPECT_EQ(o.learning_rate, 2e-4);
+  EXPECT_EQ(o.weight_decay, 0.1);
+  EXPECT_EQ(o.beta2, 0.95);
+  EXPECT_EQ(o.epsilon, 1e-5);
+  EXPECT_EQ(job.plan.zero, 1);
+}
+
+// Another family's provider has defaults that are not GPTModelProvider's.
+TEST(BridgeRecipe, OtherProvidersAreAskedFor) {
+  std::string body = kProvider;
+  body.replace(body.find("GPTModelProvider"), 16, "LlamaModelProvider");
+  EXPECT_EQ(complaint([&] { static_cast<void>(recipe(body)); }),
+            "recipe.py: model: LlamaModelProvider: its defaults are not in this file: give its "
+            "config.json");
+}
+
 // A layout as lists of layers' names.
 TEST(BridgeRecipe, LayoutsAreLetters) {
   const Job job =

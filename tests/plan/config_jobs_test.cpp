@@ -209,6 +209,68 @@ TEST(DeepSpeedJob, ThreeBatchSizesSayTheReplicas) {
   EXPECT_EQ(job.plan.microbatches, 4);
 }
 
+// What the training script fills in is no default of anybody: each such key says what the plan has,
+// and format and length may be given beside the file.
+TEST(DeepSpeedJob, WhatIsAutoIsSaid) {
+  const Model model = small_model();
+  const std::string text =
+      R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": "auto"},
+          "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}}})";
+  const Job job = read_deepspeed_job(text, "ds.json", {.gpus = 1, .model = &model});
+  const auto said = [&](const Job& of, const std::string& name) -> std::string {
+    for (const Remark& remark : of.remarks) {
+      if (remark.name == name) return remark.text;
+    }
+    return "";
+  };
+  EXPECT_EQ(said(job, "bf16.enabled"), "auto: the training script's to choose: fp32 in the plan");
+  EXPECT_EQ(said(job, "optimizer.params.lr"),
+            "auto: the training script's to choose: 0.001 in the plan");
+  for (const JobArgument& argument : job.arguments) {
+    const bool open = argument.value == "auto";
+    EXPECT_EQ(argument.fate, open ? Fate::changed : Fate::carried) << argument.name;
+  }
+  const Job told = read_deepspeed_job(
+      text, "ds.json", {.gpus = 1, .model = &model, .seq_length = 16, .dtype = Dtype::bf16});
+  EXPECT_EQ(told.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(told.plan.seq_length, 16);
+  EXPECT_EQ(said(told, "bf16.enabled"), "auto: the training script's to choose: bf16 in the plan");
+  EXPECT_EQ(complaint([&] {
+              static_cast<void>(read_deepspeed_job(
+                  R"({"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": true}})", "ds.json",
+                  {.gpus = 1, .model = &model, .dtype = Dtype::bf16}));
+            }),
+            "ds.json: fp16.enabled: true, which contradicts bf16");
+  EXPECT_THAT(said(read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 2,
+                                          "fp16": {"enabled": true, "type": "bfloat16"}})",
+                                      "ds.json", {.gpus = 1, .model = &model}),
+                   "fp16.type"),
+              HasSubstr("bfloat16: GPT-NeoX 1.0 trained in it"));
+}
+
+// The rate's course, as far as a plan has it: a line down to 0 at step 500, a cosine to a tenth of
+// the rate, a warm-up along a logarithm, which is said, and a course of another kind.
+TEST(DeepSpeedJob, SchedulersAreRates) {
+  const Model model = small_model();
+  const auto job = [&](const std::string& type, const std::string& more) {
+    return read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam",
+                                  "params": {"lr": 1e-3}}, "scheduler": {"type": ")" +
+                                  type + R"(", "params": {"warmup_num_steps": 50)" + more + "}}}",
+                              "ds.json", {.gpus = 1, .model = &model});
+  };
+  const std::string linear = R"(, "warmup_type": "linear", "total_num_steps": 500)";
+  EXPECT_EQ(job("WarmupDecayLR", linear).plan.optimizer.rate,
+            (RateSchedule{50, 500, DecayStyle::linear, 0}));
+  EXPECT_EQ(job("WarmupCosineLR", linear + R"(, "cos_min_ratio": 0.1)").plan.optimizer.rate,
+            (RateSchedule{50, 500, DecayStyle::cosine, 1e-4}));
+  const Job plain = job("WarmupLR", R"(, "warmup_max_lr": 2e-3)");
+  EXPECT_EQ(plain.plan.optimizer.rate, (RateSchedule{.warmup_iters = 50}));
+  EXPECT_EQ(plain.plan.optimizer.learning_rate, 2e-3);
+  EXPECT_THAT(names(plain), HasSubstr("scheduler.params.warmup_type "));
+  EXPECT_THAT(names(job("OneCycle", "")), HasSubstr("scheduler.type "));
+  EXPECT_THAT(names(job("WarmupDecayLR", "")), HasSubstr("scheduler.params.total_num_steps "));
+}
+
 TEST(NemoJob, IsMegatronsInOtherWords) {
   const Job job = read_nemo_job(
       "trainer: {devices: 8, num_nodes: 4, precision: bf16, gradient_clip_val: 1.0}\n"
@@ -235,6 +297,45 @@ TEST(NemoJob, IsMegatronsInOtherWords) {
   EXPECT_THAT(names(job), HasSubstr("model.warp_drive "));
   EXPECT_THAT(complaint([] { static_cast<void>(read_nemo_job("a: 1\n", "nemo.yaml", {})); }),
               HasSubstr("expected a NeMo 1 configuration or a Megatron-Bridge recipe"));
+}
+
+// A cosine over the training's 1000 steps but for the last 100, behind 49.5, so 50, of warm-up;
+// what is on and not in the plan is named by its own key, and errors are as well.
+TEST(NemoJob, ItsCourseAndItsKeys) {
+  const auto read = [](const std::string& sched, const std::string& more = "") {
+    return read_nemo_job(
+        "trainer: {devices: 8, precision: bf16, max_steps: 1000}\nmodel:\n  micro_batch_size: 1\n"
+        "  global_batch_size: 64\n  encoder_seq_length: 32\n  num_layers: 4\n  hidden_size: 64\n"
+        "  num_attention_heads: 8\n  normalization: layernorm1p\n  fp8: True\n"
+        "  overlap_p2p_comm: True\n  apply_query_key_layer_scaling: True\n"
+        "  tokenizer: {type: GPT2BPETokenizer}\n" +
+            more + "  optim: {name: adam, lr: 1e-3, sched: {" + sched + "}}\n",
+        "nemo.yaml", {});
+  };
+  const Job job =
+      read("name: CosineAnnealing, warmup_steps: 49.5, constant_steps: 100, min_lr: 1e-4");
+  EXPECT_EQ(job.plan.optimizer.rate, (RateSchedule{50, 900, DecayStyle::cosine, 1e-4}));
+  EXPECT_EQ(names(job), "model.fp8 model.overlap_p2p_comm model.apply_query_key_layer_scaling ");
+  EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers[0].shape).vocabulary, 50304);
+  const Job other = read("name: NoamAnnealing, warmup_steps: 50");
+  EXPECT_EQ(other.plan.optimizer.rate, (RateSchedule{.warmup_iters = 50}));
+  EXPECT_THAT(names(other), HasSubstr("model.optim.sched.name "));
+  EXPECT_THAT(names(read("", "  position_embedding_type: ALiBi\n")),
+              HasSubstr("model.position_embedding_type "));
+  EXPECT_THAT(complaint([&] { read("", "  position_embedding_type: xpos\n"); }),
+              HasSubstr("nemo.yaml: model.position_embedding_type: xpos: expected"));
+  EXPECT_THAT(complaint([&] { read("", "  mm_cfg: {llm: {model_type: v1}}\n"); }),
+              HasSubstr("model.mm_cfg: is a job of a vision-language model, which is not read"));
+  EXPECT_EQ(complaint([&] { read("", "  bert_binary_head: True\n"); }),
+            "nemo.yaml: model.bert_binary_head: is a job of BERT, which is not read from NeMo's "
+            "files: megatron_gpt's are");
+  EXPECT_THAT(complaint([] {
+                static_cast<void>(
+                    read_nemo_job("name: megatron_t5\nmodel: {encoder: {num_layers: "
+                                  "2}}\n",
+                                  "nemo.yaml", {}));
+              }),
+              HasSubstr("is a job of an encoder with a decoder, which is not read"));
 }
 
 // Gated by GELU, three biases of QKV, 1000 padded to 1024, and what each key means where it is on.

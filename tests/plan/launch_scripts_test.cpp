@@ -314,6 +314,113 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-size 512 \
                 "here; arguments that it holds are missing"));
 }
 
+// Whatever stands among the arguments and is not known here may be several of them: by any name,
+// behind a value or a flag, from a function, a program or a file. Values that are not known are the
+// options' own, and the launcher's words are its.
+TEST(LaunchScript, EveryOpenWordIsSaid) {
+  const std::string job = "srun --container $IMAGE torchrun --nproc_per_node 8 pretrain_gpt.py $A" +
+                          kSizes + "--micro-batch-size 1 ";
+  const auto open = [&](const std::string& rest, const std::string& before = "") {
+    const std::string all = said(before + job + rest + "\n");
+    const auto end = all.find(": not known here; arguments that it holds are missing");
+    if (end == all.npos) return std::string();
+    const auto begin = all.rfind('\n', end) == all.npos ? 0 : all.rfind('\n', end) + 1;
+    return all.substr(begin + 8, end - begin - 8);  // behind "script: "
+  };
+  EXPECT_EQ(open("--train-iters 9 $PARALLEL_CONF"), "$A $PARALLEL_CONF");
+  EXPECT_EQ(open("--swiglu ${RECOMPUTE[@]} --lr 1e-4 \"${MORE[@]}\""),
+            "$A ${RECOMPUTE[@]} ${MORE[@]}");
+  EXPECT_EQ(open("--lr 1 $(yq .args job.yaml) @more.args"), "$A $(yq .args job.yaml) @more.args");
+  EXPECT_EQ(open("--lr 1 ${P}", "P=$(yq .args job.yaml)\n"), "$A $(yq .args job.yaml)");
+  EXPECT_EQ(open("--lr 1 $(get)", "get() {\n  cat more.args\n}\n"), "$A $(get)");
+  EXPECT_EQ(
+      open("--data-path 1 $DATA 2 $MORE --eval-iters $E --save $(date)/$A --tokenizer-model $T"),
+      "$A");
+  EXPECT_EQ(open("\"$@\" 2>&1 > $LOG"), "$A");
+}
+
+// What a function of the script prints is known where all of it is: 2 x 2 ranks of 8 devices.
+TEST(LaunchScript, WhatAFunctionPrintsIsRead) {
+  EXPECT_EQ(started("both() {\n  local pp=$1\n  echo --tensor-model-parallel-size 2\n"
+                    "  printf '%s ' --pipeline-model-parallel-size $pp\n}\n"
+                    "torchrun --nproc_per_node 8 pretrain_gpt.py" +
+                    kSizes + "--micro-batch-size 1 --global-batch-size 8 $(both 2)\n"),
+            "K2 tp2 dp2 M4 b1 1f1b [5], 8 of 512");
+}
+
+// "${A[*]}" in quotes is one word, and no words leave none.
+TEST(LaunchScript, AllOfAnArrayInOneWord) {
+  EXPECT_EQ(started("A=(" + kSizes +
+                    ")\nB=(--micro-batch-size 1 --global-batch-size 8)\n"
+                    "srun -n 4 bash -c \"python -u pretrain_gpt.py ${A[*]} ${B[*]} $*\"\n"),
+            "K1 dp4 M2 b1 1f1b, 8 of 512");
+  const Arguments none("C=()\npython pretrain_gpt.py --lr 1 \"${C[@]}\" \"$@\"\n", "job.sh");
+  EXPECT_EQ(none.line("lr"), "--lr 1");
+}
+
+// A script that is started is followed where its text is known, with what started it and what it
+// is given; else it is named.
+TEST(LaunchScript, OtherScriptsAreFollowed) {
+  const std::string train =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py" + kSizes +
+      "--micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size $1\n";
+  const std::string wanted = "K4 dp8 M8 b1 1f1b [3,5,7], 8 of 512";  // of 4 x 8 devices
+  EXPECT_EQ(
+      started("cat <<'EOF' > job.slurm\n#SBATCH --nodes=4\n" + train + "EOF\nsbatch job.slurm 4\n"),
+      wanted);
+  const ShellFiles files = [&](const std::string& path) -> std::optional<ShellFile> {
+    if (path == "inner.sh") return ShellFile{"inner.sh", train};
+    if (path == "self.sh") return ShellFile{"self.sh", "bash self.sh\nbash self.sh\n" + train};
+    return std::nullopt;
+  };
+  for (const char* line : {"bash inner.sh 4", "srun -N 4 -n 4 inner.sh 4",
+                           "bash $(dirname $0)/inner.sh 4", "srun -N 4 -n 4 bash -c './inner.sh 4'",
+                           "bash self.sh 4", "ssh node \"cd /x && bash inner.sh 4\""}) {
+    const Job job = read_megatron_job("#SBATCH --nodes=4\n" + std::string(line) + "\n", "job.sh",
+                                      {.files = files});
+    EXPECT_EQ(summary(job.plan), "K4 dp8 M8 b1 1f1b [3,5,7]") << line;
+  }
+  EXPECT_EQ(complaint([&] { static_cast<void>(started("bash run_it.sh --fast\n")); }),
+            "job.sh: --hidden-size: is missing; run_it.sh: not followed: what it starts is not "
+            "known");
+  EXPECT_EQ(said("set -- 4\nbash prepare.sh\n" + train).find("prepare.sh"), std::string::npos);
+}
+
+// Processes are devices where nothing else says how many: 64 over 2 x 2 ranks.
+TEST(LaunchScript, ProgramsThatStartProcesses) {
+  const std::string job = " python pretrain_gpt.py" + kSizes +
+                          "--micro-batch-size 1 --global-batch-size 64 "
+                          "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2\n";
+  for (const char* launcher :
+       {"mpirun -np 64 -x A=b --hostfile h", "mpiexec -n 64", "aprun -n 64 -N 8",
+        "jsrun -n 16 -a 4 -g 4", "srun -n 64", "srun --ntasks=64 --mpi=pmix",
+        "srun -N 8 --ntasks-per-node 8", "srun -N 8 -n 8 torchrun --nproc_per_node 8 --nnodes $N"})
+    EXPECT_EQ(started(launcher + job), "K2 tp2 dp16 M4 b1 1f1b [5], 8 of 512") << launcher;
+  // They are its own, and no words of the job.
+  const Job launched =
+      read_megatron_job("mpirun -np 64 --allow-run-as-root --mpi pmix" + job, "job.sh", {});
+  EXPECT_TRUE(launched.remarks.empty()) << launched.remarks.front().name;
+  for (const std::string& line : launched.lines) EXPECT_EQ(line.find("mpi"), std::string::npos);
+}
+
+// Slurm sets its job's number, whatever it is: 2 nodes of 8.
+TEST(LaunchScript, SlurmSetsItsJob) {
+  EXPECT_EQ(started("#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n"
+                    "if [ -n \"$SLURM_JOB_ID\" ]; then N=$SLURM_NNODES; else N=1; fi\n"
+                    "[[ -z ${SLURM_JOB_ID:-} ]] && N=5\n"
+                    "torchrun --nproc_per_node 8 --nnodes $N pretrain_gpt.py" +
+                    kSizes + "--micro-batch-size 1 --global-batch-size 16\n"),
+            "K1 dp16 M1 b1 1f1b, 8 of 512");
+}
+
+// Sizes in another file are asked for by the file's name.
+TEST(LaunchScript, AFileOfSizesIsRefused) {
+  EXPECT_EQ(
+      complaint([] { static_cast<void>(started("python pretrain_gpt.py --yaml-cfg a.yaml\n")); }),
+      "job.sh: --yaml-cfg: the job's sizes are in a.yaml, which is not read: give them as "
+      "arguments");
+}
+
 // Arguments that a file holds are not known; what the script was started with is not, either.
 TEST(LaunchScript, ArgumentsOfAFileAreMissed) {
   const std::string job = "python pretrain_gpt.py" + kSizes + "--micro-batch-size 1 ";

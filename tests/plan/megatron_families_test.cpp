@@ -140,5 +140,20 @@ TEST(MegatronFamilies, WindowsAreOfTheBlocksThatTheArgumentsName) {
             "job.args: --softmax-type: sparse: expected vanilla, off-by-one or learnable");
 }
 
+// --quick-geglu is a gated unit: three matrices of each MLP, as --swiglu has them.
+TEST(MegatronFamilies, QuickGegluIsGated) {
+  const std::string sizes =
+      "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length "
+      "32 "
+      "--vocab-size 128 --micro-batch-size 1 --disable-bias-linear ";
+  const auto parameters = [&](const char* unit) {
+    return parameter_count(read_megatron_job(sizes + unit, "job.args", {}).model);
+  };
+  EXPECT_EQ(parameters("--quick-geglu"), parameters("--swiglu"));
+  EXPECT_EQ(parameters("--quick-geglu") - parameters(""), 2 * 64 * 64);
+  const Job job = read_megatron_job(sizes + "--quick-geglu", "job.args", {});
+  EXPECT_EQ(job.remarks.front().name, "quick-geglu");
+}
+
 }  // namespace
 }  // namespace weir

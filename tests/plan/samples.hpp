@@ -11,6 +11,7 @@
 namespace weir {
 
 inline std::optional<std::filesystem::path> sample_folder(const std::string& name) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here sets the environment
   const char* named = std::getenv("WEIR_SAMPLES");
   const std::filesystem::path beside =
       std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "samples";

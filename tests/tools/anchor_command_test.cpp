@@ -130,6 +130,55 @@ TEST_F(AnchorCommand, ASweepTakesThem) {
   EXPECT_EQ(Json::parse(swept.out)["plans"][0]["forecast"]["basis"], "anchored");
 }
 
+// A log is its median step behind the warm-up, here of 505, 495 and 900 ms, and the memory that it
+// says: costs as the figures give them, and the same figures beside a forecast.
+TEST_F(AnchorCommand, ALogIsItsFigures) {
+  std::string log;
+  for (const auto& [iteration, ms] :
+       {std::pair(1, 9000), {20, 480}, {21, 505}, {22, 900}, {23, 495}})
+    log += " iteration " + std::to_string(iteration) +
+           "/ 100 | elapsed time per iteration (ms): " + std::to_string(ms) +
+           ".0 | global batch size: 32 |\n";
+  log += "[Rank 0] (after 23 iterations) memory (MB) | allocated: 9.0 | max allocated: 4096.0\n";
+  write("job.log", log);
+  const CommandResult learnt =
+      weir("-q calibrate --measured m8.json=job.log -o log.json" + cluster_);
+  ASSERT_EQ(learnt.code, 0) << learnt.out;
+  EXPECT_THAT(learnt.out, HasSubstr("m8.json=job.log: 4 lines of Megatron-LM (1 of the warm-up or "
+                                    "another batch left out): 500 ms, half of them 491 ms to"));
+  ASSERT_EQ(weir("calibrate --measured m8.json=500ms,4GiB -o said.json" + cluster_).code, 0);
+  EXPECT_EQ(Json::parse(read("log.json"))["anchor"]["factors"],
+            Json::parse(read("said.json"))["anchor"]["factors"]);
+  EXPECT_NEAR(simulate("m8.json --costs log.json")["step_time_s"], 0.5, 1e-6);
+  const Json compared = Json::parse(
+      weir("-q --json compare m8.json job.log --costs log.json" + cluster_ + " 2>/dev/null").out);
+  EXPECT_EQ(compared["schema"], "weir.log_comparison/1");
+  EXPECT_DOUBLE_EQ(compared["measured_s"], 0.5);
+  EXPECT_NEAR(compared["error"], 0, 1e-5);
+  EXPECT_EQ(compared["measured_peak_memory_bytes"], std::int64_t{4} << 30);
+  EXPECT_NEAR(compared["predicted_peak_memory_bytes"].get<double>(), std::pow(2, 32), 1e3);
+}
+
+// One line of the first iteration is the warm-up's, which is said; a tool that prints no time is
+// named.
+TEST_F(AnchorCommand, LogsThatSayLittle) {
+  write("one.log",
+        " iteration 1/ 100 | elapsed time per iteration (ms): 9000.0 | global batch size: 32 |\n");
+  const CommandResult one = weir("-q compare m8.json one.log" + cluster_);
+  EXPECT_EQ(one.code, 0);
+  EXPECT_THAT(one.out, HasSubstr("; all of the warm-up, whose steps are slower: a later line"));
+  write("hf.log", "{'loss': 1.2, 'grad_norm': 1.0, 'learning_rate': 1e-05, 'epoch': 0.1}\n");
+  write("bar.log", "Epoch 0:  10%| | 10/100 [02:30<22:30, 15.00s/it, v_num=0]\n");
+  for (const auto& [file, tool] :
+       {std::pair("hf.log", "Hugging Face's Trainer"), {"bar.log", "PyTorch Lightning"}}) {
+    const CommandResult silent = weir("-q compare m8.json " + std::string(file) + cluster_);
+    EXPECT_EQ(silent.code, 3);
+    EXPECT_EQ(silent.out, "weir: " + std::string(file) + ": is a log of " + tool +
+                              ", whose lines do not say how long a step took: give the time "
+                              "itself\n");
+  }
+}
+
 // The job's own list of arguments, and its steps' sequence length, say whose log it is.
 TEST_F(AnchorCommand, TheLogOfAnotherJobIsRefused) {
   const auto refusal = [&](const std::string& arguments, const std::string& behind = "") {

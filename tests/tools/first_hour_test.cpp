@@ -53,6 +53,21 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
               AllOf(HasSubstr("weir.error/1"), HasSubstr("did you mean bf16?")));
 }
 
+// Each command shows its examples, and the list of commands what their exit codes mean.
+TEST_F(FirstHour, HelpHasExamplesAndExitCodes) {
+  const std::string all = weir("help").out;
+  EXPECT_THAT(all, HasSubstr("Exit codes: 0 done, 2 options that cannot be, 3 bad input, 4 no "
+                             "feasible plan, 5 hardware or a component is missing, 6 the run "
+                             "failed"));
+  for (const char* command :
+       {"model", "plan", "schedule", "profile", "calibrate", "simulate", "explain", "sweep", "run",
+        "compare", "tune", "evaluate", "export", "reproduce"}) {
+    EXPECT_THAT(all, HasSubstr("  " + std::string(command) + " "));
+    EXPECT_THAT(weir("help " + std::string(command)).out,
+                AllOf(HasSubstr("\nExamples:\n  weir " + std::string(command) + " ")));
+  }
+}
+
 TEST_F(FirstHour, LinesAreAsWideAsAskedFor) {
   const auto widest = [](const std::string& text) {
     std::size_t most = 0;
@@ -92,12 +107,47 @@ TEST_F(FirstHour, AScriptsFilesAreRead) {
   const CommandResult read = weir("-q plan jobs/run.sh --from megatron -o plan.json");
   EXPECT_EQ(read.code, 0) << read.out;
   EXPECT_THAT(read.out, AllOf(HasSubstr("jobs/sizes.sh is read"), HasSubstr("K2 tp2 dp8 M2")));
-  EXPECT_THAT(this->read("plan.json"), HasSubstr("; not carried: warp-drive"));
+  EXPECT_THAT(this->read("plan.json"), HasSubstr("\"left_out\": [\n      \"warp-drive\"\n    ]"));
   EXPECT_THAT(weir("-q export plan.json --to deepspeed -o out").out,
-              HasSubstr("note: from the megatron job run.sh; not carried: warp-drive"));
-  // A note of one's own takes the place of the job's name, not of the list.
-  EXPECT_EQ(weir("-q plan jobs/run.sh --from megatron --note mine -o own.json").code, 0);
-  EXPECT_THAT(this->read("own.json"), HasSubstr("\"mine; not carried: warp-drive\""));
+              HasSubstr("job: of the megatron job that the plan came from these are not in the "
+                        "files: warp-drive"));
+}
+
+// A job goes out with all that it came in with, whatever a plan has words for; what the plan's file
+// changes since is said. Sequence: read, exported as it is, changed, exported, exported elsewhere.
+TEST_F(FirstHour, AJobGoesOutWhole) {
+  write("job.args",
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32\n"
+        "--max-position-embeddings 64 --vocab-size 64 --micro-batch-size 1\n"
+        "--global-batch-size 16 --bf16 --lr 3e-4 --min-lr 1e-5 --lr-decay-style WSD\n"
+        "--lr-warmup-init 1e-6 --rotary-percent 0.5 --position-embedding-type rope\n"
+        "--apply-layernorm-1p --squared-relu --eod-mask-loss --data-path '0.5 a b'\n"
+        "--my_own_word x --attention-backend flash\n");
+  ASSERT_EQ(weir("-q plan job.args --from megatron --gpus 2 -o plan.json").code, 0);
+  ASSERT_EQ(weir("-q export plan.json --to megatron -o same").code, 0);
+  const std::string same = read("same/megatron.sh");
+  for (const char* line :
+       {"--min-lr 1e-5 ", "--lr-decay-style WSD ", "--lr-warmup-init 1e-6 ",
+        "--rotary-percent 0.5 ", "--apply-layernorm-1p ", "--squared-relu ", "--eod-mask-loss ",
+        "--data-path '0.5 a b' ", "--my_own_word x ", "--attention-backend flash ",
+        "--max-position-embeddings 64 ", "--lr 3e-4 "})
+    EXPECT_THAT(same, HasSubstr(line));
+  std::string plan = read("plan.json");
+  const auto put = [&plan](const std::string& before, const std::string& after) {
+    ASSERT_NE(plan.find(before), std::string::npos) << before;
+    plan.replace(plan.find(before), before.size(), after);
+  };
+  put("\"microbatches\": 8", "\"microbatches\": 4");
+  put("\"learning_rate\": 0.0003", "\"learning_rate\": 0.0002");
+  write("plan.json", plan);
+  const CommandResult changed = weir("-q export plan.json --to megatron -o other");
+  EXPECT_THAT(changed.out, HasSubstr("against the job's own arguments:\n"
+                                     "change  --global-batch-size 8  (was 16)\n"
+                                     "change  --lr 0.0002  (was 3e-4)\n"));
+  EXPECT_THAT(read("other/megatron.sh"),
+              AllOf(HasSubstr("--global-batch-size 8 "), HasSubstr("--lr-decay-style WSD ")));
+  EXPECT_THAT(weir("-q export plan.json --to deepspeed -o elsewhere").out,
+              HasSubstr("these are not in the files: data-path eod-mask-loss"));
 }
 
 }  // namespace

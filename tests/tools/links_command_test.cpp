@@ -1,5 +1,6 @@
 // Links through the command: nccl-tests and nvidia-smi refine a cluster or costs.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -22,10 +23,8 @@ std::string sendrecv() {
       "#       size         count      type     time   algbw   busbw  #wrong\n"
       "#        (B)    (elements)               (us)  (GB/s)  (GB/s)        \n";
   for (long size = 1024; size <= 1L << 30; size *= 4) {
-    std::array<char, 120> line{};
-    std::snprintf(line.data(), line.size(), "%ld %ld float %.2f 1.00 1.00 0\n", size, size / 4,
-                  4 + static_cast<double>(size) / 100e3);
-    text += line.data();
+    text += fmt::format("{} {} float {:.2f} 1.00 1.00 0\n", size, size / 4,
+                        4 + static_cast<double>(size) / 100e3);
   }
   return text;
 }
@@ -55,6 +54,17 @@ TEST_F(LinksCommand, AClusterLearnsItsLinks) {
   EXPECT_EQ(wired["intra"]["bandwidth"], "450 GB/s");  // 18 links of 25 GB/s
   EXPECT_EQ(Json::parse(weir("--json calibrate --nccl sendrecv.log" + cluster_).out)["schema"],
             "weir.links/1");
+}
+
+// Each file has an option of its own; a word behind one is a trace, and refused by its name.
+TEST_F(LinksCommand, EachFileHasItsOption) {
+  EXPECT_EQ(
+      weir("calibrate --nccl sendrecv.log --nccl sendrecv.log" + cluster_ + " -o here.json").code,
+      0);
+  const CommandResult two = weir("calibrate --nccl sendrecv.log more.log" + cluster_);
+  EXPECT_EQ(two.code, 2);
+  EXPECT_THAT(two.out, HasSubstr("more.log: --nccl and --topo are read alone, without traces; each "
+                                 "file of nccl-tests has an --nccl of its own"));
 }
 
 TEST_F(LinksCommand, CostsLearnTheirLink) {

@@ -1,6 +1,7 @@
 // `weir sweep` with little said: the space it searches by itself, what it writes, and how a plan is
 // taken out of it.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdint>
@@ -124,7 +125,8 @@ TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {
     }
     if (row["choice"] != "K") continue;
     const Json alone = Json::parse(
-        weir("-q --json " + sweep + words + " -K " + row["value"].get<std::string>()).out);
+        weir(fmt::format("-q --json {}{} -K {}", sweep, words, row["value"].get<std::string>()))
+            .out);
     EXPECT_EQ(alone["plans"][0]["forecast"]["step_time_s"], row["step_time_s"]) << row["value"];
   }
   const Json& winner = json["plans"][0]["plan"];

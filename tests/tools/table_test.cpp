@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -167,6 +168,17 @@ TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
   const CommandResult drawn = weir("simulate plan.json --timeline", "COLUMNS=60");
   EXPECT_EQ(drawn.code, 0);
   EXPECT_THAT(drawn.out, HasSubstr("  0 0F0"));
+  // Folded to the terminal's width; the same drawing unfolded is wider.
+  const auto widest = [](const std::string& text) {
+    std::size_t most = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("  0 ") || line.starts_with("  1 ")) most = std::max(most, line.size());
+    }
+    return most;
+  };
+  EXPECT_LE(widest(drawn.out), 60U);
+  EXPECT_GT(widest(weir("simulate plan.json --timeline", "COLUMNS=200").out), 60U);
   const CommandResult waits = weir("run plan.json --backend synthetic --steps 1 --warmup 1");
   EXPECT_EQ(waits.code, 0) << waits.out;
   EXPECT_THAT(waits.out, HasSubstr("waits some "));

@@ -114,6 +114,20 @@ TEST_F(BesideANeighbour, ARunSaysThatItWasDisturbed) {
   EXPECT_THAT(learnt.out, HasSubstr("out/measured.json: measured on a disturbed machine ("));
 }
 
+// Seconds of measuring, from one on there is a doubt.
+TEST_F(BesideANeighbour, AProfileAndATuningSayThatTheyWereDisturbed) {
+  write("model.json",
+        R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 128, "vocab_size": 256,
+            "n_positions": 64})");
+  const CommandResult profile = weir("-q profile model.json -o profile.json");
+  EXPECT_EQ(profile.code, 0) << profile.out;
+  EXPECT_THAT(profile.out, HasSubstr("; forecasts by this profile inherit it (--wait-for-quiet"));
+  const CommandResult tuned =
+      weir("-q tune model.json -K 1 --global-batch-size 4 --plans 1 --steps 80 -o tuned");
+  EXPECT_EQ(tuned.code, 0) << tuned.out;
+  EXPECT_THAT(tuned.out, HasSubstr("; what is learnt from these runs is as doubtful"));
+}
+
 TEST_F(BesideANeighbour, WaitingForAQuietMachineEnds) {
   const CommandResult run = weir("-q run plan.json --steps 1 --wait-for-quiet 1");
   EXPECT_EQ(run.code, 0) << run.out;

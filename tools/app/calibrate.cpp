@@ -18,19 +18,24 @@ namespace {
 
 using Path = std::filesystem::path;
 
+// What people call a trace of the request.
+Path name_of(const CalibrateRequest& r, std::size_t trace) {
+  const auto* file = std::get_if<Path>(&r.traces[trace]);
+  return file != nullptr ? *file : Path("traces[" + std::to_string(trace) + "]");
+}
+
 LinkRequest link_request(const CalibrateRequest& r, const Session& session) {
-  if (!r.traces.empty()) throw UsageError("--nccl and --topo are read alone, without traces");
+  if (!r.traces.empty()) {
+    throw UsageError(
+        fmt::format("{}: --nccl and --topo are read alone, without traces; each file "
+                    "of nccl-tests has an --nccl of its own",
+                    name_of(r, 0).string()));
+  }
   LinkRequest links{.nccl = r.nccl, .topology = r.topology, .cluster = r.cluster};
   if (const auto* file = std::get_if<Path>(&r.costs)) links.costs = *file;
   links.output = r.output;
   if (r.output && r.cluster && !session.given("output")) links.output = "cluster.json";
   return links;
-}
-
-// What people call a trace of the request.
-Path name_of(const CalibrateRequest& r, std::size_t trace) {
-  const auto* file = std::get_if<Path>(&r.traces[trace]);
-  return file != nullptr ? *file : Path("traces[" + std::to_string(trace) + "]");
 }
 
 // Says which of the traces were measured on a disturbed machine, and why the first is doubted.
@@ -102,7 +107,7 @@ Fields fields(CalibrateRequest& r) {
           {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
           stack_field(r.stack),
           {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
-          {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links"},
+          {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links (repeatable)"},
           {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
           {"--measured", &r.measured,
            "PLAN=22.3s[,61GiB], PLAN=296.5TFLOPs (a device) or PLAN=380ktok/s (the job): anchors "

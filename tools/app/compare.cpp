@@ -160,7 +160,9 @@ bool is_log(const TraceSource& source) {
   if (file == nullptr) return false;
   const std::string text = read_text_file(*file);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[');
+  // A Python dictionary, as some tools print it, begins like JSON.
+  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[') &&
+                    text.compare(first, 2, "{'") != 0;
   return !Json::accept(text) && (!json || is_job_log(text));
 }
 

@@ -3,6 +3,7 @@
 #include "tools/app/export.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -33,17 +34,24 @@ Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
   }
 }
 
-nlohmann::ordered_json patch_json(const Patch& patch) {
-  using Json = nlohmann::ordered_json;
-  const auto text = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
-  Json changes = Json::array();
-  for (const ArgumentChange& change : patch.changes) {
-    changes.push_back(
-        {{"name", change.name}, {"before", text(change.before)}, {"after", text(change.after)}});
+using Json = nlohmann::ordered_json;
+
+Json text_or_null(const auto& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json changes_json(const std::vector<ArgumentChange>& changes) {
+  Json json = Json::array();
+  for (const ArgumentChange& change : changes) {
+    json.push_back({{"name", change.name},
+                    {"before", text_or_null(change.before)},
+                    {"after", text_or_null(change.after)}});
   }
+  return json;
+}
+
+Json patch_json(const Patch& patch) {
   return {{"schema", "weir.patch/1"},
-          {"changes", std::move(changes)},
-          {"devices_before", text(patch.devices_before)},
+          {"changes", changes_json(patch.changes)},
+          {"devices_before", text_or_null(patch.devices_before)},
           {"devices", patch.devices},
           {"remarks", to_json(patch.remarks)}};
 }
@@ -84,20 +92,25 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
   const ExportOptions options{
       .gpus_per_node = r.gpus_per_node,
       .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)};
+  const std::optional<Patch> patch = r.patch              ? patch_of(plan.loaded, *r.patch)
+                                     : r.to == "megatron" ? patch_own_megatron_job(plan.loaded)
+                                                          : std::nullopt;
   const ExportedJob job =
-      r.patch ? patched_megatron(patch_of(plan.loaded, *r.patch), plan.loaded.plan, options)
-              : exporter(plan.loaded, options);
+      patch ? patched_megatron(*patch, plan.loaded.plan, options) : exporter(plan.loaded, options);
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
+  if (patch) result.changes = patch->changes;
   // What nobody chose trains all the same: it is said.
-  if (const Optimizer& o = plan.loaded.plan.optimizer; o == Optimizer{} && !r.patch) {
+  const Optimizer& o = plan.loaded.plan.optimizer;
+  if (o == Optimizer{} && !job.whole_job) {
     result.not_carried.push_back(
         {"optimizer", fmt::format("none was chosen: the files have Weir's, {} at a learning rate "
                                   "of {}, betas {} and {}, no warm-up, decay or clipping",
                                   to_string(o.kind), o.learning_rate, o.beta1, o.beta2)});
   }
-  if (const std::string& note = plan.loaded.plan.note;
-      !r.patch && note.find(kLeftOut) != note.npos) {
-    result.not_carried.push_back({"note", note});
+  if (const SourceJob& source = plan.loaded.plan.job; !job.whole_job && !source.left_out.empty()) {
+    result.not_carried.push_back(
+        {"job", fmt::format("of the {} job that the plan came from these are not in the files: {}",
+                            source.tool, fmt::join(source.left_out, " "))});
   }
   for (const ExportedFile& file : job.files)
     result.files.push_back(session.output(r.output / file.name));
@@ -119,6 +132,7 @@ nlohmann::ordered_json to_json(const ExportResult& result) {
                               {"files", nlohmann::ordered_json::array()},
                               {"launch", result.launch}};
   for (const auto& file : result.files) json["files"].push_back(file.string());
+  json["changes"] = changes_json(result.changes);
   json["not_carried"] = to_json(result.not_carried);
   return json;
 }

@@ -29,7 +29,8 @@ struct ExportResult {
   std::vector<std::filesystem::path> files;  // as they were written
   std::string launch;                        // to be run in the folder of the files
   std::vector<Remark> not_carried;
-  std::optional<Patch> patch;
+  std::vector<ArgumentChange> changes;  // of Megatron's arguments as the job had them
+  std::optional<Patch> patch;           // alone, where nothing is written
 };
 
 [[nodiscard]] ExportResult export_plan(const ExportRequest& request, const Session& session);

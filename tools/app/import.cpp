@@ -94,14 +94,14 @@ void note_arguments(const std::vector<JobArgument>& arguments, const std::string
   }
 }
 
-// What the plan does not say of the job, for those who export it: "; not carried: a b".
-std::string left_out(const std::vector<JobArgument>& arguments) {
-  std::vector<std::string_view> names;
-  for (const JobArgument& argument : arguments) {
-    if (argument.fate == Fate::not_carried || argument.fate == Fate::unknown)
-      names.push_back(argument.name);
+// What of the job the plan keeps, for those who export it.
+SourceJob source_job(std::string_view tool, const Job& job) {
+  SourceJob source{.tool = std::string(tool), .devices = job.plan.devices(), .lines = job.lines};
+  for (const JobArgument& argument : job.arguments) {
+    if (argument.fate != Fate::carried && !argument.launcher)
+      source.left_out.push_back(argument.name);
   }
-  return names.empty() ? "" : fmt::format("{}{}", kLeftOut, fmt::join(names, " "));
+  return source;
 }
 
 Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
@@ -109,6 +109,8 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
                            .dp = j.dp,
                            .vocabulary = r.vocabulary,
                            .model = named,
+                           .seq_length = j.seq_length,
+                           .dtype = j.dtype,
                            .config = r.config,
                            .environment = environment(),
                            .files = files_beside(j.file)};
@@ -251,10 +253,10 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
                                  line.substr(file.size() + 2)));
   }
   Plan& plan = job.plan;
-  plan.note =
-      (j.note.empty() ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
-                      : j.note) +
-      left_out(job.arguments);
+  plan.note = j.note.empty()
+                  ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
+                  : j.note;
+  plan.job = source_job(r.from, job);
   const auto folder = std::filesystem::absolute(output).parent_path();
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;

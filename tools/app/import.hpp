@@ -28,6 +28,8 @@ struct ImportedJob {
   std::optional<int> dp;     // where the file does not say
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
+  std::optional<std::int64_t> seq_length = {};  // of DeepSpeed, whose files do not say
+  std::optional<Dtype> dtype = {};              // likewise, where it says neither bf16 nor fp16
 };
 
 struct Imported {
@@ -39,9 +41,6 @@ struct Imported {
 
 // Whether --from takes this word.
 [[nodiscard]] bool is_job_format(std::string_view name);
-
-// In the note of an imported plan, before the names of what the plan does not say of its job.
-inline constexpr std::string_view kLeftOut = "; not carried: ";
 
 // The user's own variables, as the shell that started this program passed them on.
 [[nodiscard]] ShellEnvironment environment();

@@ -161,8 +161,11 @@ std::string told(const JobLogSummary& log) {
     speed = "tokens a device " + both(*log.tokens_per_s, rate);
   else if (log.samples_per_s)
     speed = "samples " + both(*log.samples_per_s, rate);
-  return fmt::format("{} lines of {} ({} of the warm-up or another batch left out): {}", log.lines,
-                     log.tool, log.left_out, speed);
+  const std::string doubt =
+      log.warming ? "; all of the warm-up, whose steps are slower: a later line would be surer"
+                  : "";
+  return fmt::format("{} lines of {} ({} of the warm-up or another batch left out): {}{}",
+                     log.lines, log.tool, log.left_out, speed, doubt);
 }
 
 std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,

@@ -151,12 +151,17 @@ void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& se
 PlanResult from_job(const PlanRequest& r, const Session& session) {
   constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",  "config",
                                  "slots", "vocab-size", "note",      "output", "seed"};
+  // DeepSpeed's file leaves these to the training script.
+  const bool open = r.import.from == "deepspeed";
   for (const std::string& name : session.all_given()) {
+    if (open && (name == "seq-length" || name == "dtype")) continue;
     if (std::ranges::find(kTogether, name) == kTogether.end())
       throw UsageError(fmt::format("--{} contradicts --from: the job's file says it", name));
   }
-  Imported imported = import_job(
-      r.import, {r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note}, session);
+  ImportedJob job{r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note};
+  job.seq_length = r.common.seq_length;
+  if (session.given("dtype")) job.dtype = dtype_of(r.common);
+  Imported imported = import_job(r.import, job, session);
   PlacedPlan plan = load(imported.plan, session);
   std::string stack = imported.stack;
   return {std::move(plan), true, std::move(stack), {}, std::move(imported)};

@@ -178,6 +178,14 @@ Model load_model(const PlanOptions& options) {
   return model;
 }
 
+Dtype dtype_of(const PlanOptions& options) {
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype)
+    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16{}", options.dtype,
+                                 did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16"})));
+  return *dtype;
+}
+
 Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
                const app::Session& session, SampleLength length) {
   for (const std::string& remark : model.remarks)
@@ -190,11 +198,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
     throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",
                                  model.max_positions));
   }
-  const auto dtype = parse_dtype(options.dtype);
-  if (!dtype)
-    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16{}", options.dtype,
-                                 did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16"})));
-  plan.dtype = *dtype;
+  plan.dtype = dtype_of(options);
   plan.attention = attention_of(options);
   plan.optimizer = optimizer_of(options);
   plan.slots = options.slots.value_or(2);

@@ -61,6 +61,9 @@ enum class SampleLength : std::uint8_t { needed, not_needed };
                              const app::Session& session,
                              SampleLength length = SampleLength::needed);
 
+// Of --dtype; throws UsageError.
+[[nodiscard]] Dtype dtype_of(const PlanOptions& options);
+
 // A memory size, "80 GiB"; throws UsageError.
 [[nodiscard]] Bytes parse_memory(const std::string& text, const std::string& option);
 // "30s", "5min"; throws UsageError.

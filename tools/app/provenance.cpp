@@ -5,17 +5,21 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 
+#include "plan/text/cells.hpp"
 #include "tools/app/version.hpp"
 
 namespace weir::app {
 
 std::string today() {
   using namespace std::chrono;
+  // Nothing here sets the environment.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* const given = std::getenv("SOURCE_DATE_EPOCH");
-  const auto now = given != nullptr ? sys_seconds(seconds(std::atoll(given)))
-                                    : floor<seconds>(system_clock::now());
+  const auto epoch = whole_number<std::uint32_t>(given != nullptr ? given : "");
+  const auto now = epoch ? sys_seconds(seconds(*epoch)) : floor<seconds>(system_clock::now());
   const year_month_day day(floor<days>(now));
   return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()),
                      static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()));

@@ -10,9 +10,8 @@
 namespace weir {
 namespace {
 
-void print_patch(Printout& out, const std::string& script, const Patch& patch) {
-  if (patch.changes.empty()) out.say("{}: nothing to change\n", script);
-  for (const ArgumentChange& c : patch.changes) {
+void print_changes(Printout& out, const std::vector<ArgumentChange>& changes) {
+  for (const ArgumentChange& c : changes) {
     if (!c.after) {
       out.say("remove  --{}{}\n", c.name, c.before->empty() ? "" : " " + *c.before);
       continue;
@@ -23,6 +22,11 @@ void print_patch(Printout& out, const std::string& script, const Patch& patch) {
     out.say("{}  {}{}\n", c.before ? "change" : "add   ", argument,
             c.before ? fmt::format("  (was {})", *c.before) : "");
   }
+}
+
+void print_patch(Printout& out, const std::string& script, const Patch& patch) {
+  if (patch.changes.empty()) out.say("{}: nothing to change\n", script);
+  print_changes(out, patch.changes);
   if (patch.devices_before && *patch.devices_before != patch.devices)
     out.say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);
   if (!patch.remarks.empty()) out.say("\nnot carried:\n");
@@ -35,6 +39,8 @@ void print(Printout& out, const app::ExportRequest& request, const app::ExportRe
   if (result.patch) return print_patch(out, request.patch->string(), *result.patch);
   for (const auto& file : result.files) out.say("{}\n", file.string());
   out.say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
+  if (!result.changes.empty()) out.say("\nagainst the job's own arguments:\n");
+  print_changes(out, result.changes);
   if (!result.not_carried.empty()) out.say("\nnot carried:\n");
   for (const Remark& remark : result.not_carried) out.say("  {}: {}\n", remark.name, remark.text);
 }

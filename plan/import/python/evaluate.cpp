@@ -166,7 +166,13 @@ class PythonEvaluator {
       if (dict != nullptr && key.text() != nullptr) dict->values[*key.text()] = value;
     } else if (target.kind == Expression::Kind::tuple) {
       const PythonList* values = value.list();
+      const PythonObject* made = value.object();
       for (std::size_t i = 0; i < target.parts.size(); ++i) {
+        if (made != nullptr) {
+          // What a function of another file gives back in several parts: each is the call.
+          assign(target.parts[i], {std::make_shared<PythonObject>(*made)}, names);
+          continue;
+        }
         const bool known = values != nullptr && values->values.size() == target.parts.size();
         assign(target.parts[i],
                known ? values->values[i] : PythonValue{PythonUnknown{target.source}}, names);

@@ -77,6 +77,10 @@ class Condition {
     const bool unary = first.size() == 2 && first[0] == '-' && at_ < raw_.size();
     const ShellText text = v_.text(unary ? raw_[at_++] : first);
     const bool about_text = !unary || first == "-n" || first == "-z";
+    // What Slurm sets is not known, and not empty.
+    const bool by_slurm = text.text.starts_with("${SLURM_") && text.text.ends_with("}") &&
+                          v_.find(text.text.substr(2, text.text.size() - 3)) != nullptr;
+    if (about_text && by_slurm) return !unary || first == "-n";
     if (!about_text || !text.known) return std::nullopt;
     return text.text.empty() == (unary && first == "-z");
   }

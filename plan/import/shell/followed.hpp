@@ -29,6 +29,7 @@ struct ShellScript {
   std::vector<ShellRemark> remarks;
   // What here-documents put into files, by the file's name as far as it is filled in.
   std::map<std::string, std::string, std::less<>> written;
+  std::vector<std::string> not_followed;    // scripts that it starts and whose text is not known
   std::vector<std::string> taken;           // variables that the environment gave, sorted
   std::optional<std::int64_t> nodes, gpus;  // #SBATCH: nodes, and devices of all
 };

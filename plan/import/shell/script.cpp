@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/shell/script.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "plan/import/shell/script_run.hpp"
@@ -27,6 +29,11 @@ ShellScript read_script(const std::string& text, const std::string& file,
   const ShellEnvironment by_slurm = known;
   for (const auto& [name, value] : environment) known[name] = value;
   ShellVariables variables(known);
+  if (text.find("#SBATCH") != text.npos) {
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST",
+                             "SLURM_NODELIST", "SLURM_SUBMIT_DIR"})
+      variables.set_text(name, {fmt::format("${{{}}}", name), false}, false);
+  }
   ScriptState state{variables, files, file, script};
   ScriptRun(text, file, state).whole();
   for (const auto& [name, variable] : variables.all()) {

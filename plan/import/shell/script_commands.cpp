@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "plan/import/shell/condition.hpp"
 #include "plan/import/shell/counting.hpp"
 #include "plan/import/shell/script_run.hpp"
+#include "plan/import/shell/slurm.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -24,6 +27,15 @@ constexpr std::array<std::string_view, 6> kTakesScripts{"sbatch", "bash", "sh",
                                                         "srun",   "ssh",  "qsub"};
 constexpr std::array<std::string_view, 5> kDeclares{"export", "declare", "local", "readonly",
                                                     "typeset"};
+// Commands that start a script that they are given.
+constexpr std::array<std::string_view, 15> kStartsScripts{
+    "sbatch", "bash", "sh",   "zsh", "srun",  "mpirun",      "mpiexec",  "qsub",
+    "exec",   "time", "nice", "env", "nohup", "singularity", "apptainer"};
+bool is_script(std::string_view word) {
+  constexpr std::array<std::string_view, 5> kEnds{".sh", ".bash", ".slurm", ".sbatch", ".job"};
+  return !word.starts_with("-") &&
+         std::ranges::any_of(kEnds, [&](std::string_view end) { return word.ends_with(end); });
+}
 // Files that set up a machine rather than a job.
 constexpr std::array<std::string_view, 5> kSetsUp{"activate", "conda", "bashrc", "profile",
                                                   "modules"};
@@ -175,6 +187,11 @@ ShellStatus ScriptRun::started(std::size_t i, std::vector<std::string> words) {
     const std::string text = fmt::format("{}", fmt::join(words, " "));
     return inner(text, launcher_, words);
   }
+  if (name == "ssh") {  // "ssh host 'command'"
+    const std::string command = words.back();
+    if (command.find(' ') != command.npos && !shell_is_open(command) && !command.starts_with("-"))
+      return inner(command, launcher_, words);
+  }
   // A shell's -c is a script; a Python's is not.
   for (std::size_t j = 0; j + 1 < words.size(); ++j) {
     const bool shell = j > 0 && (words[j - 1].ends_with("sh"));
@@ -183,6 +200,7 @@ ShellStatus ScriptRun::started(std::size_t i, std::vector<std::string> words) {
     launcher.insert(launcher.end(), words.begin(), words.begin() + static_cast<long>(j) + 1);
     return inner(words[j + 1], std::move(launcher), words);
   }
+  if (starts_script(words)) return std::nullopt;
   words.insert(words.begin(), launcher_.begin(), launcher_.end());
   s_.out.commands.push_back(std::move(words));
   return std::nullopt;
@@ -201,18 +219,108 @@ void ScriptRun::sourced(std::size_t i, const std::vector<std::string>& words) {
     return;
   }
   if (known != path) remark(i, fmt::format("source {}: {} is read", path, file->name));
+  other(std::move(*file), {words.begin() + 2, words.end()}, launcher_);
+}
+
+void ScriptRun::other(ShellFile file, std::vector<std::string> parameters,
+                      std::vector<std::string> launcher) {
   ++s_.depth;
   const auto* outer = s_.variables.parameters();
-  if (words.size() > 2) {
-    s_.parameters.emplace_back(words.begin() + 2, words.end());
+  if (!parameters.empty()) {
+    s_.parameters.push_back(std::move(parameters));
     s_.variables.set_parameters(&s_.parameters.back());
   }
-  s_.names.push_back(std::move(file->name));
-  s_.others.push_back(std::make_unique<ScriptRun>(file->text, s_.names.back(), s_, launcher_));
+  s_.names.push_back(std::move(file.name));
+  s_.others.push_back(
+      std::make_unique<ScriptRun>(file.text, s_.names.back(), s_, std::move(launcher)));
   s_.others.back()->follow();
   s_.returned = false;
-  if (words.size() > 2) s_.variables.set_parameters(outer);
+  s_.variables.set_parameters(outer);
   --s_.depth;
+}
+
+// Its variables are taken to be this script's: what it reads of them was mostly exported.
+bool ScriptRun::starts_script(const std::vector<std::string>& words) {
+  const auto base = [](std::string_view path) { return path.substr(path.rfind('/') + 1); };
+  const auto script = std::ranges::find_if(words, is_script);
+  if (script == words.end() || (script != words.begin() && !is_in(kStartsScripts, base(words[0]))))
+    return false;
+  const auto python = [](const std::string& word) { return word.ends_with(".py"); };
+  if (std::any_of(words.begin(), script, python)) return false;
+  const auto sets_up = [&](std::string_view part) { return script->find(part) != script->npos; };
+  if (std::ranges::any_of(kSetsUp, sets_up)) return false;
+  const auto own = s_.out.written.find(*script);
+  const std::string known = shell_known_path(*script);
+  std::optional<ShellFile> file;
+  if (own != s_.out.written.end()) {
+    file = ShellFile{*script, own->second};
+  } else if (!known.empty() && s_.files) {
+    file = s_.files(known.starts_with("./") ? known.substr(2) : known);
+  }
+  const bool again = file && std::ranges::find(s_.following, file->name) != s_.following.end();
+  if (!file || again || s_.depth >= kDeepestRun) {
+    if (!again) s_.out.not_followed.push_back(*script);
+    return again;  // its words may be the job's arguments
+  }
+  const SlurmRequest slurm = slurm_request(file->text);
+  if (!s_.out.nodes) s_.out.nodes = slurm.nodes;
+  if (!s_.out.gpus) s_.out.gpus = slurm.devices();
+  for (const auto& [name, value] : slurm.variables()) {
+    if (s_.variables.find(name) == nullptr) s_.variables.set_text(name, {value, true}, false);
+  }
+  std::vector<std::string> launcher = launcher_;
+  launcher.insert(launcher.end(), words.begin(), script);
+  s_.following.push_back(file->name);
+  const bool ended = s_.ended;
+  const int depth = s_.depth;
+  const auto* parameters = s_.variables.parameters();
+  try {
+    other(std::move(*file), {script + 1, words.end()}, std::move(launcher));
+  } catch (const InputError&) {
+    s_.out.not_followed.push_back(*script);  // it is not closed somewhere
+    s_.variables.set_parameters(parameters);
+  }
+  s_.depth = depth;
+  s_.ended = ended;
+  s_.following.pop_back();
+  return true;
+}
+
+std::optional<ShellText> ScriptRun::printed(std::string_view command) {
+  const std::string name(command.substr(0, command.find_first_of(" \t\n")));
+  const auto function = s_.functions.find(name);
+  if (function == s_.functions.end() || s_.depth >= kDeepestRun) return std::nullopt;
+  std::istringstream filled(s_.variables.text(command.substr(name.size())).text);
+  std::vector<std::string> words{std::istream_iterator<std::string>(filled), {}};
+  // A subshell's variables go with it; those of such functions are taken not to matter.
+  std::vector<std::vector<std::string>> outer = std::exchange(s_.out.commands, {});
+  s_.parameters.push_back(std::move(words));
+  const int depth = s_.depth;
+  const auto* parameters = s_.variables.parameters();
+  try {
+    call(function->second, s_.parameters.back());
+  } catch (const InputError&) {
+    s_.depth = depth;
+    s_.variables.set_parameters(parameters);
+    s_.out.commands = std::move(outer);
+    return std::nullopt;
+  }
+  const std::vector<std::vector<std::string>> commands =
+      std::exchange(s_.out.commands, std::move(outer));
+  ShellText text;
+  for (const std::vector<std::string>& one : commands) {
+    const bool echo = one[0] == "echo", printf = one[0] == "printf";
+    const std::string option = one.size() > 1 ? one[1] : "";
+    const bool formats = printf && option.find("%s") != option.npos;
+    if (!echo && !formats && !(printf && one.size() == 2)) return std::nullopt;
+    const bool skips = formats || (echo && (option == "-n" || option == "-e"));
+    const std::size_t first = skips ? 2 : 1;
+    for (std::size_t i = first; i < one.size(); ++i) {
+      if (one[i].find_first_of("$`") != std::string::npos) return std::nullopt;
+      text.text += (text.text.empty() ? "" : " ") + one[i];
+    }
+  }
+  return text;
 }
 
 ShellStatus ScriptRun::inner(const std::string& text, std::vector<std::string> launcher,

@@ -20,6 +20,7 @@ constexpr int kMostSteps = 100'000;  // commands followed
 }  // namespace
 
 void ScriptRun::whole() {
+  s_.variables.set_printed([this](std::string_view command) { return printed(command); });
   follow();
   if (!s_.out.commands.empty() || s_.functions.empty()) return;
   // Nothing was started: the functions are called in ways that are not understood.

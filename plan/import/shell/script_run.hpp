@@ -43,6 +43,7 @@ struct ScriptState {
   std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
   std::map<std::string, ShellFunction, std::less<>> functions = {};
   std::deque<std::string> names = {};                   // of other files
+  std::vector<std::string> following = {};              // scripts that are being followed
   std::vector<std::unique_ptr<ScriptRun>> others = {};  // whose functions are still called
   bool ended = false, returned = false;                 // by exit, by return
   std::int64_t left = 0;                                // loops that break or continue still leaves
@@ -103,6 +104,15 @@ class ScriptRun : private ShellBlocks {
   std::string unquoted_here(std::string_view here);
   ShellStatus started(std::size_t i, std::vector<std::string> words);
   void sourced(std::size_t i, const std::vector<std::string>& words);
+  // Follows the script that a command starts, by itself, a shell or a scheduler; false: it starts
+  // none that is known here.
+  bool starts_script(const std::vector<std::string>& words);
+  // The other file's text with parameters of its own, or the outer ones where there are none.
+  void other(ShellFile file, std::vector<std::string> parameters,
+             std::vector<std::string> launcher);
+  // What echo and printf put out in a function of the script; nullopt where more happens there, or
+  // a part of it is not known.
+  std::optional<ShellText> printed(std::string_view command);
   // A script in a word. One that is none is taken as words.
   ShellStatus inner(const std::string& text, std::vector<std::string> launcher,
                     const std::vector<std::string>& words);

@@ -77,8 +77,9 @@ class ShellFiller {
     in_word_ = true;
   }
   void end_word() {
-    if (in_word_) result_.words.push_back(std::exchange(word_, {}));
-    in_word_ = false;
+    const bool nothing = nothing_ && word_.empty();  // "$@" of no arguments is no word
+    if (in_word_ && !nothing) result_.words.push_back(std::exchange(word_, {}));
+    in_word_ = nothing_ = false;
   }
   std::size_t escaped(std::string_view rest, bool quoted) {
     const bool line_end = rest[1] == '\n' || rest.starts_with("\\\r\n");
@@ -146,12 +147,14 @@ class ShellFiller {
       if (pipe != of.npos && trimmed(of.substr(pipe + 1)) == "bc")
         expression = v_.text(trimmed(of.substr(5, pipe - 5))).text;
     }
+    if (const auto said = v_.printed_ ? v_.printed_(of) : std::nullopt)
+      return add({{said->text}, said->known}, quoted);
     const auto value = expression.empty() ? std::nullopt : v_.sum(expression);
     if (!value) return unknown(text);
     add({{fmt::to_string(*value)}, true}, quoted);
   }
   void named(std::string_view text, std::string_view name, bool quoted) {
-    if (name == "@" || name == "*") return own_arguments();
+    if (name == "@" || name == "*") return own_arguments(name, quoted);
     if (const auto value = parameter(name)) return add({{*value}, true}, quoted);
     const ShellVariable* known = v_.find(name);
     if (known == nullptr) return unknown(text);
@@ -159,8 +162,16 @@ class ShellFiller {
     add({known->words, known->known}, quoted);
   }
   // "$@" of a script that is given none is nothing.
-  void own_arguments() {
-    if (v_.parameters_ != nullptr) add({*v_.parameters_, true}, false);
+  void own_arguments(std::string_view name, bool quoted) {
+    const bool none = v_.parameters_ == nullptr || v_.parameters_->empty();
+    if (none) nothing_ = true;
+    if (!none) list({*v_.parameters_, true}, name, quoted);
+  }
+  // All of a list: quoted "${X[*]}" is one word, "${X[@]}" as many as there are.
+  void list(const ShellWords& all, std::string_view index, bool quoted) {
+    if (all.words.empty()) nothing_ = true;
+    if (!quoted || index != "*") return add(all, quoted);
+    add({{fmt::format("{}", fmt::join(all.words, " "))}, all.known}, true);
   }
   std::optional<std::string> parameter(std::string_view name) const {
     if (v_.parameters_ == nullptr) return std::nullopt;
@@ -182,12 +193,13 @@ class ShellFiller {
     }
     const std::string_view name = at.substr(0, length);
     std::string_view rest = at.substr(length);
-    if ((name == "@" || name == "*") && rest.empty()) return own_arguments();
+    if ((name == "@" || name == "*") && rest.empty()) return own_arguments(name, quoted);
     std::optional<ShellWords> value = value_of(name);
+    std::string_view index;
     if (rest.starts_with("[")) {
       const std::size_t close = rest.find(']');
       if (close == rest.npos) return unknown(text);
-      const std::string_view index = rest.substr(1, close - 1);
+      index = rest.substr(1, close - 1);
       rest = rest.substr(close + 1);
       const bool all = index == "@" || index == "*";
       // An element that was set by its own name, as those of "declare -A" are.
@@ -211,9 +223,9 @@ class ShellFiller {
     }
     if (rest.empty()) {
       if (!value) return unknown(text);
-      return add(std::move(*value), quoted);
+      return list(*value, index, quoted);
     }
-    otherwise(text, rest, std::move(value), quoted, name);
+    otherwise(text, rest, value, quoted, name);
   }
   std::optional<ShellWords> value_of(std::string_view name) {
     if (auto given = parameter(name)) return ShellWords{{std::move(*given)}, true};
@@ -229,14 +241,14 @@ class ShellFiller {
     return ShellWords{{of.words[static_cast<std::size_t>(*number)]}, of.known};
   }
   // With ':' an empty variable counts as one that is not set.
-  void otherwise(std::string_view text, std::string_view rest, std::optional<ShellWords> value,
-                 bool quoted, std::string_view name) {
+  void otherwise(std::string_view text, std::string_view rest,
+                 const std::optional<ShellWords>& value, bool quoted, std::string_view name) {
     const bool colon = rest[0] == ':';
     const std::string_view operation = rest.substr(colon ? 1 : 0, 1);
     const std::string_view word = rest.substr(std::min(rest.size(), colon ? 2UL : 1UL));
     const bool empty = !value || (colon && value->words == std::vector<std::string>{""});
     if (operation == "-" || operation == "=" || operation == "?") {
-      if (!empty) return add(std::move(*value), quoted);
+      if (!empty) return add(*value, quoted);
       if (operation == "?") return unknown(text);
       ShellText other = v_.text(word);
       if (operation == "=") v_.set_text(name, other, false);
@@ -260,7 +272,7 @@ class ShellFiller {
     unknown(text);
   }
   // Words into the word in hand: the first ends it, the last begins the next.
-  void add(ShellWords value, bool quoted) {
+  void add(const ShellWords& value, bool quoted) {
     if (!value.known) result_.known = false;
     bool between = false;
     for (const std::string& word : value.words) {
@@ -296,15 +308,16 @@ class ShellFiller {
   ShellWords result_;
   std::string word_;
   bool in_word_ = false;
+  bool nothing_ = false;  // a list without words was filled into the word
 };
 
-void ShellVariables::set_text(std::string_view name, ShellText value, bool more) {
+void ShellVariables::set_text(std::string_view name, const ShellText& value, bool more) {
   if (!value.known && environment_.contains(name) && !variables_.contains(name)) return;
   ShellVariable& variable = variables_[std::string(name)];
   if (!more || variable.words.empty()) {
     if (!more) variable = {};
     variable.known = value.known;
-    variable.words.assign(1, std::move(value.text));
+    variable.words.assign(1, value.text);
     return;
   }
   variable.known = variable.known && value.known;
@@ -329,6 +342,11 @@ std::string shell_known_path(std::string_view filled) {
   if (known == 0) return std::string(rest);
   if (!rest.starts_with('/')) return {};
   return std::string(rest.substr(std::min(rest.find_first_not_of('/'), rest.size())));
+}
+
+bool shell_is_open(std::string_view filled) {
+  const bool opens = filled.size() > 1 && (filled[0] == '$' || filled[0] == '`');
+  return opens && reference_end(filled, 0) == filled.size();
 }
 
 const ShellVariable* ShellVariables::find(std::string_view name) {

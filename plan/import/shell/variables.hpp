@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weir {
@@ -35,17 +37,24 @@ struct ShellText {
 // where that begins within a name.
 [[nodiscard]] std::string shell_known_path(std::string_view filled);
 
+// Whether a word that was filled in is nothing but one part that was not: "${X}", "$(date)".
+[[nodiscard]] bool shell_is_open(std::string_view filled);
+
 class ShellVariables {
  public:
   explicit ShellVariables(const ShellEnvironment& environment) : environment_(environment) {}
 
   // `more`: behind what the variable has already, as += does; as words of an array or as text. What
   // is not known leaves a value of the environment as it is.
-  void set_text(std::string_view name, ShellText value, bool more);
+  void set_text(std::string_view name, const ShellText& value, bool more);
   void set_array(std::string_view name, ShellWords value, bool more);
   // "$1" and what follows, while a function runs; nullptr: not known.
   void set_parameters(const std::vector<std::string>* parameters) { parameters_ = parameters; }
   [[nodiscard]] const std::vector<std::string>* parameters() const { return parameters_; }
+
+  // What a command of the script's own prints, where that is known.
+  using Printed = std::function<std::optional<ShellText>(std::string_view command)>;
+  void set_printed(Printed printed) { printed_ = std::move(printed); }
 
   // A raw word filled in: several words where it is split at blanks, none where it is empty.
   [[nodiscard]] ShellWords words(std::string_view raw);
@@ -67,6 +76,7 @@ class ShellVariables {
   std::map<std::string, ShellVariable, std::less<>> variables_;
   std::set<std::string> taken_;
   const std::vector<std::string>* parameters_ = nullptr;
+  Printed printed_;
   int depth_ = 0;
 };
 

@@ -1,0 +1,53 @@
+// torchrun's and Slurm's options, and the counts of mpirun and its like.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/import/launcher.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "plan/text/cells.hpp"
+
+namespace weir {
+
+bool is_launchers(std::string_view name) {
+  constexpr std::array<std::string_view, 20> kLauncher{
+      "nproc-per-node", "nnodes",    "node-rank", "master-addr", "master-port",
+      "num-gpus",       "num-nodes", "hostfile",  "nodes",       "ntasks-per-node",
+      "ntasks",         "nodelist",  "partition", "account",     "gpus-per-node",
+      "time",           "job-name",  "output",    "error",       "gres"};
+  return name.starts_with("rdzv-") || std::ranges::find(kLauncher, name) != kLauncher.end();
+}
+
+std::optional<std::int64_t> launched_processes(const std::vector<std::string>& command) {
+  constexpr std::array<std::string_view, 6> kLaunchers{"mpirun", "mpiexec", "mpiexec.hydra",
+                                                       "srun",   "aprun",   "jsrun"};
+  if (command.empty()) return std::nullopt;
+  const std::string_view name = std::string_view(command[0]).substr(command[0].rfind('/') + 1);
+  if (std::ranges::find(kLaunchers, name) == kLaunchers.end()) return std::nullopt;
+  // Behind one or two dashes, with the number after a blank or '='.
+  const auto number = [&](std::initializer_list<std::string_view> options) {
+    std::optional<std::int64_t> found;
+    for (std::size_t i = 1; i + 1 < command.size() && !command[i].ends_with(".py"); ++i) {
+      const std::string& word = command[i];
+      const std::size_t equals = std::min(word.find('='), word.size());
+      const std::size_t dashes = word.starts_with("--") ? 2 : word.starts_with("-") ? 1 : equals;
+      const std::string option = word.substr(dashes, equals - dashes);
+      if (std::ranges::find(options, option) == options.end()) continue;
+      const std::string value = equals < word.size() ? word.substr(equals + 1) : command[i + 1];
+      if (const auto count = whole_number<std::int64_t>(value)) found = count;
+    }
+    return found && *found > 0 && *found <= (1 << 24) ? found : std::nullopt;
+  };
+  if (name == "jsrun") {
+    const auto sets = number({"n", "nrs"});
+    return sets ? std::optional(*sets * number({"g", "gpu_per_rs"}).value_or(1)) : std::nullopt;
+  }
+  if (name == "srun") {
+    if (const auto all = number({"n", "ntasks"})) return all;
+    const auto nodes = number({"N", "nodes"}), each = number({"ntasks-per-node"});
+    return nodes && each ? std::optional(*nodes * *each) : std::nullopt;
+  }
+  return number({"np", "n"});
+}
+
+}  // namespace weir

@@ -1,0 +1,15 @@
+// A TOML file changed where two others differ, and left as it stands elsewhere.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace weir {
+
+// `text` where what differs between `before` and `after` is as in `after`: values, and keys that
+// one of them lacks. Where a value stands keeps its lines and comments. All three are TOML, else
+// InputError.
+[[nodiscard]] std::string changed_toml(const std::string& text, const std::string& before,
+                                       const std::string& after, const std::string& file);
+
+}  // namespace weir
