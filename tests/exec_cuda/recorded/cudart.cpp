@@ -222,7 +222,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* data) {
   WEIR_CALL();
-  static_cast<void>(machine().finish_all());
+  // What is stuck may still read it: rather lost than freed.
+  if (!machine().finish_all()) return failed(cudaErrorLaunchTimeout);
   pinned().erase(reinterpret_cast<std::uintptr_t>(data));
   std::free(data);
   return cudaSuccess;
