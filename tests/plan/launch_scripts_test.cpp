@@ -394,7 +394,9 @@ TEST(LaunchScript, ProgramsThatStartProcesses) {
   for (const char* launcher :
        {"mpirun -np 64 -x A=b --hostfile h", "mpiexec -n 64", "aprun -n 64 -N 8",
         "jsrun -n 16 -a 4 -g 4", "srun -n 64", "srun --ntasks=64 --mpi=pmix",
-        "srun -N 8 --ntasks-per-node 8", "srun -N 8 -n 8 torchrun --nproc_per_node 8 --nnodes $N"})
+        "srun -N 8 --ntasks-per-node 8", "srun -N 8 -n 8 torchrun --nproc_per_node 8 --nnodes $N",
+        "srun -N8 -n64", "aprun -n64 -N8", "jsrun -n16 -g4",
+        "mpirun -np 64 --map-by socket:PE=4 python -m wrapped -n 3 --"})
     EXPECT_EQ(started(launcher + job), "K2 tp2 dp16 M4 b1 1f1b [5], 8 of 512") << launcher;
   // They are its own, and no words of the job.
   const Job launched =
