@@ -78,6 +78,11 @@ std::string read_text_file(const std::filesystem::path& file) {
   std::string text = read_bytes(file);
   const std::size_t valid = utf8_prefix(text);
   if (valid == text.size()) return text;
+  if (text.starts_with("\x1f\x8b")) {
+    throw InputError(file.string(), "",
+                     "is compressed by gzip, expected text (PyTorch's profiles alone are read so, "
+                     "where costs are calibrated)");
+  }
   const auto line =
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(valid), '\n');
   throw InputError(

@@ -4,6 +4,7 @@ written of them is still what it should be: a terminal's text, JSON, SVG, HTML, 
 texts that are not UTF-8 are refused with file and line. Usage: text_test.py SOURCE_DIR WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import ast
+import gzip
 import json
 import os
 import pathlib
@@ -111,6 +112,10 @@ def foreign():
         done = run(*line)
         check(name, done.returncode == 3 and f"{name}: line 2: is not UTF-8".encode()
               in done.stderr, done.stderr)
+    pathlib.Path("z.json").write_bytes(gzip.compress(b"{}"))
+    done = run("simulate", "z.json")
+    check("gzip", done.returncode == 3 and b"z.json: is compressed by gzip, expected text"
+          in done.stderr, done.stderr)
     check("an argument", run("model", b"caf\xe9".decode(errors="surrogateescape")).returncode == 2)
 
 

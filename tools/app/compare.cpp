@@ -273,7 +273,9 @@ CompareResult compare(const CompareRequest& r, const Session& session) {
   if (plans != is_plan(r.second))
     throw UsageError(
         "compare takes two traces, two plans, a plan and the log of its job, or a plan or a folder "
-        "of timelines and a folder of timelines");
+        "of timelines and a folder of timelines (a profile of PyTorch goes to weir calibrate "
+        "--plan, "
+        "whose --save-trace makes it a trace)");
   return plans ? compare_plans(r, session) : compare_traces(r, session);
 }
 
