@@ -11,7 +11,11 @@ namespace weir {
 
 ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now,
                                  bool spin)
-    : program_(program), arenas_(std::move(arenas)), now_(now), spin_(spin) {
+    : program_(program),
+      arenas_(std::move(arenas)),
+      now_(now),
+      spin_(spin),
+      clocks_(program.shape().ranks, nullptr) {
   for (const Edge& edge : program.edges()) {
     const Lane& lane = program.lane(edge.send_lane);
     auto made = std::make_unique<Fifo>();
@@ -23,7 +27,7 @@ ThreadTransport::ThreadTransport(const Program& program, std::vector<Arena*> are
 }
 
 void ThreadTransport::begin_step(StepClock& clock) {
-  clock_ = &clock;
+  std::ranges::fill(clocks_, &clock);
   for (auto& edge : edges_) {
     std::fill(edge->produced.begin(), edge->produced.end(), 0);
     std::fill(edge->consumed.begin(), edge->consumed.end(), 0);
@@ -64,9 +68,11 @@ void ThreadTransport::move_on(Fifo& e, std::int32_t edge) {
     // no moment has either more than these times say.
     if (!arenas_.empty()) arenas_[ends.from.position()]->give(e.messages[e.next]);
     const std::int64_t now = now_();
-    for (const OperationId id : {send + e.next, receive + e.next}) {
-      clock_->start_ns[id.position()] = now;
-      clock_->end_ns[id.position()] = now;
+    for (const auto& [rank, id] :
+         {std::pair(ends.from, send + e.next), std::pair(ends.to, receive + e.next)}) {
+      StepClock& clock = *clocks_[rank.position()];
+      clock.start_ns[id.position()] = now;
+      clock.end_ns[id.position()] = now;
     }
     if (!arenas_.empty()) arenas_[ends.to.position()]->take_over(e.messages[e.next]);
     ++e.next;

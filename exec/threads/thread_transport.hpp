@@ -21,6 +21,8 @@ class ThreadTransport : public Transport {
   ThreadTransport(const Program& program, std::vector<Arena*> arenas, Now now, bool spin);
 
   void begin_step(StepClock& clock) override;
+  // Where ranks keep clocks of their own: this one's, behind begin_step and before the step.
+  void keep_times(Rank rank, StepClock& clock) { clocks_[rank.position()] = &clock; }
   void send(std::int32_t edge, std::int32_t index, Tensor message) override;
   [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override;
   void consumed(std::int32_t edge, std::int32_t index) override;
@@ -41,7 +43,7 @@ class ThreadTransport : public Transport {
   Now now_;
   bool spin_;
   std::vector<std::unique_ptr<Fifo>> edges_;
-  StepClock* clock_ = nullptr;
+  std::vector<StepClock*> clocks_;  // by rank
   std::atomic<bool> stopped_{false};
 };
 

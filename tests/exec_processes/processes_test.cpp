@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "exec/processes/all_gather.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "tests/exec/replay.hpp"
@@ -157,6 +158,8 @@ TEST(Processes, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   EXPECT_EQ(first.parameters_sha256, again.parameters_sha256);
   EXPECT_EQ(first.parameters_sha256, overlapped.parameters_sha256);
   EXPECT_EQ(first.parameters_sha256, shared.parameters_sha256);
+  EXPECT_EQ(first.parameters_sha256,
+            run_in_one_process(model.load(plan), options, cpu_only()).parameters_sha256);
   plan.microbatches = 6;
   plan.dp = 1;
   const RunResult one = run(model.load(plan), options, cpu_only());
@@ -179,6 +182,9 @@ TEST(Processes, DividedLayersTrainAsWholeOnes) {
   const RunResult again = run_here(model.load(plan), options);
   if (processes().index() != 0) return;
   EXPECT_EQ(first.parameters_sha256, again.parameters_sha256);
+  // Threads add in the order of places too.
+  EXPECT_EQ(first.parameters_sha256,
+            run_in_one_process(model.load(plan), options, cpu_only()).parameters_sha256);
   plan.tp = 1;
   const RunResult one = run(model.load(plan), options, cpu_only());
   ASSERT_EQ(first.steps.size(), one.steps.size());

@@ -10,6 +10,7 @@
 
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/words/figures.hpp"
 #include "tools/app/host.hpp"
@@ -168,13 +169,18 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
 
 RunResult run_alone(const RunRequest& r, const Session& session) {
   return run_plan(r, session, true, [&](const ResolvedPlan& loaded, const RunOptions& options) {
-    if (options.backend == BackendKind::cpu && loaded.plan.pp > available_cores()) {
+    const Plan& plan = loaded.plan;
+    const int devices = plan.pp * plan.tp * plan.dp;
+    if (options.backend == BackendKind::cpu && devices > available_cores()) {
+      std::string product = fmt::format("K = {}", devices);
+      if (plan.tp * plan.dp > 1)
+        product = fmt::format("K * T * D = {} * {} * {}", plan.pp, plan.tp, plan.dp);
       session.note(
-          fmt::format("K = {} on {} cores: the result is oversubscribed and compares with nothing",
-                      loaded.plan.pp, available_cores()));
+          fmt::format("{} on {} cores: the result is oversubscribed and compares with nothing",
+                      product, available_cores()));
     }
     wait_for_quiet(r.quiet, session, r.stopping);
-    return weir::run(loaded, options, available_backends());
+    return run_in_one_process(loaded, options, available_backends());
   });
 }
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/processes/all_gather.hpp"
-#include "exec/run/run.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -161,7 +161,7 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     options.steps = r.steps;
     if (options.backend == BackendKind::synthetic)
       options.synthetic_duration_ns = synthetic_step(loaded, r.costs).duration_ns;
-    const weir::RunResult result = weir::run(loaded, options, backends);
+    const weir::RunResult result = run_in_one_process(loaded, options, backends);
     row.measured = result.step_time;
     std::vector<double> bubbles;
     const Program& program = loaded.program;
