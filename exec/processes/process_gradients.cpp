@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "exec/processes/process_grid.hpp"
+#include "exec/rank/tensor_shards.hpp"
 
 namespace weir {
 namespace {
@@ -29,7 +30,19 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
   for (std::int32_t stage = 0; stage < setup_.program.shape().total_stages(); ++stage) {
     if (setup_.program.shape().rank_of(Stage{stage}) == setup_.rank) own_.push_back(stage);
   }
-  if (setup_.backend == nullptr) find_noted();
+  if (setup_.backend == nullptr) {
+    find_noted();
+    return;
+  }
+  if (setup_.group == nullptr) return;
+  for (const std::int32_t stage : own_) {
+    const auto& parameters = setup_.stages[stage]->parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const ParameterId& id = parameters[p].id;
+      if (is_partial(setup_.model.layers[static_cast<std::size_t>(id.layer)], id.tensor))
+        partial_.emplace_back(stage, static_cast<int>(p));
+    }
+  }
 }
 
 // Timed waits have no gradients: whoever would exchange some sends word instead.
@@ -218,7 +231,22 @@ void ProcessGradients::exchange_squares() {
       return worker.sum_of_squares(parameter,
                                    copies(Stage{stage}, static_cast<std::size_t>(parameter)));
     });
-    if (setup_.plan.zero > 0) add_squares_of_slices(stage);
+    if (setup_.plan.zero > 0) {
+      std::vector<int> holders;
+      for (int replica = 0; replica < setup_.plan.dp; ++replica)
+        holders.push_back(process_of(setup_.rank.value, replica));
+      add_squares(stage, holders, [](int) { return true; });
+    }
+    if (setup_.group != nullptr) {
+      const ProcessGrid grid(setup_.plan, setup_.program.shape().ranks);
+      std::vector<int> holders;
+      for (int place = 0; place < grid.places; ++place)
+        holders.push_back(grid.process(setup_.replica, place, setup_.rank));
+      add_squares(stage, holders, [&](int parameter) {
+        const ParameterId& id = this->parameter({stage, parameter}).id;
+        return is_divided(setup_.model.layers[static_cast<std::size_t>(id.layer)], id.tensor);
+      });
+    }
   }
   const ScheduleShape& shape = setup_.program.shape();
   std::vector<Processes::Ticket> receives;
@@ -239,27 +267,50 @@ void ProcessGradients::exchange_squares() {
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
 }
 
-// Replica 0's first, as everywhere: so all find the same sum.
-void ProcessGradients::add_squares_of_slices(std::int32_t stage) {
+// The first holder's first, as everywhere: so all find the same sum.
+void ProcessGradients::add_squares(std::int32_t stage, const std::vector<int>& holders,
+                                   const std::function<bool(int)>& adds) {
   const std::span<double> squares = setup_.norm.squares_of(Stage{stage});
+  const std::vector<double> own(squares.begin(), squares.end());
   const int tag = squares_tag_ + stage;
-  std::vector<std::vector<double>> parts(static_cast<std::size_t>(setup_.plan.dp),
-                                         {squares.begin(), squares.end()});
+  std::vector<std::vector<double>> parts(holders.size(), own);
   std::vector<Processes::Ticket> messages;
-  for (int replica = 0; replica < setup_.plan.dp; ++replica) {
-    if (replica == setup_.replica) continue;
-    const int peer = process_of(setup_.rank.value, replica);
-    auto& theirs = parts[static_cast<std::size_t>(replica)];
+  for (std::size_t holder = 0; holder < holders.size(); ++holder) {
+    const int peer = holders[holder];
+    if (peer == processes_.index()) continue;
     messages.push_back(
-        processes_.start_receive(peer, tag, std::as_writable_bytes(std::span(theirs))));
-    const auto& mine = parts[static_cast<std::size_t>(setup_.replica)];
-    messages.push_back(processes_.start_send(peer, tag, std::as_bytes(std::span(mine))));
+        processes_.start_receive(peer, tag, std::as_writable_bytes(std::span(parts[holder]))));
+    messages.push_back(processes_.start_send(peer, tag, std::as_bytes(std::span(own))));
   }
   for (const Processes::Ticket message : messages) processes_.wait(message);
-  std::ranges::fill(squares, 0.0);
-  for (const auto& part : parts) {
-    for (std::size_t i = 0; i < part.size(); ++i) squares[i] += part[i];
+  const std::span<const int> parameters = setup_.norm.parameters_of(Stage{stage});
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    if (!adds(parameters[i])) continue;
+    squares[i] = 0;
+    for (const auto& part : parts) squares[i] += part[i];
   }
+}
+
+void ProcessGradients::sum_partial_gradients() {
+  if (partial_.empty()) return;
+  const auto each = [this](auto visit) {
+    std::size_t first = 0;
+    for (const GradientKey& key : partial_) {
+      const Slice own = updated(key);
+      const auto count = static_cast<std::size_t>(own.count);
+      visit(on_host(key).subspan(static_cast<std::size_t>(own.first), count), first);
+      first += count;
+    }
+    return first;
+  };
+  summed_.resize(each([](std::span<float>, std::size_t) {}));
+  each([this](std::span<float> gradient, std::size_t first) {
+    std::copy_n(gradient.data(), gradient.size(), summed_.data() + first);
+  });
+  setup_.group->sum(summed_);
+  each([this](std::span<float> gradient, std::size_t first) {
+    std::copy_n(summed_.data() + first, gradient.size(), gradient.data());
+  });
 }
 
 void ProcessGradients::exchange_notes() {
@@ -281,6 +332,7 @@ void ProcessGradients::meet() {
   for (const std::int32_t stage : own_)
     start_reductions(stage);  // copies without micro-batches have not yet
   for (auto& [key, reduction] : reductions_) finish_reduction(key, reduction);
+  sum_partial_gradients();
   exchange_copies();
   exchange_squares();
 }
@@ -288,7 +340,7 @@ void ProcessGradients::meet() {
 void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& clock) {
   const Stage own = setup_.program.op(optimizer).action.stage;
   const auto reductions = setup_.program.predecessors(optimizer);
-  if (reductions.empty()) return;
+  if (reductions.empty() && partial_.empty()) return;
   meet();
   for (const Dependency& reduce : reductions) {
     if (setup_.program.op(reduce.before).action.stage != own) continue;

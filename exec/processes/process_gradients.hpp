@@ -5,17 +5,23 @@
 // a copy, and each sums them in layer order, so all copies update alike. Where gradients are
 // clipped the ranks of a replica then give each other the squares of theirs.
 //
+// Of devices that divide layers each sums its own part of a weight with its replicas'. Of what each
+// has all of and finds a part of the gradient, one all-reduce a step makes the whole; squares of
+// parts are added, in the order of places, those of whole gradients count once.
+//
 // Under ZeRO-1 sums stay where they are made: a replica updates its slice of each weight by them
 // and sends the weights round. Its squares are of slices, added in the order of replicas.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "exec/device/tensor_group.hpp"
 #include "exec/processes/processes.hpp"
 #include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/stage.hpp"
@@ -34,7 +40,9 @@ class ProcessGradients : public GradientExchange {
     GradientNorm norm;
     Rank rank;
     int replica = 0;
-    int tensor = 0;  // its place among the plan's tp devices
+    int tensor = 0;                // its place among the plan's tp devices
+    TensorGroup* group = nullptr;  // they; null where there is one
+    const Model& model;            // undivided
     const Plan& plan;
     Backend* backend = nullptr;  // null for timed waits
     Arena* arena = nullptr;
@@ -81,7 +89,11 @@ class ProcessGradients : public GradientExchange {
   void exchange_copies();
   // Makes this rank's squares and gives each rank of the replica all of them.
   void exchange_squares();
-  void add_squares_of_slices(std::int32_t stage);
+  // Adds to the squares of the stage's weights, where `adds`, those of the other processes that
+  // have parts of their gradients, all of `holders` in this order.
+  void add_squares(std::int32_t stage, const std::vector<int>& holders,
+                   const std::function<bool(int parameter)>& adds);
+  void sum_partial_gradients();
   void exchange_notes();
   void meet();  // once a step, before its first optimizer
 
@@ -91,6 +103,8 @@ class ProcessGradients : public GradientExchange {
   std::vector<std::int32_t> own_;           // stages of this rank
   std::vector<int> first_tag_;              // by stage
   int squares_tag_ = 0;                     // of stage 0, the others' behind it
+  std::vector<GradientKey> partial_;        // whose gradients devices add up
+  std::vector<float> summed_;               // of those, one after the other
   GradientPeers peers_;
   std::set<int> noted_;                          // processes that wait for each other, timed waits
   std::map<GradientKey, Reduction> reductions_;  // under way

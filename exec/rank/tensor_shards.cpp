@@ -68,6 +68,13 @@ std::vector<float> cut_out(const std::vector<float>& whole, std::span<const Shar
 
 bool is_divided(const Layer& layer, int tensor) { return division_of(layer, tensor).has_value(); }
 
+bool is_partial(const Layer& layer, int tensor) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || !block->qk_norm) return false;
+  const WeightPlaces at(*block);
+  return tensor == at.query_gain || tensor == at.key_gain;
+}
+
 std::vector<ShardPiece> shard_pieces(const Layer& layer, int tensor, const TensorPlace& at) {
   const std::optional<Division> division = division_of(layer, tensor);
   assert(division && "every device has all of it");

@@ -40,6 +40,11 @@ std::span<double> GradientNorm::squares_of(Stage stage) {
   return std::span(squares_).subspan(first, first_[stage.position() + 1] - first);
 }
 
+std::span<const int> GradientNorm::parameters_of(Stage stage) const {
+  const std::size_t first = first_[stage.position()];
+  return std::span(parameters_).subspan(first, first_[stage.position() + 1] - first);
+}
+
 std::optional<double> GradientNorm::norm() const {
   if (!clips()) return std::nullopt;
   double sum = 0;

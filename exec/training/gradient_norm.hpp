@@ -26,8 +26,10 @@ class GradientNorm {
   // Sets the squares of those weights that are this stage's to give; `sum` makes one of its
   // parameters'. Different stages' may be set at once.
   void set(Stage stage, const std::function<double(int parameter)>& sum);
-  // They, for another process, which sets them by the same span.
+  // They, for another process, which sets them by the same span; and whose they are, each by its
+  // index among the stage's parameters.
   [[nodiscard]] std::span<double> squares_of(Stage stage);
+  [[nodiscard]] std::span<const int> parameters_of(Stage stage) const;
 
   // Of the gradients as they are, when all stages' are set; absent where nothing is clipped.
   [[nodiscard]] std::optional<double> norm() const;

@@ -19,7 +19,6 @@ struct UndividedPart {
     return e.norm || e.token_types > 0 ? "norms and token types of an embedding are" : nullptr;
   }
   const char* operator()(const TransformerShape& b) const {
-    if (b.qk_norm) return "norms of queries and keys are";
     return b.pre_norm ? nullptr : "norms behind the sums are";
   }
   const char* operator()(const HeadShape& h) const {
@@ -107,8 +106,6 @@ void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend)
   };
   if (plan.tp > 1 && backend != BackendKind::cpu) refuse(fmt::format("tp = {} on a GPU", plan.tp));
   if (plan.sequence_parallel) refuse("sequence_parallel = true");
-  if (plan.tp > 1 && plan.optimizer.clip_norm > 0)
-    refuse(fmt::format("tp = {} and a clip_norm", plan.tp));
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
   const bool divided = plan.tp > 1;

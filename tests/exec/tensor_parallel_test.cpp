@@ -5,8 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/training/trainable.hpp"
@@ -68,6 +72,77 @@ TEST(TensorParallel, ALlamaTrainsAsUndivided) {
   const std::string dropout = R"(,"attention_dropout":0.1)";
   expect_equal(TinyModel(tiny_llama("llama", kLlama3Scaling + dropout, 3, 37)), {2},
                AttentionKind::unfused);
+}
+
+// A device finds its heads' part of the gradients of the norms' gains, which all heads share:
+// summed over the devices once a step, they stay equal everywhere, or the losses would part.
+TEST(TensorParallel, NormsOfHeadsAreTrainedByAllDevices) {
+  expect_equal(TinyModel(tiny_llama("qwen3", R"(,"attention_dropout":0.1)", 3, 37)), {2},
+               AttentionKind::fused);
+}
+
+// Without the sum each device would take its own half for the gradient. Descent by rate 1 is the
+// gradient itself: of T = 2 it is that of T = 1, number by number.
+TEST(TensorParallel, TheGradientOfAHeadNormsGainIsThatOfAllHeads) {
+  const TinyModel model(tiny_llama("qwen3", "", 2, 37));
+  const auto gains = [&](int tp, int count) {
+    Plan plan = divided(model, tp, {2});
+    plan.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 1};
+    RunOptions options = steps(count);
+    options.save = own_folder() / "saved.safetensors";
+    static_cast<void>(trained(model, plan, options));
+    const SafetensorsFile file(*options.save);
+    const std::string name = "model.layers.1.self_attn.q_norm.weight";
+    return to_floats(file.tensors().at(name), name);
+  };
+  const std::vector<float> before = gains(1, 0), one = gains(1, 1), two = gains(2, 1);
+  double moved = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    moved = std::max(moved, std::abs(static_cast<double>(one[i]) - before[i]));
+    EXPECT_NEAR(two[i], one[i], 1e-6) << i;
+  }
+  EXPECT_GT(moved, 1e-4);  // there is a gradient to speak of
+}
+
+// The norm is of undivided gradients: those of parts add up, a norm's gain or a bias that all
+// devices have counts once. It is found to the same bits by all of them, for every K, and by
+// threads; under ZeRO-1, whose squares are of slices, to 6 digits.
+TEST(TensorParallel, ClipsByTheNormOfTheWhole) {
+  for (const TinyConfig& config :
+       {TinyConfig{R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":37,)"
+                   R"("n_positions":8,"initializer_range":0.2})"},
+        tiny_llama("qwen3", "", 3, 37)}) {
+    const TinyModel model(config);
+    const auto clipped = [&](int tp, std::vector<int> boundaries, const char* schedule) {
+      Plan plan = divided(model, tp, std::move(boundaries), schedule);
+      plan.optimizer.clip_norm = 0.05;  // below the tiny model's norm
+      return plan;
+    };
+    const RunResult one = trained(model, clipped(1, {2}, "1f1b"), steps(3));
+    const Plan plan = clipped(2, {2}, "1f1b");
+    const RunResult two = trained(model, plan, steps(3));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double norm = one.steps[i].gradient_norm.value();
+      EXPECT_GT(norm, 0.05);
+      EXPECT_NEAR(two.steps[i].gradient_norm.value(), norm, 1e-5 * norm) << i;
+      EXPECT_NEAR(two.steps[i].loss, one.steps[i].loss, kTolerance) << i;
+    }
+    for (const Plan& other : {clipped(2, {}, "gpipe"), clipped(2, {1, 3}, "zb-h1")})
+      EXPECT_EQ(trained(model, other, steps(3)).parameters_sha256, two.parameters_sha256);
+    EXPECT_EQ(run_in_one_process(model.load(plan), steps(3), cpu_only()).parameters_sha256,
+              two.parameters_sha256);
+    Plan shared = plan;
+    shared.dp = 2;
+    shared.microbatches = 2;
+    const RunResult replicas = trained(model, shared, steps(3));
+    shared.zero = 1;
+    const RunResult zero = trained(model, shared, steps(3));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double norm = one.steps[i].gradient_norm.value();
+      EXPECT_NEAR(replicas.steps[i].gradient_norm.value(), norm, 1e-5 * norm) << i;
+      EXPECT_NEAR(zero.steps[i].gradient_norm.value(), norm, 1e-5 * norm) << i;
+    }
+  }
 }
 
 // Four devices, a head each; 37 tokens are 10, 10, 10 and 7.
@@ -271,14 +346,11 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
               HasSubstr("tp = 2; the devices that divide layers run as processes only (mpirun -n 4 "
                         "weir run)"));
   EXPECT_THAT(complaint(model, plan, Replicas::many, BackendKind::cuda), HasSubstr("on a GPU"));
-  plan.optimizer.clip_norm = 1;
-  EXPECT_THAT(complaint(model, plan), HasSubstr("tp = 2 and a clip_norm"));
-  plan.optimizer.clip_norm = 0;
   plan.sequence_parallel = true;
   EXPECT_THAT(complaint(model, plan), HasSubstr("sequence_parallel"));
-  const TinyModel normed(tiny_llama("qwen3", ""));
-  EXPECT_THAT(complaint(normed, divided(normed, 2, {2})),
-              HasSubstr("block.0: norms of queries and keys"));
+  const TinyModel behind(tiny_bert(0));
+  EXPECT_THAT(complaint(behind, divided(behind, 2, {2})),
+              HasSubstr("embedding: norms and token types of an embedding are not divided"));
 }
 
 TEST(TensorParallel, ADumpIsRefused) {
