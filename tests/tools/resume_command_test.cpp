@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
+#include <string>
 
 #include "tests/tools/command.hpp"
 
@@ -55,6 +57,27 @@ TEST_F(Resume, CtrlCSavesAndEndsClean) {
   EXPECT_EQ(more.at("first_step"), trained);
   const auto whole = result("k1.json --warmup 0 --steps " + std::to_string(trained + 1));
   EXPECT_EQ(more.at("parameters_sha256"), whole.at("parameters_sha256"));
+}
+
+// Steps 1 to 4 of the run before, 5 and 6 of the one that goes on: losses by step, one curve each.
+TEST_F(Resume, LossesAreDrawn) {
+  const auto before = result("k2.json --warmup 0 --steps 4 --checkpoint-every 4 -o out");
+  const auto more = result("k1.json --warmup 0 --steps 2 --resume out --svg loss.svg");
+  EXPECT_THAT(read("loss.svg"), HasSubstr("before it was stopped"));
+  std::istringstream rows(read("loss.data.csv"));
+  std::string row;
+  std::getline(rows, row);
+  for (int step = 1; step <= 6; ++step) {
+    ASSERT_TRUE(std::getline(rows, row));
+    const auto& steps = step <= 4 ? before.at("steps") : more.at("steps");
+    const double loss = steps[static_cast<std::size_t>(step <= 4 ? step - 1 : step - 5)].at("loss");
+    const auto y = row.rfind(','), x = row.rfind(',', y - 1);
+    EXPECT_EQ(std::stod(row.substr(x + 1)), step) << row;
+    EXPECT_NEAR(std::stod(row.substr(y + 1)), loss, 1e-4) << row;
+  }
+  EXPECT_FALSE(std::getline(rows, row)) << row;
+  EXPECT_EQ(weir("run k1.json --steps 0 --svg none.svg").code, 2);
+  EXPECT_EQ(weir("run k1.json --backend synthetic --svg none.svg").code, 2);
 }
 
 // Most of the time goes into checkpoints, so most kills fall into one. What is found afterwards is

@@ -15,7 +15,9 @@
 #include "plan/words/figures.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/kernels_json.hpp"
+#include "tools/app/loss_picture.hpp"
 #include "tools/app/memory_need.hpp"
+#include "tools/app/picture.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/synthetic.hpp"
 #include "tools/app/traced_plan.hpp"
@@ -139,6 +141,9 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                               steps, format_duration(step.time)));
     }
   }
+  static_cast<void>(written(r.picture, session));
+  if (r.picture && (options.backend == BackendKind::synthetic || r.steps == 0))
+    throw UsageError("--svg draws losses of steps that train: here are none");
   if (r.checkpoint_every > 0 && !r.output)
     throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
   options.hangs = r.hangs;
@@ -163,6 +168,10 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                              *result.run.graph_refused));
   }
   label(result);
+  if (r.picture) {  // before the folder that this run goes on from may be its own
+    const Chart chart = loss_chart(result);
+    save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session);
+  }
   if (r.output) save(result, *r.output, session);
   return result;
 }
@@ -286,7 +295,12 @@ Fields fields(RunRequest& r) {
       {"-o,--output",
        &r.output,
        "Folder for run.json and the measured trace",
-       {.writes = Writes::folder}}};
+       {.writes = Writes::folder}},
+      {"--svg,--pdf",
+       &r.picture,
+       "Write the losses by step as a picture (.svg or .pdf), its data beside it as NAME.data.csv; "
+       "of a run that goes on, with those of the run before it",
+       {.writes = Writes::file}}};
   all.push_back({"--longest-action",
                  &r.longest_action_s,
                  "Seconds after which an action that has not ended hangs, and the run ends",

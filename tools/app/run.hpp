@@ -29,7 +29,8 @@ struct RunRequest {
   CostsSource costs;                      // the synthetic backend's durations
   bool graphs = false, launched = false;  // one CUDA graph always, or never
   bool kernels = false;
-  std::optional<std::filesystem::path> output;  // folder for run.json and the trace
+  std::optional<std::filesystem::path> output;   // folder for run.json and the trace
+  std::optional<std::filesystem::path> picture;  // of the losses
   QuietOptions quiet;
   SessionOptions processes;
   double longest_action_s = 600;  // one that takes longer hangs
