@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/loss_picture.hpp"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -44,9 +42,7 @@ Points losses_before(const std::filesystem::path& checkpoint, std::int64_t first
 
 Chart loss_chart(const RunResult& result) {
   const weir::RunResult& run = result.run;
-  Chart chart{.title = fmt::format("Loss of {} steps", run.steps.size()),
-              .x_label = "step",
-              .y_label = "loss"};
+  Chart chart{.title = "Loss by step", .x_label = "step", .y_label = "loss"};
   if (run.resumed) {
     Points before = losses_before(*run.resumed, run.first_step);
     if (!before.empty()) {
