@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "plan/program/deadlock.hpp"
+#include "plan/program/slot_walk.hpp"
 
 namespace weir {
 namespace {
@@ -285,12 +285,8 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) {
 // lane waited for with one less, so all its waits follow from those of fewer slots. The step from
 // deadlock to none is therefore found by doubling and halving.
 std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least) {
-  LoweringOptions options;
-  options.optimizer = false;
-  const auto deadlocks = [&](std::int32_t slots) {
-    options.slots = slots;
-    return find_cycle(lower(schedule, options)).has_value();
-  };
+  SlotWalk walk(schedule);
+  const auto deadlocks = [&walk](std::int32_t slots) { return !walk.ends(slots); };
   if (!deadlocks(at_least)) return at_least;
   // As many as there can be messages on an edge: more change nothing.
   const std::int32_t most = schedule.shape.units() * schedule.shape.stages;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <queue>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -61,6 +62,15 @@ std::uint16_t cost_index(const Program& program, const Action& action) {
       return is_compute(action.kind) ? slot(stage, kComputeSlots[action.kind]) : 0;
   }
 }
+
+// Registers of one lane.
+struct Ring {
+  std::int32_t first = 0, size = 0;
+};
+constexpr std::int32_t kLongestRing = 64;
+
+template <class T>
+using First = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
 class Compiler {
  public:
@@ -164,6 +174,32 @@ class Compiler {
   }
 
   // --- registers and instructions
+  // Whether `id` is read as late as its lane's operation `apart` places on, or later.
+  [[nodiscard]] bool outlives(OperationId id, std::int32_t apart) const {
+    const std::int32_t end = std::max(last_use_[id], position_[id]);
+    return apart < program_.lane_of(id).last - id && position_[id + apart] <= end;
+  }
+  [[nodiscard]] bool is_kept(OperationId id) const {
+    return program_.lane_of(id).kind == LaneKind::receive || needs_copy(id);
+  }
+  // What a lane keeps takes the registers of its ring in turn, so that rounds that wait alike are
+  // written alike. Rings are powers of two: all have come round when the longest has. What outlives
+  // the longest ring has a register of its own.
+  bool open_rings() {
+    rings_.resize(program_.lanes().size());
+    for (const LaneId l : program_.lanes().ids()) {
+      std::int32_t size = 0;
+      for (const OperationId id : program_.lane(l).operations()) {
+        if (!is_kept(id) || outlives(id, kLongestRing)) continue;
+        size = std::max(size, 1);
+        while (outlives(id, size)) size *= 2;
+      }
+      if (at(compiled_.registers) + at(size) > kMostRegisters) return false;
+      rings_[l] = {compiled_.registers, size};
+      compiled_.registers += size;
+    }
+    return true;
+  }
   std::optional<Register> allocate() {
     if (!free_.empty()) {
       const Register r = free_.top();
@@ -177,10 +213,16 @@ class Compiler {
     return kept_[id] != 0 ? kept_[id] : lane_register_[program_.op(id).lane];
   }
   bool keep(OperationId id) {
+    if (!outlives(id, kLongestRing)) {
+      const LaneId lane = program_.op(id).lane;
+      const std::int32_t turn = (id - program_.lane(lane).first) % rings_[lane].size;
+      kept_[id] = static_cast<Register>(rings_[lane].first + turn);
+      return true;
+    }
     const auto r = allocate();
     if (!r) return false;
     kept_[id] = *r;
-    expiring_[at(std::max(last_use_[id], position_[id]))].push_back(*r);
+    expiring_.emplace(std::max(last_use_[id], position_[id]), *r);
     return true;
   }
 
@@ -193,15 +235,15 @@ class Compiler {
       lane_register_[l] = *r;
       if (program_.lane(l).kind != LaneKind::send) compiled_.lane_ends.push_back(*r);
     }
+    if (!open_rings()) return false;
     kept_.assign(program_.size(), 0);
-    expiring_.resize(order_.size());
     compiled_.code.reserve(order_.size() + order_.size() / 2);
     for (std::size_t p = 0; p < order_.size();) {
       const std::size_t next = emit_at(p);
       if (next == p) return false;
-      for (; p < next; ++p) {
-        for (const Register r : expiring_[p]) free_.push(r);
-      }
+      p = next;
+      for (; !expiring_.empty() && at(expiring_.top().first) < p; expiring_.pop())
+        free_.push(expiring_.top().second);
     }
     return true;
   }
@@ -281,8 +323,10 @@ class Compiler {
   Indexed<LaneId, bool> in_order_;  // receives whose arrivals must be held back to stay in order
   Indexed<LaneId, Register> lane_register_;
   PerOperation<Register> kept_;
-  std::vector<std::vector<Register>> expiring_;  // per position: registers free after it
-  std::priority_queue<Register, std::vector<Register>, std::greater<>> free_;
+  Indexed<LaneId, Ring> rings_;
+  // By the position after which they are free, first in front; and those that are free.
+  First<std::pair<std::int32_t, Register>> expiring_;
+  First<Register> free_;
   CompiledProgram compiled_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
+#include "plan/program/slot_walk.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 
@@ -81,6 +82,41 @@ TEST(FewestSlots, AreThoseOfALinearSearch) {
   // A cycle that no slots undo.
   const Schedule crossed = parse_schedule_csv("0B0,0F0\n1F0,1B0\n", "crossed.csv");
   for (const int at_least : {1, 2, 9}) EXPECT_EQ(fewest_slots(crossed, at_least), 0);
+}
+
+// By counting as by a cycle of the program: every schedule, small and any, with few slots and
+// without a limit; as it is made, and with two neighbours of a rank's order exchanged.
+TEST(SlotWalk, EndsWhereTheProgramHasNoCycle) {
+  std::mt19937 random(20261125);
+  const auto pick = [&random](int low, int high) {
+    return std::uniform_int_distribution(low, high)(random);
+  };
+  int ended = 0, stuck = 0;
+  for (const Generator& generator : generators()) {
+    for (int draw = 0; draw < 120; ++draw) {
+      const int parts = pick(1, 4);
+      const bool in_slices = generator.default_slices > 1;
+      const auto made = make_schedule(
+          generator.name, {pick(1, 5), in_slices ? 1 : parts, pick(1, 12), in_slices ? parts : 1});
+      if (std::holds_alternative<std::string>(made)) continue;
+      Schedule schedule = std::get<Schedule>(made);
+      if (draw % 2 == 1) {
+        auto& order = schedule.order[Rank{pick(0, schedule.shape.ranks - 1)}];
+        const auto one = order.begin() + pick(0, static_cast<int>(order.size()) - 2);
+        std::iter_swap(one, one + 1);
+      }
+      SlotWalk walk(schedule);
+      for (const int slots : {1, 2, 3, 0, pick(4, 9)}) {
+        const bool cycle =
+            find_cycle(lower(schedule, {.slots = slots, .optimizer = false})).has_value();
+        EXPECT_EQ(walk.ends(slots), !cycle)
+            << generator.name << ", draw " << draw << ", " << slots << " slots";
+        ++(cycle ? stuck : ended);
+      }
+    }
+  }
+  EXPECT_GT(ended, 1'000);
+  EXPECT_GT(stuck, 300);
 }
 
 // The shortest cycle is a cycle, and no longer than the one a depth-first search stumbles on.

@@ -143,6 +143,30 @@ TEST(CompiledEngine, JumpsOverManyRounds) {
   EXPECT_EQ(CompiledEngine(code).makespan(table).count(), (20'000 + 3) * 8);
 }
 
+// Whatever the schedule, what is kept in flight takes the registers of a lane's ring in turn, so
+// that a round is written as the one before: of 256 micro-batches on 8 ranks at least seven tenths
+// of the instructions are rounds (76 % of hanayo's, whose rounds begin late; 85 % and more of all
+// others'). `looped-bfs` has none: the first rank takes a chunk's M inputs only when it has made
+// the M of the chunk before, and each lies in a register of its own until then.
+TEST(CompiledEngine, FindsTheRoundsOfEverySchedule) {
+  for (const Generator& generator : generators()) {
+    const auto made =
+        make_schedule(generator.name, {8, generator.default_chunks, 256, generator.default_slices});
+    ASSERT_TRUE(std::holds_alternative<Schedule>(made)) << generator.name;
+    const Schedule& schedule = std::get<Schedule>(made);
+    const auto code =
+        std::get<CompiledProgram>(compile(lower(schedule, {.slots = fewest_slots(schedule, 2)})));
+    std::size_t repeated = 0;
+    for (const Repeat& repeat : code.repeats) repeated += repeat.length * repeat.count;
+    const double share = static_cast<double>(repeated) / static_cast<double>(code.code.size());
+    if (generator.name == "looped-bfs") {
+      EXPECT_EQ(share, 0);
+    } else {
+      EXPECT_GT(share, 0.7) << generator.name;
+    }
+  }
+}
+
 TEST(CompiledEngine, RefusesWhatDeadlocks) {
   const Schedule needs_two = parse_schedule_csv("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n", "two.csv");
   LoweringOptions one;

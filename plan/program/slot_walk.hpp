@@ -1,0 +1,44 @@
+// Carries a schedule out with so many receive slots an edge, by counting alone: the proof of
+// docs/design.md 6 without a program. What ends so cannot deadlock when it is lowered.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/schedule/schedule.hpp"
+
+namespace weir {
+
+class SlotWalk {
+ public:
+  // The schedule outlives the walk.
+  explicit SlotWalk(const Schedule& schedule);
+
+  // Whether every action comes to its end; 0 slots: as many as there are messages.
+  [[nodiscard]] bool ends(std::int32_t slots);
+
+ private:
+  static constexpr std::int32_t kNone = -1;
+
+  struct Edge {
+    Rank to;
+    bool local = false;  // what a rank hands to itself takes no slot
+    std::int32_t sent = 0;
+    std::vector<bool> taken{};  // by message, in the order in which they are made
+  };
+
+  void advance(Rank rank, std::int32_t slots);
+  // Whether the edge's messages moved on.
+  bool send(Edge& edge, std::int32_t slots);
+
+  const Schedule& schedule_;
+  std::vector<Edge> edges_;
+  Indexed<Stage, std::int32_t> into_f_, into_b_;  // the edge that brings a stage's input, gradient
+  Cells<std::int32_t> message_f_, message_b_;     // its number on that edge, once it is made
+  Indexed<Rank, std::size_t> next_;
+  std::vector<Rank> to_visit_;
+  Indexed<Rank, std::uint8_t> listed_;  // in to_visit_
+};
+
+}  // namespace weir
