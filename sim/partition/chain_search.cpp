@@ -65,8 +65,8 @@ std::int64_t ChainSearch::time(int stage, int first, int last) const {
 }
 
 // Within time and memory. Where [first, last) fits, so does every part of it that ends with it.
-bool ChainSearch::fits(int stage, int first, int last, std::int64_t limit) const {
-  if (time(stage, first, last) > limit) return false;
+bool ChainSearch::fits(int stage, int first, int last, Limit& limit) const {
+  if (!limit.keeps(time(stage, first, last))) return false;
   if (!problem_.memory) return true;
   const PartitionMemory& m = *problem_.memory;
   const std::int64_t bytes = held_[at(last)] - held_[at(first)] +
@@ -81,7 +81,7 @@ std::int64_t ChainSearch::cut(int stage, int first) const {
 
 // By stage, the first layer before which it cannot begin: the stages from it on, each as long as
 // can be, would not reach the end.
-std::vector<int> ChainSearch::earliest(std::int64_t limit) const {
+std::vector<int> ChainSearch::earliest(Limit& limit) const {
   std::vector<int> low(at(stages_) + 1, layers_);
   for (int s = stages_ - 1; s >= 0; --s) {
     const int last = low[at(s + 1)];
@@ -101,7 +101,7 @@ std::vector<int> ChainSearch::earliest(std::int64_t limit) const {
 
 // Where stage `stage` + 1 can begin, given where this one can. The nearest layer before is the one
 // to ask: if the stage from there does not fit, no longer one does.
-bool ChainSearch::next(int stage, const Positions& before, int low, std::int64_t limit,
+bool ChainSearch::next(int stage, const Positions& before, int low, Limit& limit,
                        Positions& found) const {
   found.clear();
   const bool last_stage = stage + 1 == stages_;
@@ -114,13 +114,12 @@ bool ChainSearch::next(int stage, const Positions& before, int low, std::int64_t
       if (nearest + 1 == before.size()) break;
       continue;
     }
-    if (last_stage || cut(stage + 1, l) <= limit) found.push_back(l);
+    if (last_stage || limit.keeps(cut(stage + 1, l))) found.push_back(l);
   }
   return !found.empty() && (!last_stage || found.back() == layers_);
 }
 
-std::optional<std::vector<ChainSearch::Positions>> ChainSearch::reachable(
-    std::int64_t limit) const {
+std::optional<std::vector<ChainSearch::Positions>> ChainSearch::reachable(Limit& limit) const {
   const std::vector<int> low = earliest(limit);
   if (low.front() > 0) return std::nullopt;
   std::vector<Positions> begins(at(stages_) + 1);
@@ -133,8 +132,12 @@ std::optional<std::vector<ChainSearch::Positions>> ChainSearch::reachable(
 }
 
 // The same without keeping the way.
-bool ChainSearch::feasible(std::int64_t limit) const {
-  if (plain_) return packs(limit);
+bool ChainSearch::feasible(Limit& limit) const {
+  if (plain_) {
+    limit.kept = limit.most;
+    limit.refused = limit.most + 1;
+    return packs(limit.most);
+  }
   const std::vector<int> low = earliest(limit);
   if (low.front() > 0) return false;
   Positions before{0}, found;
@@ -183,19 +186,25 @@ std::optional<std::int64_t> ChainSearch::least_limit() const {
   most += head_.empty() ? 0 : head_.back();
   for (const auto& cuts : problem_.cut_ns)
     for (const std::int64_t c : cuts) most = std::max(most, weight_ * c);
+  // A limit that is too low is raised to the least time that it refused, one that is high enough
+  // lowered to the longest that it kept: what lies between them would answer alike.
   std::int64_t high = low;
-  while (!feasible(high)) {
-    if (high >= most) return std::nullopt;
-    low = high + 1;
-    high = std::min(most, high + step);
-    step *= 2;
+  for (;; step *= 2) {
+    Limit limit{high};
+    if (feasible(limit)) {
+      high = limit.kept;
+      break;
+    }
+    if (limit.refused > most) return std::nullopt;
+    low = limit.refused;
+    high = std::clamp(high + step, low, most);
   }
   while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
+    Limit middle{low + (high - low) / 2};
     if (feasible(middle)) {
-      high = middle;
+      high = middle.kept;
     } else {
-      low = middle + 1;
+      low = middle.refused;
     }
   }
   return high;
@@ -215,7 +224,8 @@ std::vector<int> ChainSearch::packed(std::int64_t limit) const {
 
 std::optional<std::vector<int>> ChainSearch::front_heavy(std::int64_t limit) const {
   if (plain_) return packs(limit) ? std::optional(packed(limit)) : std::nullopt;
-  const auto begins = reachable(limit);
+  Limit under{limit};
+  const auto begins = reachable(under);
   if (!begins) return std::nullopt;
   std::vector<int> boundaries;
   // From the end, each stage as short as can be: the layers go to those before it.
@@ -230,7 +240,8 @@ std::optional<std::vector<int>> ChainSearch::front_heavy(std::int64_t limit) con
 }
 
 std::optional<std::vector<int>> ChainSearch::even(std::int64_t limit) const {
-  const auto begins = reachable(limit);
+  Limit under{limit};
+  const auto begins = reachable(under);
   if (!begins) return std::nullopt;
   std::vector<Squares> before{0}, best;
   std::vector<std::vector<int>> from(at(stages_));
@@ -238,7 +249,7 @@ std::optional<std::vector<int>> ChainSearch::even(std::int64_t limit) const {
     const Positions &columns = (*begins)[at(s)], &rows = (*begins)[at(s + 1)];
     const auto value = [&](int row, int column) -> std::optional<Squares> {
       const int first = columns[at(column)], last = rows[at(row)];
-      if (first >= last || !fits(s, first, last, limit)) return std::nullopt;
+      if (first >= last || !fits(s, first, last, under)) return std::nullopt;
       const auto stage = static_cast<Squares>(time(s, first, last));
       const auto crossing = static_cast<Squares>(cut(s, first));
       return before[at(column)] + stage * stage + crossing * crossing;

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -32,14 +34,27 @@ class ChainSearch {
 
  private:
   using Positions = std::vector<int>;  // ascending
+  // A limit, and the times nearest to it that it kept and refused: under every limit from the one
+  // to below the other all answers are the same.
+  struct Limit {
+    std::int64_t most;
+    std::int64_t kept = 0, refused = std::numeric_limits<std::int64_t>::max();
+    bool keeps(std::int64_t time) {
+      if (time <= most)
+        kept = std::max(kept, time);
+      else
+        refused = std::min(refused, time);
+      return time <= most;
+    }
+  };
   [[nodiscard]] std::int64_t time(int stage, int first, int last) const;
-  [[nodiscard]] bool fits(int stage, int first, int last, std::int64_t limit) const;
+  [[nodiscard]] bool fits(int stage, int first, int last, Limit& limit) const;
   [[nodiscard]] std::int64_t cut(int stage, int first) const;
-  [[nodiscard]] std::vector<int> earliest(std::int64_t limit) const;
-  [[nodiscard]] bool next(int stage, const Positions& before, int low, std::int64_t limit,
+  [[nodiscard]] std::vector<int> earliest(Limit& limit) const;
+  [[nodiscard]] bool next(int stage, const Positions& before, int low, Limit& limit,
                           Positions& found) const;
-  [[nodiscard]] std::optional<std::vector<Positions>> reachable(std::int64_t limit) const;
-  [[nodiscard]] bool feasible(std::int64_t limit) const;
+  [[nodiscard]] std::optional<std::vector<Positions>> reachable(Limit& limit) const;
+  [[nodiscard]] bool feasible(Limit& limit) const;
   [[nodiscard]] bool packs(std::int64_t limit) const;
   [[nodiscard]] std::vector<int> packed(std::int64_t limit) const;
   [[nodiscard]] std::int64_t lower_bound() const;

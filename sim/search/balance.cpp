@@ -15,7 +15,14 @@ std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
   single.pp = layers;
   const StageCosts costs(single, known, cluster);
   std::vector<std::int64_t> times;
+  const auto again = [&](int layer) {
+    return rebuilds(plan.recompute, known.part()->layer(layer), layer);
+  };
   for (int l = 0; l < layers; ++l) {
+    if (known.like_the_last(l) && again(l) == again(l - 1)) {
+      times.push_back(times.back());
+      continue;
+    }
     const StageCost cost = costs.of({.layers = {l, l + 1}});
     times.push_back((cost.f + cost.b).count());
   }
@@ -28,7 +35,9 @@ CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster
   for (std::int32_t s = 1; s < shape.stages; ++s) {
     const Rank from = shape.rank_of(Stage{s - 1}), to = shape.rank_of(Stage{s});
     const Link link = stage_link(known.costs(), plan, cluster, from, to);
-    std::vector<std::int64_t> before{0};  // each layer; before the first nothing crosses
+    std::vector<std::int64_t> before;  // each layer; before the first nothing crosses
+    before.reserve(known.part()->layers.size());
+    before.push_back(0);
     std::int64_t bytes_before = -1;
     for (std::size_t l = 0; l + 1 < known.part()->layers.size(); ++l) {
       const std::int64_t bytes = known.part()->layers[l].crossing_bytes * plan.micro_batch_size;
