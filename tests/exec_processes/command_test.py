@@ -88,6 +88,7 @@ with tempfile.TemporaryDirectory() as name:
         f"two replicas run: {ended}",
         all_exit(ended, 0) and json.loads(ended.out)["steps"][0]["loss"] > 0,
     )
+    replicas = json.loads(ended.out)["parameters_sha256"]
 
     ended = by_mpi.start(folder, 3, "-q run k2.json")
     expect(
@@ -222,11 +223,12 @@ with tempfile.TemporaryDirectory() as name:
     expect("a run that ends well leaves none", not (folder / "out" / "last-actions").exists())
 
     alone = subprocess.run(
-        [weir, "run", "k1.json"], cwd=folder, check=False, capture_output=True, text=True
+        [weir, "--json", "-q", "run", "k1.json", "--steps", "1"], cwd=folder, check=False,
+        capture_output=True, text=True
     )
     expect(
-        f"replicas are refused in one process: {alone.stderr}",
-        alone.returncode == 5 and "mpirun -n 2" in alone.stderr,
+        f"without a launcher replicas are threads, to the same bits: {alone.stderr}",
+        alone.returncode == 0 and json.loads(alone.stdout)["parameters_sha256"] == replicas,
     )
 
 print("processes: one report, one ending" if not faults else f"{len(faults)} faults")

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/loss_picture.hpp"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
+#include <vector>
 
-#include "plan/job/summary.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -40,8 +40,7 @@ Points losses_before(const std::filesystem::path& checkpoint, std::int64_t first
 
 }  // namespace
 
-Chart loss_chart(const RunResult& result) {
-  const weir::RunResult& run = result.run;
+Chart loss_chart(const weir::RunResult& run, const std::string& name) {
   Chart chart{.title = "Loss by step", .x_label = "step", .y_label = "loss"};
   if (run.resumed) {
     Points before = losses_before(*run.resumed, run.first_step);
@@ -53,8 +52,7 @@ Chart loss_chart(const RunResult& result) {
   Points points;
   double step = static_cast<double>(run.first_step);
   for (const StepResult& one : run.steps) points.emplace_back(++step, one.loss);
-  chart.series.push_back(
-      {summary(result.plan.loaded.plan), std::move(points), kBlue, Series::Mark::stroke});
+  chart.series.push_back({name, std::move(points), kBlue, Series::Mark::stroke});
   return chart;
 }
 

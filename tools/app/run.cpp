@@ -11,6 +11,8 @@
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
+#include "exec/training/trainable.hpp"
+#include "plan/job/summary.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/words/figures.hpp"
 #include "tools/app/host.hpp"
@@ -169,7 +171,7 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
   }
   label(result);
   if (r.picture) {  // before the folder that this run goes on from may be its own
-    const Chart chart = loss_chart(result);
+    const Chart chart = loss_chart(result.run, summary(loaded.plan));
     save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session);
   }
   if (r.output) save(result, *r.output, session);
@@ -180,7 +182,9 @@ RunResult run_alone(const RunRequest& r, const Session& session) {
   return run_plan(r, session, true, [&](const ResolvedPlan& loaded, const RunOptions& options) {
     const Plan& plan = loaded.plan;
     const int devices = plan.pp * plan.tp * plan.dp;
-    if (options.backend == BackendKind::cpu && devices > available_cores()) {
+    const bool trains = options.backend == BackendKind::cpu;
+    if (trains) require_trainable(loaded, Replicas::many, options.backend);  // before any word
+    if (trains && devices > available_cores()) {
       std::string product = fmt::format("K = {}", devices);
       if (plan.tp * plan.dp > 1)
         product = fmt::format("K * T * D = {} * {} * {}", plan.pp, plan.tp, plan.dp);
