@@ -70,13 +70,19 @@ std::optional<ExportedJob> changed_job(const ResolvedPlan& loaded, const ExportO
   const ExportedJob before = written_job(resolved(*own, kOwnJob), options);
   ExportedJob after = written_job(loaded, options);
   std::string& text = after.files.front().text;
-  text = changed_toml(job_text(loaded.plan.job.lines), before.files.front().text, text, kOwnJob);
+  ChangedToml changed =
+      changed_toml(job_text(loaded.plan.job.lines), before.files.front().text, text, kOwnJob);
+  text = std::move(changed.text);
   const JobOptions devices{.gpus = loaded.plan.devices(), .model = &loaded.model};
   std::erase_if(after.not_carried, [&](const Remark& r) {
     const auto said = [&](const Remark& b) { return b.name == r.name && b.text == r.text; };
     return r.name == "data" || std::ranges::any_of(before.not_carried, said);
   });
   after.whole_job = true;
+  if (!changed.in_place) {
+    after.not_carried.push_back(
+        {"job", "its file could not be changed where it stands: comments and the keys' order"});
+  }
   // A plan is one of the passes that the job adds up.
   for (const Remark& remark : own->remarks) {
     const bool other = own->plan.global_batch_size() != loaded.plan.global_batch_size();

@@ -120,18 +120,18 @@ void change(toml::table& in, const toml::table& before, const toml::table& after
 
 }  // namespace
 
-std::string changed_toml(const std::string& text, const std::string& before,
+ChangedToml changed_toml(const std::string& text, const std::string& before,
                          const std::string& after, const std::string& file) {
   toml::table table = parse_toml(text, file);
   Edits edits(text);
   change(table, parse_toml(before, file), parse_toml(after, file), after, "", edits);
   std::string edited = edits.text();
   try {
-    if (written(parse_toml(edited, file)) == written(table)) return edited;
+    if (written(parse_toml(edited, file)) == written(table)) return {std::move(edited)};
   } catch (const InputError&) {
     // Written anew below.
   }
-  return written(table) + "\n";
+  return {written(table) + "\n", false};
 }
 
 }  // namespace weir

@@ -140,6 +140,22 @@ TEST(OwnTorchtitanJob, StaysByteForByte) {
   EXPECT_TRUE(job.not_carried.empty()) << job.not_carried[0].text;
 }
 
+// A key that joins a table on one line has no line of its own: the file is written anew, and what
+// that loses is named.
+TEST(OwnTorchtitanJob, LostCommentsAreNamed) {
+  std::string text = kTitan;
+  const std::string rows = "[training]\nlocal_batch_size = 8\nseq_len = 8192\ndataset = \"c4\"\n";
+  text.erase(text.find(rows), rows.size());
+  text.insert(0, "training = {local_batch_size = 8, seq_len = 8192, dataset = \"c4\"}\n");
+  ResolvedPlan plan = kept("torchtitan", read_torchtitan_job(text, "job.toml", {.gpus = 8}));
+  EXPECT_EQ(export_torchtitan_toml(plan, {}).files[0].text, text);
+  plan.plan.microbatches *= 2;
+  const ExportedJob job = export_torchtitan_toml(loaded(plan.plan, plan.model), {});
+  EXPECT_EQ(job.files[0].text.find("# ours"), std::string::npos);
+  EXPECT_THAT(job.files[0].text, HasSubstr("dataset = 'c4'"));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("job"));
+}
+
 // A registry's configuration is no TOML of 0.2: what it says goes out in the exporter's own words.
 TEST(OwnTorchtitanJob, ARegistryIsNotKept) {
   const Job job = read_torchtitan_job(
@@ -155,11 +171,13 @@ TEST(OwnTorchtitanJob, ARegistryIsNotKept) {
 // in, which is written anew.
 TEST(ChangedToml, IsEditedWhereItDiffers) {
   const std::string before = "[a]\nx = 1\ny = 2\n", after = "[a]\nx = [3,\n4]\n[b]\nz = \"s\"\n";
-  EXPECT_EQ(changed_toml("[a]\nx = 1 # one\ny = 2\nown = 0.10\n", before, after, "f"),
+  EXPECT_EQ(changed_toml("[a]\nx = 1 # one\ny = 2\nown = 0.10\n", before, after, "f").text,
             "[a]\nx = [3,\n4] # one\nown = 0.10\n\n[b]\nz = \"s\"\n");
-  EXPECT_EQ(changed_toml("a = {x = 1, y = 2, own = 5}\n", before, after, "f"),
-            "a = { own = 5, x = [ 3, 4 ] }\n\n[b]\nz = 's'\n");
-  EXPECT_EQ(changed_toml("", before, before, "f"), "");
+  const ChangedToml anew = changed_toml("a = {x = 1, y = 2, own = 5}\n", before, after, "f");
+  EXPECT_EQ(anew.text, "a = { own = 5, x = [ 3, 4 ] }\n\n[b]\nz = 's'\n");
+  EXPECT_FALSE(anew.in_place);
+  EXPECT_TRUE(changed_toml("", before, before, "f").in_place);
+  EXPECT_EQ(changed_toml("", before, before, "f").text, "");
   EXPECT_THROW(static_cast<void>(changed_toml("x = ", before, after, "f")), InputError);
 }
 
