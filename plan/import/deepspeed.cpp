@@ -19,13 +19,19 @@ namespace {
 
 constexpr std::int64_t kLargestBatch = 1 << 30;
 
+// How the loss is scaled in fp16: neither time nor memory.
+void read_loss_scaling(ConfigTable& t) {
+  for (const char* key :
+       {"loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis", "min_loss_scale"})
+    static_cast<void>(t.text_or(fmt::format("fp16.{}", key), ""));
+}
+
 Dtype deepspeed_dtype(ConfigTable& t, const JobOptions& options, std::vector<Remark>& remarks) {
   const bool bf16 = t.flag_or("bf16.enabled", t.flag_or("bfloat16.enabled", false));
   const bool fp16 = t.flag_or("fp16.enabled", false);
   if (bf16 && fp16) t.fail("bf16.enabled", "contradicts fp16.enabled");
-  for (const char* key : {"loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis",
-                          "min_loss_scale", "fp16"})
-    static_cast<void>(t.text_or(fmt::format("fp16.{}", key), ""));
+  read_loss_scaling(t);
+  static_cast<void>(t.text_or("fp16.fp16", ""));  // beside enabled in GPT-NeoX's files
   // GPT-NeoX up to 1.0 took the format from it (megatron/neox_arguments/arguments.py).
   const std::string type = t.text_or("fp16.type", "");
   if (fp16 && type.starts_with("bf"))
@@ -208,6 +214,7 @@ void read_deepspeed_beside(const std::string& text, const std::string& file, boo
        {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
         "gradient_clipping", "bf16.enabled", "fp16.enabled"})
     static_cast<void>(t.text_or(key, ""));
+  read_loss_scaling(t);
   const std::string said = t.text_or("zero_optimization.stage", "");
   const auto stage = said.empty() ? 0 : whole_number<int>(said).value_or(-1);
   const int here = job.plan.replicas() > 1 ? stage : 0;

@@ -10,6 +10,7 @@
 
 #include "plan/import/deepspeed.hpp"
 #include "plan/import/megatron_layout.hpp"
+#include "plan/import/megatron_recipe.hpp"
 #include "plan/import/unmodelled.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
@@ -378,7 +379,8 @@ void refuse_unmodelled(Arguments& a) {
 }  // namespace
 
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
-  Arguments a(text, file, options.environment, options.files);
+  Arguments a(megatron_recipe_arguments(text).value_or(text), file, options.environment,
+              options.files);
   if (a.empty()) {
     throw InputError(file, "",
                      "holds no arguments, expected --num-layers and its like" +

@@ -89,7 +89,15 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "rotary-scaling-factor",
                                           "beta-fast",
                                           "beta-slow",
-                                          "original-max-position-embeddings"};
+                                          "original-max-position-embeddings",
+                                          "async-save",
+                                          "use-persistent-ckpt-worker",
+                                          "auto-detect-ckpt-format",
+                                          "pretrained-checkpoint",
+                                          "trust-remote-code",
+                                          "te-rng-tracker",
+                                          "apply-query-key-layer-scaling",
+                                          "straggler-minmax-count"};
 
 struct Matter {
   std::string_view prefix;
@@ -125,6 +133,11 @@ constexpr Matter kMatters[] = {
     {"bias-", kKernels},
     {"masked-softmax-fusion", kKernels},
     {"use-fused-", kKernels},
+    {"use-flashinfer-", kKernels},
+    {"deterministic-mode", "kernels that repeat their bits, not modelled: the costs in use decide"},
+    {"use-nccl-ub", "collectives from registered memory, not modelled"},
+    {"use-tp-pp-dp-mapping", "puts neighbouring ranks into one pipeline; not modelled"},
+    {"rerun-mode", "makes steps again to check their results; not modelled"},
     {"enable-cuda-graph", "launches without the host; not modelled"},
     {"external-cuda-graph", "launches without the host; not modelled"},
     {"cuda-graph", "launches without the host; not modelled"},

@@ -10,6 +10,7 @@
 
 #include "plan/import/python/evaluate.hpp"
 #include "plan/import/toml_table.hpp"
+#include "plan/import/torchtitan_models.hpp"
 #include "plan/import/torchtitan_registry.hpp"
 #include "plan/import/torchtitan_stages.hpp"
 #include "plan/import/torchtitan_training.hpp"
@@ -177,16 +178,33 @@ Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length)
   const std::string name = t.text_or("model.name", "llama3"),
                     flavor = t.text_or("model.flavor", "debugmodel");
   if (options.model != nullptr) return *options.model;
-  auto decoder = name == "llama3" ? torchtitan_llama3(flavor) : std::nullopt;
-  if (!decoder) {
+  auto model = torchtitan_model(name, flavor, seq_length);
+  if (!model) {
     t.fail("model.flavor", fmt::format("the sizes of {} {} are not known here: give its model",
                                        name.substr(0, 40), flavor.substr(0, 40)));
   }
-  if (options.vocabulary)
-    decoder->embedding.vocabulary = decoder->head.vocabulary = *options.vocabulary;
-  Model model = decoder_model(*decoder, seq_length);
-  model.name = fmt::format("{}-{}", name, flavor);
-  return model;
+  if (options.vocabulary) {
+    std::get<EmbeddingShape>(model->layers.front().shape).vocabulary = *options.vocabulary;
+    std::get<HeadShape>(model->layers.back().shape).vocabulary = *options.vocabulary;
+  }
+  model->name = fmt::format("{}-{}", name, flavor);
+  return *model;
+}
+
+// Token embedding, blocks without an encoder beside them, norm and head: what pipeline splits
+// count.
+bool is_language_model(const Model& model) {
+  const std::size_t layers = model.layers.size();
+  if (layers < 4 || !model.skips.empty()) return false;
+  const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape);
+  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (embedding == nullptr || embedding->patch > 0 || embedding->shared) return false;
+  if (head == nullptr || head->pooled || head->vocabulary == 0) return false;
+  if (!std::holds_alternative<NormShape>(model.layers[layers - 2].shape)) return false;
+  return std::all_of(model.layers.begin() + 1, model.layers.end() - 2, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && !block->cross_attention && block->relative_buckets == 0;
+  });
 }
 
 // What is compiled is another stack than what is not.
@@ -205,7 +223,9 @@ void account_for(const TomlTable& t, Job& job) {
   for (const TomlTable::Leaf& leaf : t.leaves()) {
     if (const auto why = unmodelled(leaf.path, leaf.value)) t.fail(leaf.path, *why);
     JobArgument argument{leaf.path, leaf.value, Fate::carried};
-    if (t.was_read(leaf.path)) {
+    // The loss that every plan has; one over chunks of the logits keeps fewer of them.
+    const bool usual = leaf.path == "loss" && leaf.value.starts_with("'CrossEntropyLoss.");
+    if (usual || t.was_read(leaf.path)) {
       const bool remarked = std::ranges::any_of(
           job.remarks, [&](const Remark& remark) { return remark.name == leaf.path; });
       if (remarked) argument.fate = Fate::changed;
@@ -240,8 +260,8 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
       static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
   plan.tp = static_cast<int>(t.integer_or("parallelism.tensor_parallel_degree", 1, 1, kMostRanks));
   plan.cp = static_cast<int>(t.integer_or("parallelism.context_parallel_degree", 1, 1, kMostRanks));
-  if (!as_decoder(job.model))
-    t.fail("model.flavor", "its model is no embedding, equal blocks, norm and head");
+  if (!is_language_model(job.model))
+    t.fail("model.flavor", "its model is no embedding, blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
   set_experts(t, plan, job.model);
   set_batch(t, plan, job.remarks);

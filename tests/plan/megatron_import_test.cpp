@@ -49,6 +49,31 @@ TEST(MegatronLayout, ExpandsRepetitions) {
   }
 }
 
+// Megatron-LM's recipes in YAML: a flag that is true is there, one that is false is not; lists are
+// words, and what the shell would take for its own is not the shell's.
+TEST(MegatronJob, MayBeARecipeInYaml) {
+  const std::string recipe =
+      "ENV_VARS:\n  --num-layers: 99\n"
+      "MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: 64  # wide\n  \"--num-attention-heads\": "
+      "\"4\"\n"
+      "  # half of it\n\n  --seq-length: 32\n  --max-position-embeddings: 32\n  --vocab-size: "
+      "1000\n"
+      "  --micro-batch-size: 1\n  --global-batch-size: 16\n  --bf16: true\n  --fp16: false\n"
+      "  --adam-beta1: 0.8\n  --spec: [a b]\n  --pipeline-model-parallel-layout: Et*3|(tt|)*2tL\n"
+      "  --pipeline-model-parallel-size: 4\n"
+      "TEST_TYPE: regular\n";
+  const Job job = megatron(recipe);
+  EXPECT_EQ(job.model.layers.size(), 8U + 3);
+  EXPECT_EQ(job.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(job.plan.microbatches, 16);
+  EXPECT_EQ(job.plan.optimizer.beta1, 0.8);
+  EXPECT_THAT(job.plan.boundaries, ElementsAre(4, 6, 8));
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(megatron("MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: x\n"));
+              }),
+              HasSubstr("job.args: --hidden-size: expected an integer"));
+}
+
 // 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at
 // 3, 5, 7.
 TEST(MegatronJob, StagesOfChunks) {
