@@ -12,6 +12,7 @@
 #include "costmodel/fit/anchor.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
+#include "tools/app/fit_doubts.hpp"
 #include "tools/app/measured_figure.hpp"
 #include "tools/app/source.hpp"
 #include "traces/stats.hpp"
@@ -144,7 +145,10 @@ Calibration anchor_costs(const std::vector<std::string>& figures, const Cluster&
   std::vector<AnchoringRun> runs;
   for (const std::string& text : figures) runs.push_back(run_of(text, cluster, session));
   std::vector<MeasuredStep> steps;
-  for (std::size_t i = 0; i < runs.size(); ++i) steps.push_back(step_of(runs, i, cluster));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    steps.push_back(step_of(runs, i, cluster));
+    doubt_far_figure(figures[i], steps[i].step_time / runs[i].forecast.step_time, session);
+  }
   const AnchorFit fit = fit_anchor(steps);
   Calibration result{.costs = runs.front().builtin, .quality = quality_of(fit)};
   Costs& costs = result.costs;

@@ -11,6 +11,8 @@ namespace {
 // ones are nearer.
 constexpr double kFarFit = 1.5;
 
+bool is_far(double factor) { return factor > kFarFit || factor < 1 / kFarFit; }
+
 }  // namespace
 
 void doubt_far_fits(const std::vector<FitQuality>& quality, std::string_view question,
@@ -18,12 +20,19 @@ void doubt_far_fits(const std::vector<FitQuality>& quality, std::string_view que
   for (const FitQuality& q : quality) {
     // "F" and "F alone" are times of passes; an optimizer's or a size's factor is no model's.
     const bool pass = q.kind.size() == 1 || (q.kind.size() > 1 && q.kind[1] == ' ');
-    if (!pass || q.kind.front() == 'b' || (q.factor <= kFarFit && q.factor >= 1 / kFarFit))
-      continue;
+    if (!pass || q.kind.front() == 'b' || !is_far(q.factor)) continue;
     session.note(fmt::format("{} took {:.2f} times what its costs forecast: {}", q.kind, q.factor,
                              question));
     return;
   }
+}
+
+void doubt_far_figure(std::string_view figure, double measured_over_forecast,
+                      const Session& session) {
+  if (!is_far(measured_over_forecast)) return;
+  session.note(fmt::format(
+      "{} is {:.2f} times what is forecast: is it this plan's, on this cluster, undisturbed?",
+      figure, measured_over_forecast));
 }
 
 }  // namespace weir::app

@@ -20,4 +20,9 @@ inline constexpr std::string_view kOtherWork =
 void doubt_far_fits(const std::vector<FitQuality>& quality, std::string_view question,
                     const Session& session);
 
+// Notes a measured step that took far more or less than its forecast, where a whole job's costs
+// are to be learnt from it; `figure` as the user wrote it.
+void doubt_far_figure(std::string_view figure, double measured_over_forecast,
+                      const Session& session);
+
 }  // namespace weir::app
