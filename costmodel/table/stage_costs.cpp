@@ -191,39 +191,55 @@ PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage) {
 
 CostTable StageCosts::table(const ScheduleShape& shape, std::span<const StagePart> stages,
                             std::span<const Tie> ties) const {
+  return together(alone(shape, stages), shape, ties);
+}
+
+CostTable StageCosts::alone(const ScheduleShape& shape, std::span<const StagePart> stages) const {
   CostTable table;
   table.basis = known_.costs().basis;
   table.host_overhead = to_nanoseconds(known_.costs().host_overhead * anchor_.compute);
-  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-    const StagePart& stage = stages[static_cast<std::size_t>(s)];
-    StageCost cost = of(stage);
-    const Rank rank = shape.rank_of(Stage{s});
-    const auto straggler = cluster_.stragglers.find(rank.value);
-    table.stages.push_back(
-        straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second));
-    const auto message = [&](Stage to, std::int64_t sample) {
-      const Bytes bytes(sample * plan_.micro_batch_size);
-      const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
-      return scaled(stage_message(bytes, plan_, link, cluster_), anchor_.messages);
-    };
-    const bool last = shape.is_last(Stage{s}), first = shape.is_first(Stage{s});
-    table.forward_messages.push_back(last ? MessageCost{}
-                                          : message(Stage{s + 1}, stage.output_bytes));
-    table.backward_messages.push_back(first ? MessageCost{}
-                                            : message(Stage{s - 1}, stage.input_bytes));
-  }
-  if (cluster_.stack.time.blocking_messages) block_messages(table, shape);
+  const auto all = static_cast<std::size_t>(shape.total_stages());
+  table.stages.resize(all);
+  table.forward_messages.resize(all);
+  table.backward_messages.resize(all);
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) price(table, shape, stages, Stage{s});
+  return table;
+}
+
+void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
+                       std::span<const StagePart> stages, Stage stage) const {
+  const auto index = static_cast<std::size_t>(stage.value);
+  const StagePart& its = stages[index];
+  const Rank rank = shape.rank_of(stage);
+  const auto straggler = cluster_.stragglers.find(rank.value);
+  const StageCost cost = of(its);
+  alone.stages[index] =
+      straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second);
+  const auto message = [&](Stage to, std::int64_t sample) {
+    const Bytes bytes(sample * plan_.micro_batch_size);
+    const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
+    return scaled(stage_message(bytes, plan_, link, cluster_), anchor_.messages);
+  };
+  alone.forward_messages[index] =
+      shape.is_last(stage) ? MessageCost{} : message(Stage{stage.value + 1}, its.output_bytes);
+  alone.backward_messages[index] =
+      shape.is_first(stage) ? MessageCost{} : message(Stage{stage.value - 1}, its.input_bytes);
+}
+
+CostTable StageCosts::together(CostTable alone, const ScheduleShape& shape,
+                               std::span<const Tie> ties) const {
+  if (cluster_.stack.time.blocking_messages) block_messages(alone, shape);
   // The executor's exchange of tied gradients is part of its update; on a GPU cluster it is a
   // reduction of its own.
-  if (!cluster_.device.kernels) return table;
+  if (!cluster_.device.kernels) return alone;
   for (const Tie& tie : ties) {
     const Nanoseconds reduction = tie_reduction(tie, shape);
     for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
       if (std::ranges::binary_search(tie.holders, Stage{s % shape.stages}))
-        table.stages[static_cast<std::size_t>(s)].reduce += reduction;
+        alone.stages[static_cast<std::size_t>(s)].reduce += reduction;
     }
   }
-  return table;
+  return alone;
 }
 
 // A stack whose sends wait keeps the sender's stage for the time of the message, and the host's

@@ -35,6 +35,14 @@ class StageCosts {
   // The plan's, or the same plan's with stages and ties of other boundaries.
   [[nodiscard]] CostTable table(const ScheduleShape& shape, std::span<const StagePart> stages,
                                 std::span<const Tie> ties) const;
+  // The same in two steps, for stages that differ in few: each priced alone, with what it sends
+  // (`alone` has room for all), and what they cost each other.
+  void price(CostTable& alone, const ScheduleShape& shape, std::span<const StagePart> stages,
+             Stage stage) const;
+  [[nodiscard]] CostTable together(CostTable alone, const ScheduleShape& shape,
+                                   std::span<const Tie> ties) const;
+  [[nodiscard]] CostTable alone(const ScheduleShape& shape,
+                                std::span<const StagePart> stages) const;
   // Per rank, the most that any layer of its stages asks for.
   [[nodiscard]] std::vector<Bytes> scratch(const ScheduleShape& shape,
                                            std::span<const StagePart> stages) const;

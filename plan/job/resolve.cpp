@@ -160,27 +160,32 @@ void require_stages(const ResolvedPlan& resolved, const Stack& stack) {
                   empty - resolved.stages.begin(), stages, layers, stack.name));
 }
 
+StagePart stage_part(const ModelPart& part, LayerRange layers) {
+  StagePart stage;
+  stage.layers = layers;
+  for (int l = layers.first; l < layers.last; ++l) {
+    stage.parameters += part.layer(l).parameters;
+    stage.expert_parameters += part.layer(l).expert_parameters;
+  }
+  // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
+  // takes. Before the first layer nothing is made yet.
+  const auto crossing = [&part](int boundary) {
+    return boundary == 0 ? 0 : part.layer(boundary - 1).crossing_bytes;
+  };
+  stage.input_bytes = crossing(layers.first);
+  stage.output_bytes = crossing(layers.last);
+  return stage;
+}
+
 std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>& boundaries,
                                    const ScheduleShape& shape) {
   std::vector<StagePart> stages;
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const auto index = static_cast<std::size_t>(s % shape.stages);
-    StagePart stage;
-    stage.layers.first = index == 0 ? 0 : boundaries[index - 1];
-    stage.layers.last =
+    const int first = index == 0 ? 0 : boundaries[index - 1];
+    const int last =
         index < boundaries.size() ? boundaries[index] : static_cast<int>(part.layers.size());
-    for (int l = stage.layers.first; l < stage.layers.last; ++l) {
-      stage.parameters += part.layer(l).parameters;
-      stage.expert_parameters += part.layer(l).expert_parameters;
-    }
-    // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
-    // takes. Before the first layer nothing is made yet.
-    const auto crossing = [&part](int boundary) {
-      return boundary == 0 ? 0 : part.layer(boundary - 1).crossing_bytes;
-    };
-    stage.input_bytes = crossing(stage.layers.first);
-    stage.output_bytes = crossing(stage.layers.last);
-    stages.push_back(stage);
+    stages.push_back(stage_part(part, {first, last}));
   }
   return stages;
 }

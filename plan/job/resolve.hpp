@@ -81,6 +81,8 @@ struct ResolvedPlan {
 // Throws InputError where a stage has no layer and the stack cannot leave one empty.
 void require_stages(const ResolvedPlan& resolved, const Stack& stack);
 
+// A stage of these layers.
+[[nodiscard]] StagePart stage_part(const ModelPart& part, LayerRange layers);
 // The stages of a schedule of this shape that begin at `boundaries`.
 [[nodiscard]] std::vector<StagePart> stage_parts(const ModelPart& part,
                                                  const std::vector<int>& boundaries,

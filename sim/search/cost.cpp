@@ -55,8 +55,11 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
   ResolvedPlan resolved = derived(candidate, costs, *shape);
   const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
+  // Far beyond what any descent of models of a hundred layers takes; those of thousands end there.
+  constexpr std::int64_t kDescent = 300'000'000;
   const auto refine = [&] {
-    return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster);
+    return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster,
+                             {.operations = kDescent});
   };
   std::optional<Refined> refined;
   if (limits.step) {

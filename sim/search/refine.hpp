@@ -26,7 +26,7 @@ struct Refined {
 struct RefineLimits {
   std::vector<std::vector<int>> starts{};  // to begin with the best of, beside the plan's own
   std::function<bool(const std::vector<int>&)> allowed{};  // none: all partitions are
-  // The descent ends after so many operations of the program, over all partitions evaluated.
+  // The search ends after so many operations of the program, over all partitions evaluated.
   std::int64_t operations = std::numeric_limits<std::int64_t>::max();
 };
 
