@@ -100,17 +100,16 @@ for path in files():
         for word in PATH.findall(words):
             if not exists(word):
                 faults.append(f"{name}:{number}: {word} does not exist")
-# The two maps name the rooms that there are, and no others.
-for document in ("README.md", "docs/design.md"):
-    text = (root / document).read_text()
-    for floor in ("plan", "traces", "costmodel", "sim", "exec", "tools"):
-        row = re.findall(rf"^\| `{floor}/` \|(.*)$", text, re.M)
-        rooms = {path.name for path in (root / floor).iterdir()
-                 if path.is_dir() and any(inner.is_file() for inner in path.rglob("*"))}
-        named = set(re.findall(r"`([\w-]+)`", " ".join(row)))
-        for room in sorted(rooms - named):
-            faults.append(f"{document}: the map does not name {floor}/{room}")
-        for room in sorted(named - rooms):
-            faults.append(f"{document}: {floor}/{room}, named in the map, does not exist")
+# The map names the rooms that there are, and no others.
+text = (root / "docs/design.md").read_text()
+for floor in ("plan", "traces", "costmodel", "sim", "exec", "tools"):
+    row = re.findall(rf"^\| `{floor}/` \|(.*)$", text, re.M)
+    rooms = {path.name for path in (root / floor).iterdir()
+             if path.is_dir() and any(inner.is_file() for inner in path.rglob("*"))}
+    named = set(re.findall(r"`([\w-]+)`", " ".join(row)))
+    for room in sorted(rooms - named):
+        faults.append(f"docs/design.md: the map does not name {floor}/{room}")
+    for room in sorted(named - rooms):
+        faults.append(f"docs/design.md: {floor}/{room}, named in the map, does not exist")
 if faults:
     sys.exit("\n".join(faults))
