@@ -90,6 +90,9 @@ class Registry {
   void set_model(const std::string& model) {
     keys_["model.name"] = toml_text(model);
     const PythonValue* spec = root_.field("model_spec");
+    const std::string& maker = root_.object()->callee;
+    if (spec == nullptr && !maker.ends_with("Config"))
+      fail("model_spec", fmt::format("{}(...) makes it and is not followed", maker));
     if (spec == nullptr || spec->none())
       fail("model_spec", "is missing: expected model_registry(...)");
     const PythonObject* call = spec->object();

@@ -39,6 +39,7 @@ struct Outcome {
   Bytes needed{0};        // where it does not fit
   int simulated = 0;
   std::optional<Ranked> ranked;  // where it fits, or may
+  double seconds = 0;            // that this process took for it
 };
 
 // As `rank` would have them; where all is equal the first of the request's order.
@@ -206,7 +207,9 @@ class Search {
     const std::size_t mine = first < batch.size() ? (batch.size() - first - 1) / each + 1 : 0;
     in_parallel(mine, [&](std::size_t i) {
       const std::size_t place = first + i * each;
+      const double begin = seconds();
       outcomes[place] = outcome_of(*batch[place], limits);
+      outcomes[place].seconds = seconds() - begin;
     });
     if (request_.party) share(batch, outcomes, first, each);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -260,8 +263,10 @@ class Search {
   }
 
   void take(const Examined& one, Outcome outcome) {
+    timed_seconds_ += outcome.seconds;
     if (!outcome.reason.empty()) return miss_schedule(outcome.reason);
     simulated_ += outcome.simulated + 1;
+    timed_ += outcome.seconds > 0 ? outcome.simulated + 1 : 0;
     if (outcome.too_slow) return;
     if (!outcome.ranked) return miss_memory(one.node, outcome.needed);
     ++feasible_;
@@ -345,7 +350,11 @@ class Search {
     result.candidates = static_cast<int>(nodes_.all.size());
     result.feasible = feasible_;
     if (stopped_) result.stopped_after = looked_at_;
-    result.effort = {.looked_at = looked_at_, .refined = refined_, .simulated = simulated_};
+    result.effort = {.looked_at = looked_at_,
+                     .refined = refined_,
+                     .simulated = simulated_,
+                     .timed = timed_,
+                     .timed_seconds = timed_seconds_};
     if (!best_.empty() && open_ns < kNever) {
       const double best = best_.front().ranked.forecast.step_time.count() * 1e9;
       result.gap = std::max(0.0, best / open_ns - 1);
@@ -382,6 +391,8 @@ class Search {
   std::size_t next_ = 0;     // group that was not looked at
   std::int64_t passed_ = 0;  // candidates of those before it
   std::int64_t looked_at_ = 0, simulated_ = 0;
+  std::int64_t timed_ = 0;  // steps of this call
+  double timed_seconds_ = 0;
   int refined_ = 0, feasible_ = 0;
 };
 

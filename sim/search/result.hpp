@@ -18,6 +18,10 @@ struct SearchEffort {
   std::int64_t looked_at = 0;  // candidates, in the order of their bounds
   std::int64_t refined = 0;    // of them, those whose boundaries were
   std::int64_t simulated = 0;  // steps computed on the way
+  // Of these, the steps that this process computed in this call, and its threads' time for them:
+  // slots proved, programs compiled, boundaries moved, plans forecast.
+  std::int64_t timed = 0;
+  double timed_seconds = 0;
 };
 
 struct SweepResult {

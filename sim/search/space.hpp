@@ -58,7 +58,7 @@ struct SweepRequest {
   // How many of the best plans are wanted; none: every plan that fits. The search is exact for
   // them, and says so, unless its effort ends first.
   std::optional<int> keep;
-  int effort = 256;  // plans of which boundaries are refined, before it settles for a gap
+  int effort = 1024;  // plans of which boundaries are refined, before it settles for a gap
   std::optional<Seconds> budget;  // instead of `effort`: so long
   // Told now and then how far the search is.
   std::function<void(const SearchProgress&)> progress = {};

@@ -150,6 +150,12 @@ TEST(TorchtitanRegistry, WhatIsNotKnownIsSaid) {
               HasSubstr("config_registry.py: training.seq_len: expected an integer from 1"));
   EXPECT_THAT(line("    c.model_spec = model_registry(FLAVOR)\n"),
               HasSubstr("model.flavor: the sizes of llama3 FLAVOR are not known here"));
+  EXPECT_THAT(complaint([] {
+                static_cast<void>(
+                    registry("def graph_job():\n    c = to_graph(llama3_8b())\n"
+                             "    c.compile = Compile(enable=True)\n    return c\n"));
+              }),
+              HasSubstr("model_spec: to_graph(...) makes it and is not followed"));
   EXPECT_THAT(line("    c.optimizer = make()\n    c.training.steps = STEPS\n"),
               HasSubstr("training.steps: expected an integer"));
   EXPECT_EQ(names(read("    c.model_converters = Converters.Config(a=1)\n    tune(c)\n")),

@@ -217,7 +217,7 @@ Fields fields(SweepRequest& r) {
        {"--recompute", &r.recompute,
         "none, selective, full, full:N, stage, except-last, or several"},
        {"--budget", &r.budget,
-        "Search so long, as 30s (default: until no plan can be better, or 256 were refined)"},
+        "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
        {"--costs", &r.costs, "Costs file (default: built in)"},
        {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},

@@ -17,14 +17,15 @@ namespace {
 // Every candidate has a bound or a step of its own; and how good the best is known to be.
 void print_effort(Printout& out, const SweepResult& result) {
   const SearchEffort& effort = *result.effort;
-  const auto rate = [&](std::int64_t count) {
-    return static_cast<double>(count) / std::max(result.seconds, 1e-9) / result.threads;
+  const auto rate = [](std::int64_t count, double core_seconds) {
+    return static_cast<double>(count) / std::max(core_seconds, 1e-9);
   };
   out.say(
       "{} refined in {} simulated steps, {} with bounds only, {} of them looked at; "
-      "{:.0f} candidates and {:.0f} simulated steps a second and core, {}\n",
+      "{:.0f} candidates a second and core, {:.0f} steps a second and core that simulates, {}\n",
       effort.refined, effort.simulated, result.candidates - effort.refined,
-      effort.looked_at - effort.refined, rate(result.candidates), rate(effort.simulated),
+      effort.looked_at - effort.refined, rate(result.candidates, result.seconds * result.threads),
+      rate(effort.timed, effort.timed_seconds),
       result.gap == 0 ? std::string("no other can be faster")
                       : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
 }
