@@ -112,11 +112,15 @@ std::vector<int> chunks(const SweepRequest& request, const Model& model, int ran
   if (ranks == 1) return {1};
   const auto layers = static_cast<int>(model.layers.size());
   const int each = (blocks_of(model) + ranks - 1) / ranks;
+  // Bubbles shrink with 1 / v, messages grow with v: models of thousands of layers gain nothing
+  // beyond.
+  constexpr int kMostOpen = 64;
   std::vector<int> found{1};
   for (int v = 2; v * ranks <= layers; ++v) {
     const auto& baseline = request.baseline;
     const bool in_use = baseline && baseline->plan.pp == ranks && baseline->plan.vpp == v;
-    if (v == 2 || each % v == 0 || in_use) found.push_back(v);
+    const bool even = each % v == 0 && v <= kMostOpen;
+    if (v == 2 || even || in_use) found.push_back(v);
   }
   return found;
 }

@@ -16,8 +16,8 @@ namespace weir {
 [[nodiscard]] SweepRequest with_open_choices(SweepRequest request, const Model& model,
                                              const Cluster& cluster);
 
-// v for K ranks: as asked for; or 1, 2 and the divisors of the layers of a rank, as far as there
-// are layers.
+// v for K ranks: as asked for; or 1, 2 and the divisors of the layers of a rank up to 64, as far as
+// there are layers.
 [[nodiscard]] std::vector<int> chunks(const SweepRequest& request, const Model& model, int ranks);
 
 // Schedules for K ranks: one rank has nothing to choose, where the choice is the search's.

@@ -191,7 +191,10 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
 Fields fields(SweepRequest& r) {
   Fields all = weir::fields(r.common);
   append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
-               {"-v,--vpp", &r.vpp, "Stages a rank", {.range = kChunks}},
+               {"-v,--vpp",
+                &r.vpp,
+                "Stages a rank (default: 1, 2 and what divides a rank's blocks, up to 64)",
+                {.range = kChunks}},
                {"--slices",
                 &r.slices,
                 "Slices of a sequence, for schedules that slice (1: for the others)",
