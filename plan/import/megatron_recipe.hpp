@@ -1,4 +1,4 @@
-// Megatron-LM's own YAML recipes (tests/functional_tests/test_cases): a mapping MODEL_ARGS from
+// Megatron-LM's own YAML recipes, those of its functional tests: a mapping MODEL_ARGS from
 // arguments to values, which its runner puts on the command line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

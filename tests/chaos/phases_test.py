@@ -51,7 +51,8 @@ class Killed(Run):
 
     def command(self, line=None, processes=4):
         # The watcher goes first: a phase is over in less than a busy machine lets it wait.
-        return ["nice", "-n", "5", self.mpirun, "-n", str(processes), self.weir, "-q", *(line or self.line).split()]
+        return ["nice", "-n", "5", self.mpirun, "-n", str(processes), self.weir, "-q",
+                *(line or self.line).split()]
 
     def answer(self, line, processes, folder):
         ended = run(self.command("--json " + line, processes), folder)

@@ -73,7 +73,7 @@ TEST(Programs, AreMadeOnceForAllThreads) {
 // Room for some: those asked for longest ago go, but what is held stays whole.
 TEST(Programs, KeepToTheirBytes) {
   const auto fill = [](Programs& programs, int m) {
-    const auto shape = programs.of(of_shape("1f1b", 4, m));
+    auto shape = programs.of(of_shape("1f1b", 4, m));
     static_cast<void>(shape->compiled({}));
     return shape;
   };
