@@ -98,8 +98,15 @@ std::size_t ScriptRun::command(std::size_t i, std::size_t end, ShellStatus& stat
   }
   if (token.kind == ShellKind::word && token.first) {
     if (token.text == "!") {
-      i = command(std::min(i + 1, end - 1), end, status);
-      if (status) status = !*status;
+      bool other = false;
+      for (; i < end && is_word(i, "!"); ++i) other = !other;
+      // Of no command, in a script that ends or breaks off there.
+      if (i == end || at(i).kind == ShellKind::operation) {
+        status.reset();
+        return i;
+      }
+      i = command(i, end, status);
+      if (status && other) status = !*status;
       return i;
     }
     if (token.text == "function" && i + 1 < end) return function(i + 1, end);
