@@ -88,34 +88,34 @@ Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {
   return model;
 }
 
-std::optional<Decoder> as_decoder(const Model& model) {
+bool is_language_model(const Model& model) {
   const std::size_t layers = model.layers.size();
-  if (layers < 4 || !model.skips.empty()) return std::nullopt;
+  if (layers < 4 || !model.skips.empty()) return false;
   const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape);
-  const auto* block = std::get_if<TransformerShape>(&model.layers[1].shape);
-  const auto* norm = std::get_if<NormShape>(&model.layers[layers - 2].shape);
   const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
-  if (embedding == nullptr || block == nullptr || norm == nullptr || head == nullptr)
-    return std::nullopt;
-  if (head->pooled || head->dense != HeadDense::none || head->vocabulary == 0) return std::nullopt;
-  if (embedding->patch > 0 || embedding->shared) return std::nullopt;
-  if (block->cross_attention || block->relative_buckets > 0) return std::nullopt;
-  const Decoder decoder{.embedding = *embedding,
-                        .block = *block,
+  if (embedding == nullptr || embedding->patch > 0 || embedding->shared) return false;
+  if (head == nullptr || head->pooled || head->dense != HeadDense::none || head->vocabulary == 0)
+    return false;
+  if (!std::holds_alternative<NormShape>(model.layers[layers - 2].shape)) return false;
+  return std::all_of(model.layers.begin() + 1, model.layers.end() - 2, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && !block->cross_attention && block->relative_buckets == 0;
+  });
+}
+
+std::optional<Decoder> as_decoder(const Model& model) {
+  if (!is_language_model(model)) return std::nullopt;
+  const std::size_t layers = model.layers.size();
+  const Decoder decoder{.embedding = std::get<EmbeddingShape>(model.layers.front().shape),
+                        .block = std::get<TransformerShape>(model.layers[1].shape),
                         .blocks = static_cast<std::int64_t>(layers) - 3,
-                        .norm = *norm,
-                        .head = *head};
+                        .norm = std::get<NormShape>(model.layers[layers - 2].shape),
+                        .head = std::get<HeadShape>(model.layers.back().shape)};
   // Equal lists are equal layers: the list says everything a shape does.
   Model same = decoder_model(decoder, model.seq_length), named = model;
   named.name.clear();
   same.initializer_range = model.initializer_range;
-  for (std::size_t i = 0; i < layers; ++i) {
-    if (model.layers[i].shape.index() != same.layers[i].shape.index()) return std::nullopt;
-    const auto* other = std::get_if<TransformerShape>(&model.layers[i].shape);
-    if (other != nullptr && (other->cross_attention || other->relative_buckets > 0))
-      return std::nullopt;
-    named.layers[i].name = same.layers[i].name;
-  }
+  for (std::size_t i = 0; i < layers; ++i) named.layers[i].name = same.layers[i].name;
   if (to_layer_list(named) != to_layer_list(same)) return std::nullopt;
   return decoder;
 }

@@ -91,6 +91,9 @@ struct JobOptions {
 
 // The same as a layer list would have it.
 [[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
+// Whether the layers are a token embedding, blocks of any kind without an encoder beside them, a
+// norm and a head over the vocabulary: what splits into stages by blocks.
+[[nodiscard]] bool is_language_model(const Model& model);
 // nullopt where the layers are anything else, or blocks differ from each other.
 [[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/import/megatron_recipe.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -30,14 +31,19 @@ std::string words_of(std::string_view value) {
   return "'" + std::string(words) + "'";
 }
 
-// "--key: value" of the mapping as it stands on a command line; empty: no argument.
+// "--key: value" of the mapping as it stands on a command line, or an item of the list that is the
+// value of the key before it.
 std::string argument_of(std::string_view line) {
-  const auto colon = line.find(": ");
-  const std::string_view key = without_quotes(trimmed(line.substr(0, colon)));
-  if (colon == line.npos || !key.starts_with("--") || key.find(' ') != key.npos) return "";
-  const std::string value = words_of(line.substr(colon + 2));
+  line = trimmed(line);
+  if (line.starts_with("- ")) return words_of(line.substr(2));
+  if (line.starts_with("#")) return "";
+  const auto end = line.find(": ");
+  const bool open = end == line.npos && line.ends_with(':');  // a list follows, or nothing
+  const std::string_view key =
+      without_quotes(line.substr(0, open ? line.size() - 1 : std::min(end, line.size())));
+  const std::string value = end == line.npos ? "" : words_of(line.substr(end + 2));
   if (value == "false") return "";
-  return std::string(key) + (value == "true" ? "" : " " + value);
+  return std::string(key) + (value.empty() || value == "true" ? "" : " " + value);
 }
 
 }  // namespace

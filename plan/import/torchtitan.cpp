@@ -191,22 +191,6 @@ Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length)
   return *model;
 }
 
-// Token embedding, blocks without an encoder beside them, norm and head: what pipeline splits
-// count.
-bool is_language_model(const Model& model) {
-  const std::size_t layers = model.layers.size();
-  if (layers < 4 || !model.skips.empty()) return false;
-  const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape);
-  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
-  if (embedding == nullptr || embedding->patch > 0 || embedding->shared) return false;
-  if (head == nullptr || head->pooled || head->vocabulary == 0) return false;
-  if (!std::holds_alternative<NormShape>(model.layers[layers - 2].shape)) return false;
-  return std::all_of(model.layers.begin() + 1, model.layers.end() - 2, [](const Layer& layer) {
-    const auto* block = std::get_if<TransformerShape>(&layer.shape);
-    return block != nullptr && !block->cross_attention && block->relative_buckets == 0;
-  });
-}
-
 // What is compiled is another stack than what is not.
 std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
   const bool model = t.list("compile.components").empty() ||

@@ -59,7 +59,8 @@ TEST(MegatronJob, MayBeARecipeInYaml) {
       "  # half of it\n\n  --seq-length: 32\n  --max-position-embeddings: 32\n  --vocab-size: "
       "1000\n"
       "  --micro-batch-size: 1\n  --global-batch-size: 16\n  --bf16: true\n  --fp16: false\n"
-      "  --adam-beta1: 0.8\n  --spec: [a b]\n  --pipeline-model-parallel-layout: Et*3|(tt|)*2tL\n"
+      "  --adam-beta1: 0.8\n  --frobnicate:\n    - a\n    - b\n  --pipeline-model-parallel-layout: "
+      "Et*3|(tt|)*2tL\n"
       "  --pipeline-model-parallel-size: 4\n"
       "TEST_TYPE: regular\n";
   const Job job = megatron(recipe);
@@ -68,6 +69,10 @@ TEST(MegatronJob, MayBeARecipeInYaml) {
   EXPECT_EQ(job.plan.microbatches, 16);
   EXPECT_EQ(job.plan.optimizer.beta1, 0.8);
   EXPECT_THAT(job.plan.boundaries, ElementsAre(4, 6, 8));
+  const auto list = std::ranges::find(job.arguments, "frobnicate", &JobArgument::name);
+  ASSERT_NE(list, job.arguments.end());
+  EXPECT_EQ(list->value, "a b");
+  EXPECT_EQ(list->fate, Fate::unknown);
   EXPECT_THAT(complaint([&] {
                 static_cast<void>(megatron("MODEL_ARGS:\n  --num-layers: 8\n  --hidden-size: x\n"));
               }),

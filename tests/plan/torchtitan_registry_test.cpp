@@ -158,6 +158,10 @@ TEST(TorchtitanRegistry, WhatIsNotKnownIsSaid) {
               HasSubstr("model_spec: to_graph(...) makes it and is not followed"));
   EXPECT_THAT(line("    c.optimizer = make()\n    c.training.steps = STEPS\n"),
               HasSubstr("training.steps: expected an integer"));
+  EXPECT_EQ(names(read("    c.loss = CrossEntropyLoss.Config(global_vocab_size=8)\n")), "");
+  EXPECT_EQ(
+      names(read("    c.loss = ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config())\n")),
+      "loss ");
   EXPECT_EQ(names(read("    c.model_converters = Converters.Config(a=1)\n    tune(c)\n")),
             "llama3_job model_converters ");
   EXPECT_EQ(names(registry("def llama3_job():\n    c = llama3_8b()\n"
