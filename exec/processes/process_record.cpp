@@ -9,6 +9,7 @@
 
 #include "exec/rank/step_trace.hpp"
 #include "exec/run/run_parts.hpp"
+#include "exec/streams/launch_order.hpp"
 
 namespace weir {
 namespace {
@@ -54,6 +55,28 @@ void join_reductions(const Program& program, StepClock& clock) {
     }
     // Not after the first optimizer that waited for it began.
     clock.end_ns[i] = std::max(start, std::min(clock.end_ns[i], latest[i]));
+  }
+}
+
+// Where clocks disagree, a message may seem to arrive before it was sent. What waited for it is put
+// behind it, forwards through the program: nothing goes before the last end that anyone saw.
+void put_behind_what_was_waited_for(const Program& program, const std::vector<OperationId>& order,
+                                    StepClock& clock) {
+  for (const OperationId id : order) {
+    std::int64_t& start = clock.start_ns[id.position()];
+    std::int64_t& end = clock.end_ns[id.position()];
+    std::int64_t ready = std::numeric_limits<std::int64_t>::min();
+    if (const OperationId before = program.previous(id); before != kNoOperation)
+      ready = clock.end_ns[before.position()];
+    for (const Dependency& dependency : program.predecessors(id))
+      ready = std::max(ready, clock.end_ns[dependency.before.position()]);
+    if (program.lane_of(id).kind == LaneKind::receive) {  // from its send's start on
+      start = clock.start_ns[program.peer(id).position()];
+      end = std::max({start, end, ready});
+    } else {
+      start = std::max(start, ready);
+      end = std::max(start, end);
+    }
   }
 }
 
@@ -138,9 +161,10 @@ void ProcessRecord::restore(int step, const ClockLine& line, StepClock& clock) c
   }
 }
 
-void join_ends(const Program& program, StepClock& clock) {
+void join_ends(const Program& program, const std::vector<OperationId>& order, StepClock& clock) {
   join_messages(program, clock);
   join_reductions(program, clock);
+  put_behind_what_was_waited_for(program, order, clock);
 }
 
 RunResult merge(const Program& program, RecordShape shape,
@@ -151,6 +175,7 @@ RunResult merge(const Program& program, RecordShape shape,
   RunResult result;
   StepClock clock;
   clock.resize(program.size());
+  const std::vector<OperationId> order = launch_order(program);
   std::int64_t origin = 0;
   for (int step = 0; step < shape.steps; ++step) {
     std::int64_t start = std::numeric_limits<std::int64_t>::min(), end = start;
@@ -175,7 +200,7 @@ RunResult merge(const Program& program, RecordShape shape,
     if (!shape.trace || step < shape.warmup_steps) continue;
     for (std::size_t rank = 0; rank < ranks; ++rank)
       records[rank].restore(step, lines[rank], clock);
-    join_ends(program, clock);
+    join_ends(program, order, clock);
     if (step == shape.warmup_steps) origin = start;
     append_step(result.trace, program, clock, {Nanoseconds(start), Nanoseconds(end)}, origin);
   }

@@ -68,8 +68,10 @@ class ProcessRecord {
 
 // Makes the ends of messages and reductions agree, which two processes saw each from its side: a
 // receive begins with its send and a send ends by the arrival; a reduction begins when the last
-// gradient was whole and ends before any copy's optimizer.
-void join_ends(const Program& program, StepClock& clock);
+// gradient was whole and ends before any copy's optimizer. What still began before what it waited
+// for had ended, as clocks that differ by microseconds say it, is moved behind it. `order`: of all
+// operations, each after what it waits for (exec/streams/launch_order).
+void join_ends(const Program& program, const std::vector<OperationId>& order, StepClock& clock);
 
 // The leader's result. `records` and `lines`: by process, replica after replica, of each the `tp`
 // devices of tensor parallelism one after the other, which all have its losses.

@@ -12,6 +12,7 @@
 #include "exec/processes/process_record.hpp"
 #include "exec/processes/started_by.hpp"
 #include "exec/rank/message_sizes.hpp"
+#include "exec/streams/launch_order.hpp"
 #include "exec/training/gradient_copies.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -93,7 +94,6 @@ TEST(Records, TheLastProcessAtABarrierStampsTheStep) {
   EXPECT_EQ(result.steps[0].allocations, 3);
 }
 
-// The sender noticed at 90 that its message, sent at 10, had left; it had arrived at 60.
 TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
   const TinyModel model;
   const Program program = model.load(model.plan({2}, 1)).program;
@@ -113,6 +113,7 @@ TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
   EXPECT_FALSE(record.device_use().has_value());
 }
 
+// The sender noticed at 90 that its message, sent at 10, had left; it had arrived at 60.
 TEST(Records, AMessageEndsWithItsArrival) {
   const TinyModel model;
   const Program program = model.load(model.plan({2}, 1)).program;
@@ -124,10 +125,45 @@ TEST(Records, AMessageEndsWithItsArrival) {
   clock.start_ns[send] = 10;
   clock.end_ns[send] = 90;
   clock.end_ns[receive] = 60;  // its start, 0: it was ready all the time
-  join_ends(program, clock);
+  join_ends(program, launch_order(program), clock);
   EXPECT_EQ(clock.end_ns[send], 60);
   EXPECT_EQ(clock.start_ns[receive], 10);
   EXPECT_EQ(clock.end_ns[receive], 60);
+}
+
+// Rank 1's clock is 30 behind: the message sent at 20 came at 15 and its F took 15 to 25. The
+// message begins and ends at 20, then; F, as long as it was or shorter, goes from 20 to 25, and
+// nothing begins before what it waited for has ended.
+TEST(Records, WhatClocksThatDifferPutTooEarlyIsPutBehindItsMessage) {
+  const TinyModel model;
+  const Program program = model.load(model.plan({2}, 1)).program;
+  StepClock clock;
+  clock.start_ns.assign(program.size(), 0);
+  clock.end_ns.assign(program.size(), 0);
+  const OperationId send = program.lane(program.edge(EdgeId{0}).send_lane).first;
+  const OperationId receive = program.peer(send), forward = program.consumer(receive);
+  const auto took = [&](OperationId id, std::int64_t start, std::int64_t end) {
+    clock.start_ns[id.position()] = start;
+    clock.end_ns[id.position()] = end;
+  };
+  took(program.producer(send), 0, 20);
+  took(send, 20, 40);
+  took(receive, 0, 15);
+  took(forward, 15, 25);
+  join_ends(program, launch_order(program), clock);
+  EXPECT_EQ(clock.start_ns[receive.position()], 20);
+  EXPECT_EQ(clock.end_ns[receive.position()], 20);
+  EXPECT_EQ(clock.end_ns[send.position()], 20);
+  EXPECT_EQ(clock.start_ns[forward.position()], 20);
+  EXPECT_EQ(clock.end_ns[forward.position()], 25);
+  for (const OperationId id : program.ids()) {
+    for (const Dependency& before : program.predecessors(id)) {
+      EXPECT_GE(clock.end_ns[id.position()], clock.end_ns[before.before.position()]);
+      if (program.lane_of(id).kind != LaneKind::receive) {
+        EXPECT_GE(clock.start_ns[id.position()], clock.end_ns[before.before.position()]);
+      }
+    }
+  }
 }
 
 // 4 ranks in a ring both ways: 8 edges, 4 at each rank, so at least 4 rounds; the greedy colouring
