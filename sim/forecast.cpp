@@ -12,7 +12,9 @@
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/table/stage_costs.hpp"
+#include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/repeat.hpp"
 #include "plan/words/error.hpp"
@@ -21,6 +23,19 @@
 
 namespace weir {
 namespace {
+
+// FLOP/s of a device of the plan, on average. A rank that stands on several kinds counts as the
+// first of them.
+double mean_peak_rate(const Plan& plan, const Cluster& cluster) {
+  if (cluster.kinds() == 1) return peak_rate(cluster.device, plan.dtype).count();
+  const Placement placement(plan, cluster);
+  double sum = 0;
+  for (std::int32_t rank = 0; rank < plan.pp; ++rank) {
+    const Cluster& nodes = cluster.kind(placement.kinds(Rank{rank}).front());
+    sum += peak_rate(nodes.device, plan.dtype).count();
+  }
+  return sum / plan.pp;
+}
 
 void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cluster) {
   const Plan& plan = loaded.plan;
@@ -33,7 +48,7 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
                        *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
-  const double peak = peak_rate(cluster.device, plan.dtype).count();
+  const double peak = mean_peak_rate(plan, cluster);
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
@@ -75,6 +90,8 @@ void add_builtin_interval(Forecast& f, const Cluster& cluster) {
   f.interval =
       around(f.step_time * std::exp(interval->centre), interval->half_width, interval->nominal);
   f.interval_source = IntervalSource{interval->rows, interval->clusters, interval->stacks};
+  if (cluster.kinds() > 1)
+    f.warnings.emplace_back("the interval is of runs on clusters of one kind of nodes each");
 }
 
 // Measured times hold for as many ranks as the machine has devices; an interval only where plans
@@ -106,9 +123,14 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
 
 void warn_of_crowded_memory(const Plan& plan, const Cluster& cluster, Forecast& f) {
   const double crowded = cluster.stack.memory.crowded;
-  const auto most = static_cast<double>(cluster.device.memory.count());
   if (plan.pp == 1 || crowded == 1) return;
-  if (static_cast<double>(f.peak_memory().count()) <= crowded * most) return;
+  const std::vector<Bytes> most = rank_limits(plan, cluster, cluster.largest_memory());
+  bool any = false;
+  for (std::size_t r = 0; r < f.memory.size(); ++r) {
+    const double share = crowded * static_cast<double>(most[r].count());
+    any = any || static_cast<double>(f.memory[r].peak.count()) > share;
+  }
+  if (!any) return;
   f.warnings.push_back(fmt::format(
       "more than {:.0f} % of the memory is taken: measured pipelines of {} so full took "
       "several times as long, their allocator freeing and asking again",
@@ -188,7 +210,10 @@ void scale(Counter& counter, double factor) {
 
 Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
                          const Cluster& cluster) {
-  Contention contention = shared_node_links(program, cluster, plan.tp * plan.cp);
+  Contention contention =
+      cluster.kinds() > 1
+          ? shared_node_links(program, cluster, Placement(plan, cluster), plan.tp * plan.cp)
+          : shared_node_links(program, cluster, plan.tp * plan.cp);
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
   if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
@@ -211,19 +236,26 @@ Bytes Forecast::peak_memory_upper() const {
   return upper;
 }
 
+std::optional<Bytes> Forecast::memory_limit_of(std::size_t rank) const {
+  if (!memory_limit || rank_memory_limits.empty()) return memory_limit;
+  return std::min(*memory_limit, rank_memory_limits[rank]);
+}
+
 Fits Forecast::fits() const {
   Fits worst = Fits::yes;
   if (!memory_limit) return worst;
-  for (const RankMemory& rank : memory)
-    worst = std::max(worst, weir::fits({rank.peak, rank.upper}, *memory_limit));
+  for (std::size_t r = 0; r < memory.size(); ++r)
+    worst = std::max(worst, weir::fits({memory[r].peak, memory[r].upper}, *memory_limit_of(r)));
   return worst;
 }
 
 double Forecast::fits_probability() const {
   double least = 1;
   if (!memory_limit) return least;
-  for (const RankMemory& rank : memory)
-    least = std::min(least, weir::fits_probability({rank.peak, rank.upper}, *memory_limit));
+  for (std::size_t r = 0; r < memory.size(); ++r) {
+    const MemoryBand band{memory[r].peak, memory[r].upper};
+    least = std::min(least, weir::fits_probability(band, *memory_limit_of(r)));
+  }
   return least;
 }
 
@@ -269,9 +301,10 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
-  MemoryRules rules = memory_rules(cluster, *known.part());
+  MemoryRules rules = memory_rules(loaded.plan, cluster, *known.part());
   rules.device_over_host = table.device_over_host;
   f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
+  f.rank_memory_limits = rank_memory(loaded.plan, cluster);
   const double held = costs.factors().memory;
   for (RankMemory& rank : f.memory) rank = scaled(rank, held);
   narrow_band(f, costs, cluster);

@@ -56,6 +56,9 @@ struct Forecast {
   std::optional<double> model_tflops_per_device;
   std::optional<double> mfu;
   std::optional<Bytes> memory_limit;
+  // What the devices of each rank have, where they are not all of one kind; the lower of the two
+  // limits holds.
+  std::vector<Bytes> rank_memory_limits;
   std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
   double jitter_spread = 0;  // its spread_of_median, for the interval; 0: jitter is not known
   std::optional<Seconds> without_barrier;  // mean time of many steps that overlap
@@ -64,7 +67,8 @@ struct Forecast {
 
   [[nodiscard]] Bytes peak_memory() const;        // of the fullest rank
   [[nodiscard]] Bytes peak_memory_upper() const;  // of the rank where it is highest
-  // Whether every rank stays within the limit, and how probably: the worst rank's. Certain where
+  [[nodiscard]] std::optional<Bytes> memory_limit_of(std::size_t rank) const;
+  // Whether every rank stays within its limit, and how probably: the worst rank's. Certain where
   // there is no limit, or nothing is known of bytes.
   [[nodiscard]] Fits fits() const;
   [[nodiscard]] double fits_probability() const;

@@ -86,6 +86,8 @@ Json forecast_json(const Forecast& f) {
   json["model_tflops_per_device"] = or_null(f.model_tflops_per_device);
   json["mfu"] = or_null(f.mfu);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
+  for (const Bytes limit : f.rank_memory_limits)
+    json["rank_memory_limits_bytes"].push_back(limit.count());
   const bool judged = f.memory_limit && !f.memory.empty();
   json["fits"] = judged ? Json(to_string(f.fits())) : Json();
   json["fits_probability"] = judged ? Json(f.fits_probability()) : Json();

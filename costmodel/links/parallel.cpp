@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "costmodel/links/collectives.hpp"
+#include "plan/job/placement.hpp"
 
 namespace weir {
 namespace {
@@ -74,13 +75,11 @@ struct TensorTraffic {
   PerKind<Seconds> operator()(const SizedShape&) const { return {}; }
 };
 
-}  // namespace
-
-Link group_link(const Cluster& cluster, int members, int stride) {
-  if (members * stride <= cluster.devices_per_node) return cluster.intra;
+// `in_node`: of the group's members.
+Link grouped(const Cluster& cluster, int members, int in_node) {
+  if (members <= in_node) return cluster.intra;
   const Link& intra = cluster.intra;
   const Link& inter = cluster.inter;
-  const int in_node = std::max(1, cluster.devices_per_node / stride);
   Link link;
   link.latency = (intra.latency * (in_node - 1.0) + inter.latency) / static_cast<double>(in_node);
   link.bandwidth =
@@ -90,16 +89,36 @@ Link group_link(const Cluster& cluster, int members, int stride) {
   return link;
 }
 
+// Those of cp are next to each other, those of dp a replica apart where its ranks come first.
+Link replica_link(const Plan& plan, const Cluster& cluster) {
+  if (plan.rank_order == RankOrder::tp_cp_dp_pp)
+    return group_link(cluster, plan.replicas(), plan.tp);
+  const int replicas = cluster.devices_per_node / (plan.tp * plan.cp * plan.pp);
+  const int in_node = replicas > 0 ? plan.cp * replicas
+                                   : std::clamp(cluster.devices_per_node / plan.tp, 1, plan.cp);
+  return grouped(cluster, plan.replicas(), in_node);
+}
+
+}  // namespace
+
+Link group_link(const Cluster& cluster, int members, int stride) {
+  return grouped(cluster, members, std::max(1, cluster.devices_per_node / stride));
+}
+
 ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
+  const int apart = plan.rank_order == RankOrder::tp_cp_pp_dp ? plan.pp : 1;
   return {group_link(cluster, plan.tp, 1), group_link(cluster, plan.cp, plan.tp),
-          group_link(cluster, plan.replicas(), plan.tp),
-          group_link(cluster, plan.ep, plan.expert_tp()),
-          group_link(cluster, plan.expert_replicas(), plan.expert_tp() * plan.ep)};
+          replica_link(plan, cluster), group_link(cluster, plan.ep, plan.expert_tp()),
+          group_link(cluster, plan.expert_replicas(), plan.expert_tp() * plan.ep * apart)};
 }
 
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
-  const int each = plan.tp * plan.replicas();
-  return cluster.link(Rank{from.value * each}, Rank{to.value * each});
+  if (!cluster.pools.empty() || !plan.placement.empty())
+    return Placement(plan, cluster).link(from, to);
+  const auto device = [&plan](Rank rank) {
+    return Rank{static_cast<std::int32_t>(first_device(plan, rank))};
+  };
+  return cluster.link(device(from), device(to));
 }
 
 MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {

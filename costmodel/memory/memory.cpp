@@ -44,7 +44,9 @@ class Timeline {
         live_[rank][MemoryKind::workspace] +=
             allocated_bytes(scratch[rank].count(), rules.allocator);
       }
-      live_[rank][MemoryKind::overhead] = rules.process_overhead.count();
+      const Bytes process =
+          rules.rank_process.empty() ? rules.process_overhead : rules.rank_process[rank];
+      live_[rank][MemoryKind::overhead] = process.count();
       note(rank);
     }
   }

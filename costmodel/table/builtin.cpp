@@ -156,6 +156,9 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
         costs.layers.push_back(builtin.by_kernels(layer, splits[s], parts[s].layer(l)));
     }
   }
+  for (int kind = 1; kind < cluster.kinds(); ++kind)
+    costs.other_kinds.push_back(
+        builtin_costs(model, seq_length, dtype, cluster.kind(kind), splits));
   return costs;
 }
 

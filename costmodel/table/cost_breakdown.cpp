@@ -48,7 +48,8 @@ CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& kno
   const CostTable unkept =
       StageCosts(resolved.plan, known, apart).table(shape, resolved.stages, resolved.ties);
   for (std::size_t s = 0; s < resolved.stages.size(); ++s) {
-    const PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s]);
+    const PerKind<PerCause<Seconds>> weights =
+        costs.parts(resolved.stages[s], shape.rank_of(Stage{static_cast<std::int32_t>(s)}));
     const StageCost& all = breakdown.table.stages[s];
     const StageCost& own = unkept.stages[s];
     PerKind<PerCause<Nanoseconds>>& parts = breakdown.stages.emplace_back();

@@ -52,6 +52,9 @@ struct Costs {
   std::optional<Disturbance> disturbance;  // while it was measured, or of the runs learnt from
   std::optional<CostAnchor>
       anchor;  // of anchored costs, whose file has no layers: they are built in
+  // Of a cluster of several kinds of nodes: of every kind but the first, by Cluster::kind - 1. Not
+  // in a file, for there the costs are of one machine.
+  std::vector<Costs> other_kinds;
 
   [[nodiscard]] AnchorFactors factors() const { return anchor ? anchor->factors : AnchorFactors{}; }
   [[nodiscard]] Seconds anchored_step_overhead() const { return step_overhead * factors().step; }

@@ -80,6 +80,8 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
                           owns_its_weights(part_->layer(l), l) &&
                           owns_its_weights(part_->layer(l - 1), l - 1));
   }
+  for (const Costs& kind : costs.other_kinds)
+    other_kinds_.push_back(LayerCosts(plan, model, kind, part_));
 }
 
 bool LayerCosts::like_the_last(int layer) const {

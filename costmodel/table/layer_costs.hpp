@@ -48,6 +48,10 @@ class LayerCosts {
   // As the stack keeps it.
   [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }
   [[nodiscard]] const Costs& costs() const { return costs_; }
+  // Of the cluster's nodes of one kind, by Cluster::kind. Precondition: the costs have it.
+  [[nodiscard]] const LayerCosts& of_kind(int kind) const {
+    return kind == 0 ? *this : other_kinds_.at(static_cast<std::size_t>(kind) - 1);
+  }
 
  private:
   LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
@@ -58,6 +62,7 @@ class LayerCosts {
   const Costs& costs_;
   std::vector<Match> matches_;
   std::vector<bool> held_alike_;  // by layer
+  std::vector<LayerCosts> other_kinds_;
 };
 
 }  // namespace weir

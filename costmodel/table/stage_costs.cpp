@@ -37,6 +37,16 @@ LayerTime anchored(const LayerTime& time, const AnchorFactors& by) {
   return longer;
 }
 
+// Of two costs, each time for itself.
+template <class Pick>
+StageCost each(const StageCost& a, const StageCost& b, Pick pick) {
+  StageCost picked;
+  for (const ActionKind kind : kComputeKinds) picked[kind] = pick(a[kind], b[kind]);
+  picked.reduce = pick(a.reduce, b.reduce);
+  picked.rebuild = pick(a.rebuild, b.rebuild);
+  return picked;
+}
+
 bool divides_backward(const Schedule& schedule) {
   return std::ranges::any_of(schedule.order, [](const auto& order) {
     return std::ranges::any_of(order, [](const Action& a) { return a.kind == ActionKind::I; });
@@ -98,9 +108,34 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
     const bool alike = known_.like_the_last(l) && again(l) == again(l - 1);
     prices_.push_back(alike ? LayerPrice(prices_.back()) : price(l));
   }
+  if (cluster.pools.empty()) return;
+  placement_.emplace(plan, cluster);
+  for (int kind = 1; kind < cluster.kinds(); ++kind) {
+    const StageCosts& its =
+        other_kinds_.emplace_back(plan, known.of_kind(kind), cluster.kind(kind));
+    for (const std::string& warning : its.warnings_) warn(warning);
+    device_over_host_ = std::min(device_over_host_, its.device_over_host_);
+  }
 }
 
 StageCost StageCosts::of(const StagePart& stage) const {
+  StageCost least = own(stage);
+  for (const StageCosts& kind : other_kinds_)
+    least = each(least, kind.own(stage), [](auto a, auto b) { return std::min(a, b); });
+  return least;
+}
+
+StageCost StageCosts::of(const StagePart& stage, Rank rank) const {
+  if (!placement_) return own(stage);
+  StageCost most;
+  for (const int kind : placement_->kinds(rank)) {
+    const StageCost its = kind == 0 ? own(stage) : other_kinds_[at(kind - 1)].own(stage);
+    most = each(most, its, [](auto a, auto b) { return std::max(a, b); });
+  }
+  return most;
+}
+
+StageCost StageCosts::own(const StagePart& stage) const {
   PerKind<Seconds> time, traffic;
   Seconds rebuild{0}, rebuild_traffic{0};
   // In layer order, so that equal stages have equal bits wherever they stand.
@@ -131,7 +166,8 @@ StageCost StageCosts::of(const StagePart& stage) const {
                                    ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
                                    : step.reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * corrected(ActionKind::OPTIMIZER) + step.gather);
-  return cost;
+  const double slowdown = cluster_.kind(0).slowdown;
+  return slowdown == 1 ? cost : slowed(cost, slowdown);
 }
 
 bool StageCosts::keeps_backward_whole(const StagePart& stage) const {
@@ -162,7 +198,18 @@ StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
   return step;
 }
 
-PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage) {
+// Of a rank on several kinds, those of the one whose backward takes longest.
+PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage, Rank rank) {
+  if (!placement_) return own_parts(stage);
+  StageCosts* slowest = nullptr;
+  for (const int kind : placement_->kinds(rank)) {
+    StageCosts& its = kind == 0 ? *this : other_kinds_[at(kind - 1)];
+    if (slowest == nullptr || its.own(stage).b > slowest->own(stage).b) slowest = &its;
+  }
+  return slowest->own_parts(stage);
+}
+
+PerKind<PerCause<Seconds>> StageCosts::own_parts(const StagePart& stage) {
   PerKind<PerCause<Seconds>> sum;
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
     PriceParts its;
@@ -212,13 +259,16 @@ void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
   const StagePart& its = stages[index];
   const Rank rank = shape.rank_of(stage);
   const auto straggler = cluster_.stragglers.find(rank.value);
-  const StageCost cost = of(its);
+  const StageCost cost = of(its, rank);
   alone.stages[index] =
       straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second);
   const auto message = [&](Stage to, std::int64_t sample) {
     const Bytes bytes(sample * plan_.micro_batch_size);
-    const Link link = stage_link(known_.costs(), plan_, cluster_, rank, shape.rank_of(to));
-    return scaled(stage_message(bytes, plan_, link, cluster_), anchor_.messages);
+    const Rank other = shape.rank_of(to);
+    const Link link = placement_ ? placement_->link(rank, other)
+                                 : stage_link(known_.costs(), plan_, cluster_, rank, other);
+    const Cluster& nodes = cluster_.kind(placement_ ? placement_->kinds(rank).front() : 0);
+    return scaled(stage_message(bytes, plan_, link, nodes), anchor_.messages);
   };
   alone.forward_messages[index] =
       shape.is_last(stage) ? MessageCost{} : message(Stage{stage.value + 1}, its.output_bytes);

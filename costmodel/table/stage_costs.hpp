@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "costmodel/table/cost_table.hpp"
 #include "costmodel/table/layer_costs.hpp"
 #include "costmodel/table/per_cause.hpp"
+#include "plan/job/placement.hpp"
 
 namespace weir {
 
@@ -29,9 +31,12 @@ class StageCosts {
   // The references must outlive it.
   StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
+  // On the fastest kind of the cluster's nodes, each time for itself.
   [[nodiscard]] StageCost of(const StagePart& stage) const;
+  // Where a rank stands: the slowest of the kinds on which it has devices.
+  [[nodiscard]] StageCost of(const StagePart& stage, Rank rank) const;
   // What its passes and its update are added up from, without what rebuilds layers.
-  [[nodiscard]] PerKind<PerCause<Seconds>> parts(const StagePart& stage);
+  [[nodiscard]] PerKind<PerCause<Seconds>> parts(const StagePart& stage, Rank rank);
   // The plan's, or the same plan's with stages and ties of other boundaries.
   [[nodiscard]] CostTable table(const ScheduleShape& shape, std::span<const StagePart> stages,
                                 std::span<const Tie> ties) const;
@@ -54,6 +59,9 @@ class StageCosts {
   [[nodiscard]] double device_over_host() const { return device_over_host_; }
 
  private:
+  // On the first kind of nodes.
+  [[nodiscard]] StageCost own(const StagePart& stage) const;
+  [[nodiscard]] PerKind<PerCause<Seconds>> own_parts(const StagePart& stage);
   // One layer of one device, for one micro-batch.
   struct LayerPrice {
     LayerTime time;            // what corrections apply to
@@ -87,6 +95,8 @@ class StageCosts {
   double device_over_host_ = std::numeric_limits<double>::infinity();
   std::vector<LayerPrice> prices_;
   std::vector<std::string> warnings_;
+  std::vector<StageCosts> other_kinds_;  // of nodes, by Cluster::kind - 1
+  std::optional<Placement> placement_;   // where there are some
 };
 
 // What carries messages between two ranks of a pipeline: the link that was measured, where one was.

@@ -225,6 +225,7 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   if (own && own->plan.overlap_grad_reduce) others.overlap_grad_reduce = false;
   remark_sharing(others, "DeepSpeed", job.not_carried);
   remark_ours(plan, "DeepSpeed", job.not_carried);
+  remark_rank_order(plan, "DeepSpeed", job.not_carried);
   const RateSchedule& rate = plan.optimizer.rate;
   if (rate.style == DecayStyle::linear && rate.min_lr > 0)
     job.not_carried.push_back({"min_lr", "WarmupDecayLR ends at 0"});

@@ -79,6 +79,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("attention", a.attention, b.attention);
   compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
   compare("zero", a.zero, b.zero);
+  compare("rank_order", a.rank_order, b.rank_order);
+  compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
   compare("boundaries", a.boundaries, b.boundaries);
   compare("schedule", a.schedule, b.schedule);
@@ -191,10 +193,21 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
                                     "router's to make",
                                     plan.expert_load, tool)});
   }
+  if (!plan.placement.empty()) {
+    remarks.push_back({"placement",
+                       "on which nodes ranks stand follows from the order in which "
+                       "hosts are given to the launcher"});
+  }
   if (plan.slots != Plan{}.slots) {
     remarks.push_back(
         {"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
   }
+}
+
+void remark_rank_order(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.rank_order == RankOrder::tp_cp_dp_pp) return;
+  remarks.push_back({"rank_order", fmt::format("{}: {} numbers the replicas of a rank side by side",
+                                               to_string(plan.rank_order), tool)});
 }
 
 void remark_chunks(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {

@@ -92,6 +92,8 @@ void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remar
 // Re-materialisation of the last micro-batch and before the gradient arrives, slots: no tool but
 // ours has them.
 void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
+// Of a tool that numbers devices as Megatron does by default, and not otherwise.
+void remark_rank_order(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 // Of a tool that rebuilds one block at a time and never several.
 void remark_chunks(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks);
 

@@ -40,6 +40,7 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
     s.add("data-parallel-sharding-strategy", plan.zero == 2 ? "optim_grads" : "optim_grads_params");
   }
   if (plan.overlap_grad_reduce) s.add("overlap-grad-reduce");
+  if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
 }
 
 // True where the schedule needs stages in a V.

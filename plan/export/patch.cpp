@@ -56,14 +56,15 @@ constexpr std::array<std::string_view, 1> kPipeline{"pipeline-model-parallel-siz
 constexpr std::array<std::string_view, 1> kContext{"context-parallel-size"};
 constexpr std::array<std::string_view, 1> kSequence{"sequence-parallel"};
 constexpr std::array<std::string_view, 1> kOverlap{"overlap-grad-reduce"};
+constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
 constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
                                                    "expert-tensor-parallel-size"};
-constexpr std::array<ArgumentGroup, 15> kRun{
-    kStages,  kRecompute, kSharding, kAttention,  kSchedule, kFormat, kTensor, kPipeline,
-    kContext, kSequence,  kOverlap,  kMicroBatch, kBatch,    kTokens, kExperts};
+constexpr std::array<ArgumentGroup, 16> kRun{
+    kStages,  kRecompute, kSharding, kAttention, kSchedule,   kFormat, kTensor, kPipeline,
+    kContext, kSequence,  kOverlap,  kRankOrder, kMicroBatch, kBatch,  kTokens, kExperts};
 constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
                                                  "lr-warmup-iters",
                                                  "lr-warmup-samples",

@@ -298,6 +298,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
   remark_sharing(plan, "PyTorch", job.not_carried);
   remark_ours(plan, "PyTorch", job.not_carried);
   remark_chunks(plan, "PyTorch's script", job.not_carried);
+  remark_rank_order(plan, "PyTorch's script", job.not_carried);
   return job;
 }
 

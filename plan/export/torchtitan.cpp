@@ -251,6 +251,7 @@ void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
     return;
   }
   remark_chunks(loaded.plan, "torchtitan", remarks);
+  remark_rank_order(loaded.plan, "torchtitan", remarks);
   const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "torchtitan", remarks);
   if (std::ranges::find(rebuilt, true) == rebuilt.end()) job.checkpointing = "none";
   if (std::ranges::find(rebuilt, true) == rebuilt.end() ||

@@ -247,6 +247,8 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   plan.sequence_parallel = sequence && plan.tp > 1;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  const bool ranks_first = a.flag("use-tp-pp-dp-mapping");
+  if (ranks_first && plan.dp > 1) plan.rank_order = RankOrder::tp_cp_pp_dp;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {
     remarks.push_back({"accumulate-allreduce-grads-in-fp32",
                        "not given: gradients are summed in fp16, here in fp32"});

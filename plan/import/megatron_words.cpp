@@ -136,7 +136,6 @@ constexpr Matter kMatters[] = {
     {"use-flashinfer-", kKernels},
     {"deterministic-mode", "kernels that repeat their bits, not modelled: the costs in use decide"},
     {"use-nccl-ub", "collectives from registered memory, not modelled"},
-    {"use-tp-pp-dp-mapping", "puts neighbouring ranks into one pipeline; not modelled"},
     {"rerun-mode", "makes steps again to check their results; not modelled"},
     {"enable-cuda-graph", "launches without the host; not modelled"},
     {"external-cuda-graph", "launches without the host; not modelled"},

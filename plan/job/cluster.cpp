@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
 
 namespace weir {
@@ -19,6 +21,8 @@ Bytes bytes_of(JsonObject& object, std::string_view key) {
   if (!value) object.fail(key, "expected an amount with its unit, as \"80 GiB\"");
   return *value;
 }
+
+constexpr std::string_view kClusterSchema = "weir.cluster/1";
 
 constexpr std::string_view kUnlimited =
     "unlimited";  // of a regime whose times do not grow with the size
@@ -238,36 +242,34 @@ Json device_json(const Device& d) {
   return device;
 }
 
-}  // namespace
-
-std::string to_json(const Cluster& cluster) {
-  Json json{{"schema", "weir.cluster/1"},
-            {"name", cluster.name},
-            {"device", device_json(cluster.device)}};
+// Of nodes of one kind: a file, or a pool of one.
+Json nodes_json(const Cluster& cluster) {
+  Json json{
+      {"schema", kClusterSchema}, {"name", cluster.name}, {"device", device_json(cluster.device)}};
   json["devices_per_node"] = cluster.devices_per_node;
   json["nodes"] = cluster.nodes;
+  if (cluster.slowdown != 1) json["slowdown"] = cluster.slowdown;
   json["intra"] = link_json(cluster.intra);
   json["inter"] = link_json(cluster.inter);
   if (cluster.node_bandwidth.count() > 0)
     json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
   if (!cluster.origin.empty() || cluster.origins.empty()) json["origin"] = cluster.origin;
   if (!cluster.origins.empty()) json["origins"] = to_json(cluster.origins);
-  return json.dump(2) + "\n";
+  return json;
 }
 
-Cluster load_cluster(const std::filesystem::path& file) {
-  return parse_cluster(read_text_file(file), file.string());
-}
-
-Cluster parse_cluster(const std::string& text, const std::string& file) {
-  const Json json = parse_json(text, file);
-  JsonObject top(json, file, "");
-  top.expect_schema("weir.cluster/1");
+// `json`: the object's own.
+Cluster nodes_of(JsonObject& top, const Json& json, const std::string& file) {
+  top.expect_schema(kClusterSchema);
   Cluster cluster;
   cluster.name = top.text("name");
   cluster.device = device_of(top.object("device"));
   cluster.devices_per_node = static_cast<int>(top.integer("devices_per_node", 1, 4096));
   cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
+  if (top.has("slowdown")) {
+    cluster.slowdown = top.number("slowdown", 0.01, 100);
+    if (cluster.slowdown == 1) top.fail("slowdown", "expected other than 1 (left out where it is)");
+  }
   cluster.intra = link_of(top.object("intra"));
   cluster.inter =
       cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
@@ -289,6 +291,73 @@ Cluster parse_cluster(const std::string& text, const std::string& file) {
                      origin_of(cluster.origins, "intra.bandwidth")->source);
   }
   return cluster;
+}
+
+Cluster pools_of(JsonObject& top, const Json& json, const std::string& file) {
+  top.expect_schema(kClusterSchema);
+  const std::string name = top.text("name");
+  std::vector<Cluster> pools;
+  std::vector<JsonObject> objects = top.objects("pools");
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    if (!objects[i].has("inter")) objects[i].fail("inter", "is missing: what leads to other pools");
+    pools.push_back(nodes_of(objects[i], json["pools"][i], file));
+  }
+  top.finish();
+  return pooled(name, std::move(pools));
+}
+
+}  // namespace
+
+Cluster pooled(std::string name, std::vector<Cluster> pools) {
+  constexpr std::size_t kMostKinds = 4;
+  if (pools.size() < 2 || pools.size() > kMostKinds)
+    throw InputError(name, "pools", "expected two to four kinds of nodes");
+  std::vector<std::string> names;
+  for (const Cluster& pool : pools) {
+    const auto fail = [&](const std::string& reason) {
+      throw InputError(name, "pools", fmt::format("{}: {}", pool.name, reason));
+    };
+    if (!pool.pools.empty()) fail("has pools itself; expected nodes of one kind");
+    if (std::ranges::find(names, pool.name) != names.end()) fail("is there twice");
+    if (pool.device.allocator != pools.front().device.allocator)
+      fail("its devices get their memory from another allocator than the first pool's");
+    names.push_back(pool.name);
+  }
+  Cluster all = pools.front();
+  all.name = std::move(name);
+  all.slowdown = 1;
+  all.origin.clear();
+  all.origins.clear();
+  all.pools = std::move(pools);
+  return all;
+}
+
+void set_stack(Cluster& cluster, const Stack& stack) {
+  cluster.stack = stack;
+  for (Cluster& pool : cluster.pools) pool.stack = stack;
+}
+
+Link slower(const Link& a, const Link& b) {
+  Link link = a.bandwidth < b.bandwidth ? a : b;
+  link.latency = std::max(a.latency, b.latency);
+  return link;
+}
+
+std::string to_json(const Cluster& cluster) {
+  if (cluster.pools.empty()) return nodes_json(cluster).dump(2) + "\n";
+  Json json{{"schema", kClusterSchema}, {"name", cluster.name}};
+  for (const Cluster& pool : cluster.pools) json["pools"].push_back(nodes_json(pool));
+  return json.dump(2) + "\n";
+}
+
+Cluster load_cluster(const std::filesystem::path& file) {
+  return parse_cluster(read_text_file(file), file.string());
+}
+
+Cluster parse_cluster(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject top(json, file, "");
+  return top.has("pools") ? pools_of(top, json, file) : nodes_of(top, json, file);
 }
 
 }  // namespace weir

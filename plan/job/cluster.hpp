@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -107,7 +108,8 @@ struct Link {
 };
 
 // Nodes of equal devices: `intra` between two devices of a node, `inter` between nodes. Ranks fill
-// nodes in order.
+// nodes in order. Or pools of such nodes, each a cluster of one kind; the fields before `pools` are
+// then those of the first.
 struct Cluster {
   std::string name;
   Device device;
@@ -117,17 +119,43 @@ struct Cluster {
   Link inter;
   BytesPerSecond node_bandwidth{
       0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
+  double slowdown = 1;         // how many times longer its devices compute than these constants say
+  std::vector<Cluster> pools;  // of several kinds of nodes: two or more, none with pools of its own
   std::map<std::int32_t, double>
       stragglers;                   // rank -> how many times slower it computes; not in the file
   Stack stack;                      // the software on it; a file of its own
   std::vector<std::string> origin;  // where constants come from, one line each
   Origins origins;                  // the same by constant; empty: lines alone say it
 
-  [[nodiscard]] int devices() const { return devices_per_node * nodes; }
+  [[nodiscard]] int devices() const {
+    if (pools.empty()) return devices_per_node * nodes;
+    int all = 0;
+    for (const Cluster& pool : pools) all += pool.devices();
+    return all;
+  }
+  [[nodiscard]] int kinds() const { return pools.empty() ? 1 : static_cast<int>(pools.size()); }
+  // Its nodes of one kind alone.
+  [[nodiscard]] const Cluster& kind(int index) const {
+    return pools.empty() ? *this : pools[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] Bytes largest_memory() const {
+    Bytes largest = device.memory;
+    for (const Cluster& pool : pools) largest = std::max(largest, pool.device.memory);
+    return largest;
+  }
+  // Between devices of one kind.
   [[nodiscard]] const Link& link(Rank from, Rank to) const {
     return from.value / devices_per_node == to.value / devices_per_node ? intra : inter;
   }
 };
+
+// Pools as one cluster. Throws InputError, of `name`, where two have one name, where a pool has
+// pools, or where devices get their memory from different allocators.
+[[nodiscard]] Cluster pooled(std::string name, std::vector<Cluster> pools);
+// The software on all of its nodes.
+void set_stack(Cluster& cluster, const Stack& stack);
+// What carries messages between nodes of two pools: each is held to its own adapters.
+[[nodiscard]] Link slower(const Link& a, const Link& b);
 
 // Schema weir.cluster/1; quantities are texts with units ("80 GiB", "900 GB/s", "5 us"). Throws
 // InputError.

@@ -25,6 +25,20 @@ inline constexpr std::int64_t kMostRanks = 1 << 16;
 inline constexpr double kMostExpertLoad = 1024;
 inline constexpr std::int64_t kMostSlices = 1024;
 
+// How devices are numbered: those of tp next to each other, then those of cp, and then the replicas
+// of a rank before the next rank (Megatron's order), or the ranks of a replica before the next
+// replica (its --use-tp-pp-dp-mapping).
+enum class RankOrder : std::uint8_t { tp_cp_dp_pp, tp_cp_pp_dp };
+[[nodiscard]] std::string_view to_string(RankOrder order);
+[[nodiscard]] std::optional<RankOrder> parse_rank_order(std::string_view text);
+
+// The next so many ranks stand on nodes of this pool of the cluster.
+struct PlacedRanks {
+  std::string pool;
+  int ranks = 1;
+  auto operator<=>(const PlacedRanks&) const = default;
+};
+
 struct Plan {
   std::string model_path;    // relative to the plan file
   std::string model_sha256;  // of the model file's bytes; lower-case hex
@@ -44,6 +58,8 @@ struct Plan {
                            // routing is, or the capacity factor that each is padded to
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
+  RankOrder rank_order = RankOrder::tp_cp_dp_pp;
+  std::vector<PlacedRanks> placement;  // of all K ranks; empty: devices fill pools in their order
   bool overlap_grad_reduce =
       false;  // gradients travel while the last micro-batch's backward still runs
   std::vector<int>
@@ -62,6 +78,7 @@ struct Plan {
 
   [[nodiscard]] int stages() const { return pp * vpp; }
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
+  [[nodiscard]] int devices_per_rank() const { return tp * cp * dp; }
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
   [[nodiscard]] Split split() const {
     return {tp, cp, sequence_parallel, ep, expert_load, etp, slices};

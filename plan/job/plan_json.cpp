@@ -8,6 +8,7 @@
 
 #include "plan/job/optimizer_json.hpp"
 #include "plan/text/strict_json.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
 namespace {
@@ -86,6 +87,22 @@ bool only_true(JsonObject& top, std::string_view key) {
   return true;
 }
 
+void parse_placement(JsonObject& top, Plan& plan) {
+  std::int64_t ranks = 0;
+  for (JsonObject& placed : top.objects("placement")) {
+    plan.placement.push_back(
+        {placed.text("pool"), static_cast<int>(placed.integer("ranks", 1, kMostRanks))});
+    ranks += plan.placement.back().ranks;
+    placed.finish();
+  }
+  if (ranks != plan.pp)
+    top.fail("placement", fmt::format("places {} ranks; expected all {}", ranks, plan.pp));
+  if (plan.rank_order != RankOrder::tp_cp_dp_pp) {
+    top.fail("placement",
+             "expected with rank_order tp-cp-dp-pp only: a rank's devices stand in one pool");
+  }
+}
+
 void parse_parallel(JsonObject& top, Plan& plan) {
   if (top.has("ep")) plan.ep = static_cast<int>(top.integer("ep", 2, kMostRanks));
   if (top.has("etp")) plan.etp = static_cast<int>(top.integer("etp", 1, kMostRanks));
@@ -97,6 +114,13 @@ void parse_parallel(JsonObject& top, Plan& plan) {
   plan.sequence_parallel = only_true(top, "sequence_parallel");
   if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
   plan.overlap_grad_reduce = only_true(top, "overlap_grad_reduce");
+  if (top.has("rank_order")) {
+    const auto order = parse_rank_order(top.text("rank_order"));
+    if (order != RankOrder::tp_cp_pp_dp)
+      top.fail("rank_order", "expected tp-cp-pp-dp (left out where it is tp-cp-dp-pp)");
+    plan.rank_order = *order;
+  }
+  if (top.has("placement")) parse_placement(top, plan);
 }
 
 SourceJob parse_job(JsonObject top) {
@@ -152,6 +176,9 @@ Json plan_json(const Plan& p) {
   if (p.sequence_parallel) json["sequence_parallel"] = true;
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
+  if (p.rank_order != RankOrder::tp_cp_dp_pp) json["rank_order"] = to_string(p.rank_order);
+  for (const PlacedRanks& placed : p.placement)
+    json["placement"].push_back({{"pool", placed.pool}, {"ranks", placed.ranks}});
   json["boundaries"] = p.boundaries;
   json["schedule"] = p.schedule;
   if (p.slices > 1) json["slices"] = p.slices;
@@ -172,6 +199,19 @@ Json plan_json(const Plan& p) {
                    {"left_out", p.job.left_out},
                    {"lines", p.job.lines}};
   return json;
+}
+
+namespace {
+
+constexpr Names<RankOrder, 2> kRankOrders{
+    {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+
+}  // namespace
+
+std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order); }
+
+std::optional<RankOrder> parse_rank_order(std::string_view text) {
+  return named(kRankOrders, text);
 }
 
 std::optional<Misfit> cannot_share_experts(const Plan& plan) {

@@ -31,6 +31,10 @@ std::string summary(const Plan& plan) {
   if (plan.etp > 0) text += fmt::format(" etp{}", plan.etp);
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
+  if (plan.rank_order != RankOrder::tp_cp_dp_pp)
+    text += fmt::format(" {}", to_string(plan.rank_order));
+  for (const PlacedRanks& placed : plan.placement)
+    text += fmt::format(" {}@{}", placed.ranks, placed.pool);
   if (plan.slices > 1) text += fmt::format(" slices{}", plan.slices);
   if (plan.attention == AttentionKind::fused) text += " fused";
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);

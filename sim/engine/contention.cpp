@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -207,6 +208,32 @@ Contention shared_node_links(const Program& program, const Cluster& cluster, int
       link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
     contention.edges.push_back(std::move(link));
   }
+  return contention;
+}
+
+Contention shared_node_links(const Program& program, const Cluster& cluster,
+                             const Placement& placement, int devices_per_rank) {
+  Contention contention;
+  // By node and way, where its pool says what its cards take.
+  std::map<std::pair<std::int64_t, bool>, std::int32_t> shared;
+  const auto share = [&](Rank rank, bool leaves, Contention::EdgeLink& link) {
+    const Cluster& pool = cluster.kind(placement.kinds(rank).front());
+    if (pool.node_bandwidth.count() <= 0) return;
+    const auto [at, is_new] = shared.try_emplace(
+        {placement.node(rank), leaves}, static_cast<std::int32_t>(contention.capacities.size()));
+    if (is_new) contention.capacities.push_back(pool.node_bandwidth.count());
+    link.shared.push_back(at->second);
+  };
+  for (const Edge& edge : program.edges()) {
+    const Link used = placement.link(edge.from, edge.to);
+    Contention::EdgeLink link{used.bandwidth.count() * devices_per_rank, {}};
+    if (placement.node(edge.from) != placement.node(edge.to)) {
+      share(edge.from, true, link);
+      share(edge.to, false, link);
+    }
+    contention.edges.push_back(std::move(link));
+  }
+  if (contention.capacities.empty()) contention.edges.clear();
   return contention;
 }
 

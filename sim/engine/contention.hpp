@@ -11,6 +11,7 @@
 
 #include "costmodel/table/cost_table.hpp"
 #include "plan/job/cluster.hpp"
+#include "plan/job/placement.hpp"
 #include "plan/program/program.hpp"
 #include "sim/engine/event_engine.hpp"
 
@@ -45,6 +46,9 @@ struct Contention {
 // places and sends from all of them at once.
 [[nodiscard]] Contention shared_node_links(const Program& program, const Cluster& cluster,
                                            int devices_per_rank = 1);
+// The same of ranks on several kinds of nodes, each with its own cards.
+[[nodiscard]] Contention shared_node_links(const Program& program, const Cluster& cluster,
+                                           const Placement& placement, int devices_per_rank);
 
 // As simulate() without contention; equal to it, to the nanosecond, where nothing is shared and
 // nothing slowed. A rate that changes on the way rounds the operation's end up to a whole

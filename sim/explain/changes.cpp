@@ -213,11 +213,14 @@ class Changer {
       with("twice the bandwidth between nodes", [](Cluster& cluster) {
         cluster.inter = faster(cluster.inter);
         cluster.node_bandwidth = faster(cluster.node_bandwidth);
+        for (Cluster& pool : cluster.pools) pool.inter = faster(pool.inter);
       });
     }
     if (plan().devices() > 1 && cluster_.devices_per_node > 1) {
-      with("twice the bandwidth within a node",
-           [](Cluster& cluster) { cluster.intra = faster(cluster.intra); });
+      with("twice the bandwidth within a node", [](Cluster& cluster) {
+        cluster.intra = faster(cluster.intra);
+        for (Cluster& pool : cluster.pools) pool.intra = faster(pool.intra);
+      });
     }
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "sim/forecast.hpp"
@@ -37,13 +38,17 @@ class Chooser {
  public:
   Chooser(const ResolvedPlan& resolved, const LayerCosts& known, const Cluster& cluster,
           Bytes limit)
-      : resolved_(resolved), known_(known), cluster_(cluster), limit_(limit) {
+      : resolved_(resolved),
+        known_(known),
+        cluster_(cluster),
+        limit_(limit),
+        limits_(rank_limits(resolved.plan, cluster, limit)) {
     set_choices();
   }
 
   [[nodiscard]] AutomaticRecompute choose() {
     const Forecast none = forecast_of({});
-    if (none.peak_memory_upper() <= limit_) return result({}, none, Fits::yes);
+    if (none.fits() == Fits::yes) return result({}, none, Fits::yes);
     const std::vector<std::size_t> set = least_that_fits(none);
     const Recompute recompute = of_layers(layers_of(set), *known_.part());
     const Forecast best = forecast_of(recompute);
@@ -90,7 +95,8 @@ class Chooser {
           return total_bytes(stage.of(ActionKind::F, true).net);
         };
         const std::int64_t saved = kept(none) - kept(full);
-        items[rank].push_back({l, costs.of(single).rebuild.count(), saved});
+        items[rank].push_back(
+            {l, costs.of(single, shape.rank_of(Stage{s})).rebuild.count(), saved});
       }
     }
     for (const auto& of_rank : items) choices_.push_back(rebuild_choices(of_rank));
@@ -124,7 +130,8 @@ class Chooser {
     const Forecast most = forecast_of(of_layers(layers_of(all), *known_.part()));
     // What a rank can keep to with everything rebuilt: the upper bound, or the expectation.
     std::vector<bool> surely;
-    for (const RankMemory& rank : most.memory) surely.push_back(rank.upper <= limit_);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      surely.push_back(most.memory[k].upper <= limits_[k]);
     const auto peak = [&](const Forecast& f, std::size_t k) {
       return (surely[k] ? f.memory[k].upper : f.memory[k].peak).count();
     };
@@ -138,7 +145,7 @@ class Chooser {
       const Forecast f = forecast_of(of_layers(layers_of(now), *known_.part()));
       bool fits = true;
       for (std::size_t k = 0; k < now.size(); ++k) {
-        if (peak(f, k) <= limit_.count() || now[k] == all[k]) continue;
+        if (peak(f, k) <= limits_[k].count() || now[k] == all[k]) continue;
         fits = false;
         beside[k] = std::max(beside[k] + 1, peak(f, k) - peak_of(k, now[k]));
       }
@@ -164,7 +171,7 @@ class Chooser {
     const auto& choices = choices_[rank].choices;
     for (std::size_t c = 0; c < choices.size(); ++c) {
       if (choices[c].time_ns >= choices[else_].time_ns) break;
-      if (peak_of(rank, c) + beside <= limit_.count()) return c;
+      if (peak_of(rank, c) + beside <= limits_[rank].count()) return c;
     }
     return else_;
   }
@@ -173,6 +180,7 @@ class Chooser {
   const LayerCosts& known_;
   const Cluster& cluster_;
   Bytes limit_;
+  std::vector<Bytes> limits_;            // by rank
   std::vector<RebuildChoices> choices_;  // by rank
 };
 

@@ -2,60 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/balance.hpp"
 
-#include "costmodel/links/parallel.hpp"
-#include "costmodel/table/stage_costs.hpp"
 #include "sim/partition/balanced.hpp"
+#include "sim/search/layer_times.hpp"
+#include "sim/search/pool_partition.hpp"
 
 namespace weir {
 
-std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
-                                      const Cluster& cluster) {
-  const auto layers = static_cast<int>(known.model().layers.size());
-  Plan single = plan;  // every layer a stage of its own: none is alone on the machine
-  single.pp = layers;
-  const StageCosts costs(single, known, cluster);
-  std::vector<std::int64_t> times;
-  const auto again = [&](int layer) {
-    return rebuilds(plan.recompute, known.part()->layer(layer), layer);
-  };
-  for (int l = 0; l < layers; ++l) {
-    if (known.like_the_last(l) && again(l) == again(l - 1)) {
-      times.push_back(times.back());
-      continue;
-    }
-    const StageCost cost = costs.of({.layers = {l, l + 1}});
-    times.push_back((cost.f + cost.b).count());
-  }
-  return times;
-}
-
-CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
-                        const ScheduleShape& shape) {
-  CutTimes cuts;
-  for (std::int32_t s = 1; s < shape.stages; ++s) {
-    const Rank from = shape.rank_of(Stage{s - 1}), to = shape.rank_of(Stage{s});
-    const Link link = stage_link(known.costs(), plan, cluster, from, to);
-    std::vector<std::int64_t> before;  // each layer; before the first nothing crosses
-    before.reserve(known.part()->layers.size());
-    before.push_back(0);
-    std::int64_t bytes_before = -1;
-    for (std::size_t l = 0; l + 1 < known.part()->layers.size(); ++l) {
-      const std::int64_t bytes = known.part()->layers[l].crossing_bytes * plan.micro_batch_size;
-      // Layers of a model are of few kinds: most send what the one before sent.
-      if (bytes == bytes_before) {
-        before.push_back(before.back());
-        continue;
-      }
-      bytes_before = bytes;
-      const auto message = [&] { return stage_message(Bytes(bytes), plan, link, cluster); };
-      before.push_back(from == to ? 0 : message().occupancy.count());
-    }
-    cuts.push_back(std::move(before));
-  }
-  return cuts;
-}
-
 std::vector<int> Balance::boundaries(const Plan& plan) {
+  if (cluster_.kinds() > 1) {
+    const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
+    return pool_boundaries(pool_problem(plan, known_, cluster_, shape));
+  }
   auto& times = times_[plan.micro_batch_size];
   if (times.empty()) times = layer_times(plan, known_, cluster_);
   const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);

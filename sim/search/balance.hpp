@@ -14,15 +14,6 @@
 
 namespace weir {
 
-// Time of each layer's F and B for one micro-batch, ns: what partitions are made by.
-[[nodiscard]] std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
-                                                    const Cluster& cluster);
-
-// cut_ns of sim/partition/problem, with stages on ranks as the shape places them: what crosses a
-// boundary is all of it, the layer's output, every skip past it, T5's position bias.
-[[nodiscard]] CutTimes crossing_times(const Plan& plan, const LayerCosts& known,
-                                      const Cluster& cluster, const ScheduleShape& shape);
-
 // For plans of one model that agree in all but stages, micro-batches and schedule; what depends on
 // fewer of them is found once.
 class Balance {

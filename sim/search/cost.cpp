@@ -8,6 +8,7 @@
 
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/job/derive.hpp"
+#include "sim/search/pool_partition.hpp"
 #include "sim/search/refine.hpp"
 
 namespace weir {
@@ -53,13 +54,27 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};
   const bool hopeless = limits.memory && cost.held > *limits.memory;
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
-  ResolvedPlan resolved = derived(candidate, costs, *shape);
+  // Of several kinds of nodes each schedule's ranks have stages of their own, within their memory.
+  const bool pools = cluster.kinds() > 1;
+  std::optional<PartitionProblem> problem;
+  Plan placed = candidate;
+  if (pools) {
+    problem = pool_problem(candidate, costs, cluster, schedule.shape);
+    placed.boundaries = pool_boundaries(*problem);
+  }
+  ResolvedPlan resolved = derived(placed, costs, *shape);
   const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
   // Far beyond what any descent of models of a hundred layers takes; those of thousands end there.
   constexpr std::int64_t kDescent = 300'000'000;
+  const bool within = problem && slowest_ns(*problem, placed.boundaries);
   const auto refine = [&] {
-    return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster,
-                             {.operations = kDescent});
+    RefineLimits descent{.operations = kDescent};
+    if (within) {
+      descent.allowed = [&problem](const std::vector<int>& boundaries) {
+        return slowest_ns(*problem, boundaries).has_value();
+      };
+    }
+    return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster, descent);
   };
   std::optional<Refined> refined;
   if (limits.step) {
@@ -76,7 +91,7 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   if (best.forecast.may_fit()) {
     if (!refined) refined = refine();
     cost.simulated = refined->evaluated;
-    if (refined->boundaries != candidate.boundaries) {
+    if (refined->boundaries != placed.boundaries) {
       resolved = with_boundaries(std::move(resolved), std::move(refined->boundaries));
       Ranked faster = ranked();
       if (faster.forecast.fits() <= best.forecast.fits()) best = std::move(faster);

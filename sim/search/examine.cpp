@@ -17,6 +17,7 @@
 #include "sim/parallel.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/legality.hpp"
+#include "sim/search/pool_partition.hpp"
 
 namespace weir {
 namespace {
@@ -95,25 +96,39 @@ Shapes::FactsOrReason Shapes::made(const Key& key) const {
   return ShapeFacts{its.shape, peak_in_flight(its), splits};
 }
 
-std::vector<int> Boundaries::of(Plan plan) {
-  plan.recompute = {};  // stages are evened out without it, as for all candidates
-  const std::tuple key{plan.tp,
-                       plan.cp,
-                       plan.dp,
-                       plan.ep,
-                       plan.etp,
-                       plan.slices,
-                       plan.sequence_parallel,
-                       plan.zero,
-                       plan.pp,
-                       plan.vpp,
-                       plan.micro_batch_size};
+std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
+  std::vector<int> on_pools;  // all that the memory of unlike ranks follows from
+  if (cluster_.kinds() > 1) {
+    const Recompute& again = plan.recompute;
+    on_pools = {plan.microbatches, static_cast<int>(again.mode), again.at_a_time, shape.replicas};
+    for (std::int32_t s = 0; s < std::min(shape.stages, 2 * shape.ranks); ++s)
+      on_pools.push_back(shape.rank_of(Stage{s}).value);
+  } else {
+    plan.recompute = {};  // stages are evened out without it, as for all candidates
+  }
+  const Key key{plan.tp,
+                plan.cp,
+                plan.dp,
+                plan.ep,
+                plan.etp,
+                plan.slices,
+                plan.sequence_parallel,
+                plan.zero,
+                plan.pp,
+                plan.vpp,
+                plan.micro_batch_size,
+                plan.rank_order,
+                plan.placement,
+                on_pools};
   {
     const std::scoped_lock lock(mutex_);  // guards found_, which all threads share
     const auto found = found_.find(key);
     if (found != found_.end()) return found->second;
   }
-  std::vector<int> boundaries = Balance(known_.of(plan), cluster_).boundaries(plan);
+  const LayerCosts& costs = known_.of(plan);
+  std::vector<int> boundaries = on_pools.empty()
+                                    ? Balance(costs, cluster_).boundaries(plan)
+                                    : pool_boundaries(pool_problem(plan, costs, cluster_, shape));
   const std::scoped_lock lock(mutex_);
   return found_.try_emplace(key, std::move(boundaries)).first->second;
 }
@@ -131,7 +146,7 @@ std::vector<Examined> Examiner::examine_alike(Alike alike) {
   Plan plan = nodes_.plan(nodes_.all[alike.front()], request_);
   const LayerCosts& costs = known_.of(plan);
   std::optional<StageCosts> prices;
-  std::map<std::int32_t, Held> held;  // by copies of the stages
+  std::map<std::pair<std::int32_t, std::vector<int>>, Held> held;  // by copies of the stages
   for (const std::uint32_t n : alike) {
     const Node& node = nodes_.all[n];
     Examined& now = all.emplace_back(Examined{.node = n});
@@ -149,8 +164,8 @@ std::vector<Examined> Examiner::examine_alike(Alike alike) {
         continue;
       }
     }
-    if (held.empty()) plan.boundaries = boundaries_.of(plan);
-    const auto [at, fresh] = held.try_emplace(facts.shape.replicas);
+    if (held.empty() || cluster_.kinds() > 1) plan.boundaries = boundaries_.of(plan, facts.shape);
+    const auto [at, fresh] = held.try_emplace({facts.shape.replicas, plan.boundaries});
     Held& stages = at->second;
     if (fresh) {
       stages.parts = stage_parts(*costs.part(), plan.boundaries, facts.shape);
@@ -171,7 +186,9 @@ std::vector<Examined> Examiner::examine_alike(Alike alike) {
 
 Plan Examiner::plan(std::uint32_t node) {
   Plan plan = nodes_.plan(nodes_.all[node], request_);
-  plan.boundaries = boundaries_.of(plan);
+  const Shapes::Key key = shape(nodes_.all[node]);
+  shapes_.add({key});
+  plan.boundaries = boundaries_.of(plan, std::get<ShapeFacts>(shapes_.of(key)).shape);
   return plan;
 }
 
@@ -246,10 +263,11 @@ void Examiner::exchange(const std::vector<Alike>& groups, const std::vector<std:
 }
 
 std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
-  std::map<std::tuple<std::uint32_t, int, int>, std::vector<std::uint32_t>> by_stages;
+  using Stages = std::tuple<std::uint32_t, int, int, std::uint32_t>;
+  std::map<Stages, std::vector<std::uint32_t>> by_stages;
   for (const std::uint32_t n : nodes) {
     const Node& node = nodes_.all[n];
-    by_stages[{node.job, node.ranks, node.chunks}].push_back(n);
+    by_stages[{node.job, node.ranks, node.chunks, node.placement}].push_back(n);
   }
   std::vector<Alike> groups;
   for (const auto& [stages, members] : by_stages) groups.emplace_back(members);

@@ -54,14 +54,16 @@ class Shapes {
 class Boundaries {
  public:
   Boundaries(const SplitCosts& known, const Cluster& cluster) : known_(known), cluster_(cluster) {}
-  [[nodiscard]] std::vector<int> of(Plan plan);
+  // `shape`: the schedule's, which matters where ranks stand on several kinds of nodes.
+  [[nodiscard]] std::vector<int> of(Plan plan, const ScheduleShape& shape);
 
  private:
   const SplitCosts& known_;
   const Cluster& cluster_;
   std::mutex mutex_;
-  std::map<std::tuple<int, int, int, int, int, int, bool, int, int, int, int>, std::vector<int>>
-      found_;
+  using Key = std::tuple<int, int, int, int, int, int, bool, int, int, int, int, RankOrder,
+                         std::vector<PlacedRanks>, std::vector<int>>;
+  std::map<Key, std::vector<int>> found_;
 };
 
 class Examiner {

@@ -12,6 +12,7 @@
 #include "sim/search/legality.hpp"
 #include "sim/search/memory_bound.hpp"
 #include "sim/search/open_choices.hpp"
+#include "sim/search/placements.hpp"
 
 namespace weir {
 namespace {
@@ -63,6 +64,7 @@ class Enumeration {
     std::vector<LeftOut> misfits(nodes_.jobs.size());
     in_parallel(found.size(), [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
     for (std::size_t job = 0; job < found.size(); ++job) {
+      for (Node& node : found[job].nodes) node.placement = known_as(found[job], node.placement);
       for (NodeGroup group : found[job].groups) {
         group.first += static_cast<std::uint32_t>(nodes_.all.size());
         nodes_.groups.push_back(group);
@@ -79,7 +81,17 @@ class Enumeration {
   struct Found {
     std::vector<Node> nodes;
     std::vector<NodeGroup> groups;
+    std::vector<std::vector<PlacedRanks>> placements;
   };
+
+  // The number that one of a job's placements has among all.
+  [[nodiscard]] std::uint32_t known_as(const Found& of, std::uint32_t placement) {
+    auto& all = nodes_.placements;
+    const auto known = std::ranges::find(all, of.placements[placement]);
+    const auto number = static_cast<std::uint32_t>(known - all.begin());
+    if (known == all.end()) all.push_back(of.placements[placement]);
+    return number;
+  }
 
   bool refuse(const std::optional<std::string>& reason) {
     if (reason) count(nodes_.divisibility, *reason);
@@ -110,14 +122,21 @@ class Enumeration {
     for (const int k : request_.pp) {
       plan.pp = k;
       if (legality_.wrong_devices(plan)) continue;
-      const JobWork work = job_work(plan, known_.of(plan), cluster_);
+      JobWork work = job_work(plan, known_.of(plan), cluster_);
+      const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {
         plan.vpp = v;
         if (const auto reason = legality_.stages(plan)) {
           count(misfits, *reason);
           continue;
         }
-        add_group(found, static_cast<std::uint32_t>(job), plan, work);
+        for (const auto& placement : places) {
+          plan.placement = placement;
+          found.placements.push_back(placement);
+          stand_on(work, plan, cluster_);
+          add_group(found, static_cast<std::uint32_t>(job), plan, work);
+        }
+        plan.placement.clear();
       }
     }
     return found;
@@ -136,6 +155,7 @@ class Enumeration {
                              .ranks = plan.pp,
                              .chunks = plan.vpp,
                              .schedule = static_cast<std::uint32_t>(s),
+                             .placement = static_cast<std::uint32_t>(found.placements.size() - 1),
                              .bound_ns = bound});
       ++group.count;
     }
@@ -157,6 +177,7 @@ Plan Nodes::plan(const Node& node, const SweepRequest& request) const {
   plan.pp = node.ranks;
   plan.vpp = node.chunks;
   plan.schedule = request.schedules[node.schedule];
+  plan.placement = placements[node.placement];
   return plan;
 }
 

@@ -17,6 +17,7 @@ struct Node {
   std::uint32_t job = 0;
   std::int32_t ranks = 1, chunks = 1;  // K, v
   std::uint32_t schedule = 0;          // index in the request's
+  std::uint32_t placement = 0;         // index in Nodes::placements
   double bound_ns = 0;
 };
 
@@ -30,8 +31,9 @@ struct Nodes {
   std::vector<Plan> jobs;              // without stages and schedule
   std::vector<std::int64_t> held;      // by job: bytes from step to step, of all ranks, at least
   std::vector<ScheduleTraits> traits;  // by the request's schedules
-  std::vector<Node> all;               // in the order of the request's lists
-  std::vector<NodeGroup> groups;       // in the same order
+  std::vector<std::vector<PlacedRanks>> placements;  // each once
+  std::vector<Node> all;                             // in the order of the request's lists
+  std::vector<NodeGroup> groups;                     // in the same order
   LeftOut devices{"devices"}, divisibility{"divisibility"};
 
   // Without boundaries; with the slots asked for.

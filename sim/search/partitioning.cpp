@@ -8,12 +8,11 @@
 #include <cmath>
 #include <utility>
 
-#include "costmodel/memory/memory_rules.hpp"
-#include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/partition/candidates.hpp"
-#include "sim/search/balance.hpp"
+#include "sim/search/layer_memory.hpp"
+#include "sim/search/layer_times.hpp"
 #include "sim/search/refine.hpp"
 
 namespace weir {
@@ -44,38 +43,11 @@ std::vector<std::int64_t> in_flight_at_peaks(const Schedule& schedule) {
   return of_stage;
 }
 
+// Of ranks, as the schedule keeps micro-batches in flight.
 PartitionMemory partition_memory(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
                                  const Schedule& schedule) {
-  const ModelPart& part = *known.part();
-  const auto layers = static_cast<int>(part.layers.size());
-  PartitionMemory memory;
+  PartitionMemory memory = layer_memory(plan, known, cluster);
   memory.in_flight = in_flight_at_peaks(schedule);
-  const bool remat =
-      plan.recompute.mode == RecomputeMode::full || plan.recompute.mode == RecomputeMode::stage;
-  const std::int64_t longest_chunk =
-      std::min<std::int64_t>(plan.recompute.at_a_time, ceil_div(layers, plan.stages()));
-  std::int64_t beside = 0, message = 0;
-  StagePart single;
-  for (int l = 0; l < layers; ++l) {
-    single.layers = {l, l + 1};
-    single.parameters = part.layer(l).parameters;
-    single.input_bytes = std::exchange(single.output_bytes, part.layer(l).crossing_bytes);
-    const StageMemory stage(plan, part, single, cluster.device.allocator, cluster.stack);
-    memory.held.push_back(total_bytes(stage.parameters()));
-    // The input came in a slot, and the output leaves with its message.
-    const Footprint forward = stage.of(ActionKind::F, remat);
-    const std::int64_t kept = total_bytes(forward.net) + stage.input_bytes() - stage.output_bytes();
-    // Of a chunk one input, on average, and all tensors at once; the forecast knows where it
-    // begins.
-    const std::int64_t chunk = rebuilds(plan.recompute, part.layer(l), l) ? longest_chunk : 1;
-    memory.kept.push_back(std::max<std::int64_t>(0, kept / chunk));
-    beside = std::max({beside, total_bytes(forward.worst) - kept,
-                       chunk * total_bytes(stage.of(ActionKind::B, remat).worst)});
-    message = std::max(message, stage.input_bytes());
-  }
-  const std::int64_t slots = plan.slots == 0 ? 2 : plan.slots;
-  const Bytes room = cluster.device.memory - memory_rules(cluster, part).process_overhead;
-  memory.capacity.assign(at(plan.pp), room.count() - beside - 2 * slots * message);
   return memory;
 }
 
@@ -86,7 +58,8 @@ std::vector<std::int64_t> head_times(const Plan& plan, const LayerCosts& known,
       schedule.order[Rank{0}], [](const Action& action) { return action.kind == ActionKind::I; });
   Plan single = plan;
   single.pp = static_cast<int>(known.model().layers.size());
-  const StageCosts costs(single, known, cluster);
+  single.placement.clear();
+  const StageCosts costs(single, known, cluster.kind(0));
   std::vector<std::int64_t> times;
   for (int l = 0; l < single.pp; ++l) {
     const StageCost cost = costs.of({.layers = {l, l + 1}});
@@ -100,9 +73,9 @@ std::vector<std::int64_t> head_times(const Plan& plan, const LayerCosts& known,
 PartitionProblem partition_problem(const Plan& plan, const LayerCosts& known,
                                    const Cluster& cluster, const Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
-  const auto times = layer_times(plan, known, cluster);
-  std::vector<std::vector<std::int64_t>> rows(1, times);
-  if (!cluster.stragglers.empty()) rows.resize(at(plan.pp), times);
+  std::vector<std::vector<std::int64_t>> rows = rank_layer_times(plan, known, cluster);
+  if (!cluster.stragglers.empty() && rows.size() == 1)
+    rows.resize(at(plan.pp), std::vector(rows.front()));
   for (const auto& [rank, factor] : cluster.stragglers) {
     if (rank >= plan.pp) continue;
     for (std::int64_t& time : rows[at(rank)])

@@ -46,8 +46,9 @@ void set_room(SynthesisProblem& problem, const Plan& plan, const LayerCosts& kno
   }
   if (limit.count() == 0) return;
   const Bytes overhead = memory_rules(cluster, part).process_overhead;
+  const std::vector<Bytes> limits = rank_limits(plan, cluster, limit);
   for (std::size_t rank = 0; rank < problem.room.size(); ++rank)
-    problem.room[rank] = (limit - overhead).count() - held[rank] - beside[rank];
+    problem.room[rank] = (limits[rank] - overhead).count() - held[rank] - beside[rank];
 }
 
 class Finalists {
@@ -68,7 +69,10 @@ class Finalists {
     if (fits_better || (f.fits() == best_->fits && f.step_time < best_->step)) {
       best_ = ChosenSchedule{std::move(schedule), plan.slots, f.step_time, f.fits(), 0, 0};
     }
-    return f.peak_memory() - limit_;
+    Bytes over = f.peak_memory() - limit_;
+    for (std::size_t r = 0; r < f.rank_memory_limits.size(); ++r)
+      over = std::max(over, f.memory[r].peak - std::min(limit_, f.rank_memory_limits[r]));
+    return over;
   }
 
   [[nodiscard]] std::optional<ChosenSchedule> best(std::int64_t bound_ns) {

@@ -46,7 +46,10 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
               plan.etp = etp == tp ? 0 : etp;
               for (const int slices : request.slices) {
                 plan.slices = slices;
-                if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+                for (const RankOrder order : request.rank_order) {
+                  plan.rank_order = dp > 1 ? order : RankOrder::tp_cp_dp_pp;
+                  if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+                }
               }
             }
           }

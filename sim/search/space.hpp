@@ -41,7 +41,8 @@ struct SweepRequest {
   std::vector<int> slices{1};            // of a sequence, for schedules that slice; 1: the others
   // Of tp that is left open: sequence parallelism wherever the model's sizes allow it.
   bool sequence_parallel_where_it_can = false;
-  std::vector<int> zero{0};              // ZeRO stages; 0 where there are no replicas
+  std::vector<int> zero{0};  // ZeRO stages; 0 where there are no replicas
+  std::vector<RankOrder> rank_order{RankOrder::tp_cp_dp_pp};
   std::optional<int> devices;            // K tp cp dp may not be more
   bool exact_devices = false;            // nor less
   std::vector<int> microbatches;         // empty: every divisor of the mini-batch
@@ -58,7 +59,9 @@ struct SweepRequest {
   // How many of the best plans are wanted; none: every plan that fits. The search is exact for
   // them, and says so, unless its effort ends first.
   std::optional<int> keep;
-  int effort = 1024;  // plans of which boundaries are refined, before it settles for a gap
+  // Plans of which boundaries are refined, before it settles for a gap; eight times as many of a
+  // cluster of several kinds of nodes.
+  int effort = 1024;
   std::optional<Seconds> budget;  // instead of `effort`: so long
   // Told now and then how far the search is.
   std::function<void(const SearchProgress&)> progress = {};

@@ -19,6 +19,7 @@
 #include "sim/search/best_first.hpp"
 #include "sim/search/legality.hpp"
 #include "sim/search/open_choices.hpp"
+#include "sim/search/placements.hpp"
 
 namespace weir {
 namespace {
@@ -56,7 +57,12 @@ class Candidates {
         if (legality_.wrong_devices(plan)) continue;
         for (const int v : chunks(request_, model_, k)) {
           plan.vpp = v;
-          if (!refuse(legality_.stages(plan))) add_schedules(plan, balance);
+          if (refuse(legality_.stages(plan))) continue;
+          for (auto& placement : placements(plan, cluster_)) {
+            plan.placement = std::move(placement);
+            add_schedules(plan, balance);
+          }
+          plan.placement.clear();
         }
       }
     }

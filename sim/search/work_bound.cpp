@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "costmodel/table/stage_costs.hpp"
+#include "plan/job/placement.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/compiled_engine.hpp"
@@ -119,6 +120,44 @@ ScheduleTraits schedule_traits(std::string_view schedule) {
   return {};
 }
 
+namespace {
+
+// Everything that a rank's busy time may be added up from, with and without what is spared.
+std::array<double, 7> times_of(const StageCost& cost) {
+  const double rebuild = ns(cost.rebuild);
+  return {ns(cost.f), ns(cost.b),           ns(cost.i),          ns(cost.w),
+          ns(cost.r), ns(cost.b) - rebuild, ns(cost.i) - rebuild};
+}
+
+std::vector<double> how_much_slower(const Plan& plan, const LayerCosts& known,
+                                    const Cluster& cluster) {
+  Plan anywhere = plan;
+  anywhere.placement.clear();
+  std::vector<StageCosts> kinds;
+  for (int kind = 0; kind < cluster.kinds(); ++kind)
+    kinds.emplace_back(anywhere, known.of_kind(kind), cluster.kind(kind));
+  std::vector<double> slower(kinds.size(), std::numeric_limits<double>::max());
+  for (int l = 0; l < static_cast<int>(known.model().layers.size()); ++l) {
+    const auto again = [&](int layer) {
+      return rebuilds(plan.recompute, known.part()->layer(layer), layer);
+    };
+    if (known.like_the_last(l) && again(l) == again(l - 1)) continue;
+    std::vector<std::array<double, 7>> times;
+    for (const StageCosts& kind : kinds) times.push_back(times_of(kind.of({.layers = {l, l + 1}})));
+    for (std::size_t t = 0; t < times.front().size(); ++t) {
+      double least = times.front()[t];
+      for (const auto& its : times) least = std::min(least, its[t]);
+      for (std::size_t kind = 0; least > 0 && kind < times.size(); ++kind)
+        slower[kind] = std::min(slower[kind], times[kind][t] / least);
+    }
+  }
+  for (double& its : slower)
+    if (its == std::numeric_limits<double>::max()) its = 1;  // nothing takes any time
+  return slower;
+}
+
+}  // namespace
+
 JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& cluster) {
   const StageCosts costs(plan, known, cluster);
   const auto layers = static_cast<int>(known.model().layers.size());
@@ -151,7 +190,20 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
   work.update = ns(whole.optimizer);
   work.reduce = ns(whole.reduce);
   work.overhead = ns(to_nanoseconds(known.costs().anchored_step_overhead()));
+  if (cluster.kinds() > 1) work.slower = how_much_slower(plan, known, cluster);
   return work;
+}
+
+void stand_on(JobWork& work, const Plan& plan, const Cluster& cluster) {
+  if (cluster.kinds() == 1) return;
+  const Placement placement(plan, cluster);
+  work.equal_ranks = 0;
+  for (std::int32_t rank = 0; rank < plan.pp; ++rank) {
+    double slowest = 1;
+    for (const int kind : placement.kinds(Rank{rank}))
+      slowest = std::max(slowest, work.slower[at(kind)]);
+    work.equal_ranks += 1 / slowest;
+  }
 }
 
 double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan& candidate) {
@@ -162,6 +214,7 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
   const bool one_stage = traits.one_way && candidate.vpp == 1;
   const double once = work.update + (one_stage ? work.reduce : 0);
   double bound = (busy + once) / k;
+  if (work.equal_ranks > 0) bound = std::max(bound, busy / work.equal_ranks);
   if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers)
     bound = std::max(bound, (busy + layers.heads + std::max(once, layers.tails)) / k);
   if (!traits.in_slices) bound = std::max(bound, layers.path);
@@ -187,7 +240,8 @@ double work_estimate(const JobWork& work, const ScheduleTraits& traits, const Pl
   const double slices = candidate.slices, m = candidate.microbatches * slices, k = candidate.pp;
   const double idle = traits.ramp * (k - 1) / candidate.vpp * layers.busy;
   const double busy = m * layers.busy - slices * layers.spared + work.update + work.reduce;
-  return std::max(bound_ns, (busy + idle) / k + work.overhead);
+  const double ranks = work.equal_ranks > 0 ? work.equal_ranks : k;
+  return std::max(bound_ns, (busy + idle) / ranks + work.overhead);
 }
 
 }  // namespace weir

@@ -41,15 +41,24 @@ struct JobWork {
   double reduce = 0;           // the same
   double overhead = 0;         // a step, of the stack
   int layers = 0, blocks = 0;  // blocks are layers too
+  // By kind of the cluster's nodes: the least by which any time of any layer is longer there than
+  // on the fastest. One number: they are of one kind.
+  std::vector<double> slower{1};
+  // How many ranks of the fastest nodes would do as much as the plan's; 0: all are of one kind.
+  double equal_ranks = 0;
 };
 
 // Of all plans that differ from `plan` in stages, schedule and boundaries only; but those of one
 // rank, whose times may differ, from all others. `plan`.pp is read for that.
 [[nodiscard]] JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
+// Sets `equal_ranks`: the sum over the plan's ranks of one over how much slower each is.
+void stand_on(JobWork& work, const Plan& plan, const Cluster& cluster);
+
 // No partition, and no order of the schedule's kind, ends a step sooner, in ns. With M
 // micro-batches of work x_k on rank k, x in sum, and o once a step:
-//   the mean rank               (M x + o) / K
+//   the mean rank               (M x + o) / K, with times of the fastest nodes
+//   ranks r_k times slower      M x / sum of 1 / r_k, for T >= M r_k x_k on each
 //   the rank with most blocks   M ceil(blocks / K) (shortest block), where no layer is on two ranks
 //   any micro-batch               F and the backward of all layers
 //   stages that hold layers, one copy: before the rank of stage k < K come at least k layers, and

@@ -48,6 +48,28 @@ TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   EXPECT_EQ(pipeline_link(plan(2, 1, 1), cluster, Rank{1}, Rank{2}).bandwidth.count(), 1e8);
 }
 
+// Ranks of a replica side by side, K 2, nodes of four: with tp 2 the two ranks are one node, and
+// the replicas, a node apart, each have an adapter of their own; without it two replicas of a rank
+// are in each node. The context-parallel pair of a replica stays in its node.
+TEST(ParallelCosts, RanksOfAReplicaFillNodesFirstWhereThePlanSaysSo) {
+  const Cluster cluster = nodes_of_four();
+  const auto of = [](int tp, int cp, int dp) {
+    Plan p = plan(tp, cp, dp);
+    p.pp = 2;
+    p.rank_order = RankOrder::tp_cp_pp_dp;
+    return p;
+  };
+  const auto replicas = [&](const Plan& p) {
+    return parallel_links(p, cluster).replicas.bandwidth.count();
+  };
+  EXPECT_EQ(replicas(of(2, 1, 4)), 1e8);
+  EXPECT_EQ(replicas(of(1, 1, 4)), 2e8);
+  EXPECT_EQ(replicas(of(1, 2, 2)), 2e8);
+  EXPECT_EQ(replicas(of(1, 1, 2)), 1e9);
+  EXPECT_EQ(pipeline_link(of(2, 1, 4), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e9);
+  EXPECT_EQ(pipeline_link(plan(2, 1, 4), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e8);
+}
+
 // 512 bytes among 4: an all-reduce is 2 x 3/4 x 512 = 768 ns; a block has two in F and two in I, a
 // parallel one one each. Sequence parallelism: two all-gathers and two reduce-scatters of 384: as
 // long.

@@ -293,6 +293,8 @@ TEST(MegatronJob, WhatDevicesShareIsInThePlan) {
   EXPECT_EQ(plan(all, 1).split(), (Split{2, 1, true}));
   EXPECT_FALSE(plan(all, 1).overlap_grad_reduce);
   EXPECT_TRUE(plan(all, 4).overlap_grad_reduce);
+  EXPECT_EQ(plan("--use-tp-pp-dp-mapping", 4).rank_order, RankOrder::tp_cp_pp_dp);
+  EXPECT_EQ(plan("--use-tp-pp-dp-mapping", 1).rank_order, RankOrder::tp_cp_dp_pp);
   EXPECT_FALSE(plan("--sequence-parallel", 4).sequence_parallel);
   EXPECT_EQ(plan("--use-distributed-optimizer", 1).zero, 0);
   EXPECT_EQ(plan("--use-distributed-optimizer", 4).zero, 1);

@@ -329,8 +329,9 @@ TEST_F(Command, TheWholeLoopOnATinyModel) {
                 read("out/report.html").find("src=\"http") == std::string::npos,
             true);
   EXPECT_EQ(weir("simulate out/plan-0.json --costs out/costs.json").code, 0);
-  // Every schedule was in the race: the tiny model's two blocks are enough for two ranks.
-  EXPECT_THAT(read("out/sweep.json"), HasSubstr("zb-h1"));
+  // Every schedule was in the race, the tiny model's two blocks being enough for two ranks: with
+  // gpipe and 1f1b alone there would be some forty. Which are listed is by measured times.
+  EXPECT_GT(Json::parse(read("out/sweep.json")).at("candidates").get<int>(), 100);
 }
 
 // One sample and one rank leave one plan, K = 1 with one micro-batch: there are no other runs to

@@ -29,6 +29,35 @@ class SearchCommand : public InFolder {
   std::string eight_ = "sweep tiny.json --gpus 8 --global-batch-size 8" + cluster_;
 };
 
+// Two kinds of nodes by their names: every plan says where its ranks stand, and is forecast alike
+// there; elsewhere, and where it names too few or wrong nodes, one line says which.
+TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
+  const std::string both = " --cluster dgx-h100:1+dgx-a100:1";
+  const CommandResult result =
+      weir("-q --json sweep tiny.json --global-batch-size 8 --pp 2,4 --top 3 --plans plans" + both);
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["plans"].size(), 3);
+  for (const Json& row : json["plans"]) EXPECT_EQ(row["plan"]["placement"].size(), 2);
+  const Json again = Json::parse(weir("-q --json simulate plans/plan-1.json" + both).out);
+  EXPECT_EQ(again["step_time_s"], json["plans"][0]["forecast"]["step_time_s"]);
+  EXPECT_EQ(again["rank_memory_limits_bytes"].size(), json["plans"][0]["plan"]["pp"]);
+  const auto refused = [&](const std::string& command, int code, const std::string& line) {
+    const CommandResult said = weir("-q " + command);
+    EXPECT_EQ(said.code, code) << command;
+    EXPECT_THAT(said.out, HasSubstr(line)) << command;
+  };
+  refused("simulate plans/plan-1.json --cluster dgx-h100", 3,
+          "plan: placement: dgx-a100 is no pool of dgx-h100");
+  refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-a100:x", 2,
+          "expected CLUSTER:NODES+CLUSTER:NODES");
+  refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-h100:2", 3, "is there twice");
+  refused("sweep tiny.json --global-batch-size 8 --gpus 17" + both, 4, "has 16");
+  refused("plan tiny.json -K 2 --placement dgx-h100:3" + both, 3,
+          "plan: placement: places 3 ranks; expected all 2");
+  refused("plan tiny.json -K 2 --placement dgx-h100" + both, 2, "expected POOL:RANKS");
+}
+
 TEST_F(SearchCommand, AModelAClusterAndABatchAreEnough) {
   const CommandResult result = weir("-q --json " + eight_ + " -o found/sweep.json --plans plans");
   ASSERT_EQ(result.code, 0) << result.out;

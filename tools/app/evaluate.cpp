@@ -16,7 +16,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/partition/balanced.hpp"
-#include "sim/search/balance.hpp"
+#include "sim/search/layer_times.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/fit_doubts.hpp"
 #include "tools/app/host.hpp"

@@ -94,7 +94,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {
-    f.memory_limit = cluster.device.memory;
+    f.memory_limit = cluster.largest_memory();
   }
   ExplainResult why{.plan = loaded.plan,
                     .waterfall = waterfall(loaded, breakdown, result),

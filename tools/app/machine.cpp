@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <vector>
 
 #include "plan/words/error.hpp"
@@ -91,9 +92,47 @@ bool may_be(const std::string& reported, const Device& device) {
   return false;
 }
 
-Cluster load_cluster_or_name(const Path& cluster) {
+namespace {
+
+Cluster of_one_file(const Path& cluster) {
   const std::string* text = compiled(cluster, kClusters);
   return text != nullptr ? parse_cluster(*text, cluster.string()) : load_cluster(cluster);
+}
+
+// "CLUSTER:NODES", or a cluster with as many nodes as it says.
+Cluster pool_of(const std::string& text) {
+  const auto colon = text.rfind(':');
+  Cluster pool = of_one_file(text.substr(0, colon));
+  if (pool.nodes == 1 && pool.inter.bandwidth == pool.intra.bandwidth &&
+      pool.inter.latency == pool.intra.latency) {
+    throw InputError(pool.name, "inter",
+                     "is that within a node; expected what leads to other pools");
+  }
+  if (colon == std::string::npos) return pool;
+  const char *first = text.data() + colon + 1, *last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, pool.nodes);
+  constexpr int kMostNodes = 100'000;
+  if (error != std::errc() || end != last || pool.nodes < 1 || pool.nodes > kMostNodes) {
+    throw UsageError(fmt::format(
+        "--cluster {}: expected CLUSTER:NODES+CLUSTER:NODES, as dgx-h100:4+dgx-a100:4", text));
+  }
+  if (!pool.origins.empty()) replace_origin(pool.origins, "nodes", "--cluster says how many");
+  return pool;
+}
+
+}  // namespace
+
+Cluster load_cluster_or_name(const Path& cluster) {
+  const std::string text = cluster.string();
+  if (text.find('+') == std::string::npos || std::filesystem::exists(cluster))
+    return of_one_file(cluster);
+  std::vector<Cluster> pools;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t to = std::min(text.find('+', from), text.size());
+    pools.push_back(pool_of(text.substr(from, to - from)));
+    from = to + 1;
+  }
+  return pooled(text, std::move(pools));
 }
 
 Device load_gpu(const std::string& name) {
@@ -116,7 +155,7 @@ Stack load_stack_or_name(const Path& stack) {
 
 Cluster machine(const MachineChoice& choice) {
   Cluster cluster = choice.cluster ? load_cluster_or_name(*choice.cluster) : host_cluster();
-  cluster.stack = stack_for(choice, cluster.device);
+  set_stack(cluster, stack_for(choice, cluster.device));
   return cluster;
 }
 

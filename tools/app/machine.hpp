@@ -19,6 +19,7 @@ using StackChoice = std::optional<std::filesystem::path>;
 [[nodiscard]] Field stack_field(StackChoice& stack);
 
 // A file, or "dgx-h100". Throws InputError where it is neither.
+// Or several kinds of nodes as one cluster: "dgx-h100:4+dgx-a100:8", how many of each.
 [[nodiscard]] Cluster load_cluster_or_name(const std::filesystem::path& cluster);
 // The device of such a cluster, or of the first compiled one, by name, whose device's first word it
 // is: "h100".

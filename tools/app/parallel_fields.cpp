@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "plan/words/error.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/plan_fields.hpp"
@@ -20,6 +22,26 @@ constexpr const char* kZero =
 constexpr const char* kEp = "Devices of a stage that share a layer's experts";
 constexpr const char* kEtp = "Devices that divide each expert, where they are fewer than --tp";
 constexpr app::Range kExpertLoad{1, kMostExpertLoad};
+
+constexpr const char* kRankOrder =
+    "How devices are numbered: tp-cp-dp-pp (replicas of a rank side by side) or tp-cp-pp-dp (ranks "
+    "of a replica side by side, Megatron's --use-tp-pp-dp-mapping)";
+std::vector<std::string> rank_orders() { return {"tp-cp-dp-pp", "tp-cp-pp-dp"}; }
+
+// "POOL:RANKS".
+PlacedRanks placed_ranks(const std::string& text) {
+  const auto colon = text.rfind(':');
+  PlacedRanks placed{text.substr(0, colon)};
+  const char *first = text.data() + (colon == std::string::npos ? 0 : colon + 1),
+             *last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, placed.ranks);
+  if (colon == std::string::npos || placed.pool.empty() || error != std::errc() || end != last ||
+      placed.ranks < 1) {
+    throw UsageError(
+        fmt::format("--placement {}: expected POOL:RANKS, as dgx-h100:4,dgx-a100:4", text));
+  }
+  return placed;
+}
 
 template <class Options>
 void append_flags(app::Fields& fields, Options& o) {
@@ -43,10 +65,17 @@ app::Fields fields(ParallelOptions& o) {
       {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
       {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
+  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
+                    {"--placement", &o.placement,
+                     "On a cluster of several kinds of nodes, on which the ranks stand, in their "
+                     "order: POOL:RANKS, as dgx-h100:4,dgx-a100:4 (default: nodes are filled)"}});
   return all;
 }
 
 void apply(const ParallelOptions& o, Plan& plan) {
+  if (const auto order = parse_rank_order(o.rank_order)) plan.rank_order = *order;
+  if (!o.placement.words.empty()) plan.placement.clear();
+  for (const std::string& text : o.placement.words) plan.placement.push_back(placed_ranks(text));
   plan.tp = o.tp.value_or(plan.tp);
   plan.cp = o.cp.value_or(plan.cp);
   plan.dp = o.dp.value_or(plan.dp);
@@ -70,10 +99,14 @@ app::Fields fields(ParallelLists& o) {
                   {"--etp", &o.etp, kEtp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   append_flags(all, o);
+  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
   return all;
 }
 
 void apply(const ParallelLists& o, SweepRequest& request) {
+  if (!o.rank_order.words.empty()) request.rank_order.clear();
+  for (const std::string& word : o.rank_order.words)
+    request.rank_order.push_back(parse_rank_order(word).value());
   request.tp = o.tp;
   request.cp = o.cp;
   request.dp = o.dp;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plan/job/cluster.hpp"
@@ -19,6 +20,8 @@ struct ParallelOptions {
   std::optional<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
+  std::string rank_order;
+  app::Words placement;  // "POOL:RANKS"
 };
 [[nodiscard]] app::Fields fields(ParallelOptions& options);
 // Throws UsageError on a contradiction.
@@ -29,6 +32,7 @@ struct ParallelLists {
   std::vector<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_grad_reduce = false;
+  app::Words rank_order;  // none: Megatron's
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);
 void apply(const ParallelLists& lists, SweepRequest& request);

@@ -16,6 +16,7 @@
 #include "sim/partition/shipped.hpp"
 #include "sim/recompute/automatic.hpp"
 #include "sim/search/balance.hpp"
+#include "sim/search/layer_times.hpp"
 #include "sim/search/partitioning.hpp"
 #include "sim/search/scheduling.hpp"
 
@@ -73,7 +74,7 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
 }
 
 Schedule PlanChooser::schedule(const std::string& partition, bool rebuild, Plan& plan) const {
-  const Bytes limit = memory_limit.value_or(cluster.device.memory);
+  const Bytes limit = memory_limit.value_or(cluster.largest_memory());
   const LayerCosts known(plan, model, costs, cluster.stack);
   std::optional<ChosenSchedule> best;
   std::vector<int> boundaries;
@@ -109,8 +110,8 @@ Recompute PlanChooser::recompute(const Plan& plan, const Schedule& schedule) con
   const LayerCosts known(plan, model, costs, cluster.stack);
   const ResolvedPlan resolved = derive(plan, model, schedule);
   require_stages(resolved, cluster.stack);
-  const AutomaticRecompute chosen =
-      automatic_recompute(resolved, known, cluster, memory_limit.value_or(cluster.device.memory));
+  const AutomaticRecompute chosen = automatic_recompute(
+      resolved, known, cluster, memory_limit.value_or(cluster.largest_memory()));
   remarks.push_back(describe(chosen));
   return chosen.recompute;
 }

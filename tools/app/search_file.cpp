@@ -25,6 +25,8 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
     plan.recompute = one;
     recompute.push_back(plan_json(plan).at("recompute"));
   }
+  Json orders = Json::array();
+  for (const RankOrder order : search.rank_order) orders.push_back(to_string(order));
   return {{"weir", version_line()},
           {"base", plan_json(search.base)},
           {"pp", search.pp},
@@ -36,6 +38,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"etp", search.etp},
           {"slices", search.slices},
           {"zero", search.zero},
+          {"rank_order", orders},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
           {"devices", or_null(search.devices)},
           {"exact_devices", search.exact_devices},

@@ -24,7 +24,7 @@ void show(const SearchProgress& progress, const Session& session) {
 void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster& cluster) {
   if (!r.global_batch_size && r.microbatches.empty())
     throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
-  search.memory_limit = r.memory_limit.empty() ? cluster.device.memory
+  search.memory_limit = r.memory_limit.empty() ? cluster.largest_memory()
                                                : parse_memory(r.memory_limit, "--memory-limit");
   if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
   if (!r.cluster && !r.gpus && !r.at_most) return;
@@ -94,6 +94,10 @@ void take_devices(const SweepRequest& r, SweepReply& reply) {
   if (r.gpus && r.at_most) throw UsageError("--gpus and --at-most: expected one of them");
   const std::optional<int> devices = r.gpus ? r.gpus : r.at_most;
   if (!devices || *devices <= cluster.devices()) return;
+  if (cluster.kinds() > 1) {
+    throw NoFeasiblePlan(
+        fmt::format("{} devices: {} has {}", *devices, cluster.name, cluster.devices()));
+  }
   const int nodes = (*devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
   reply.remarks.push_back(fmt::format("{}: {} nodes of {} devices are taken, its file has {}",
                                       cluster.name, nodes, cluster.devices_per_node,

@@ -145,7 +145,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   if (!r.memory_limit.empty()) {
     forecast.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {
-    forecast.memory_limit = cluster.device.memory;
+    forecast.memory_limit = cluster.largest_memory();
   }
   result.forecast = std::move(forecast);
   result.trace = std::move(trace);

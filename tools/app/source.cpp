@@ -90,7 +90,14 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
   const auto* file = std::get_if<std::filesystem::path>(&source);
   if (file != nullptr) known = load_costs(*file);
   if (const auto* costs = std::get_if<Costs>(&source)) known = *costs;
-  if (known && known->basis != Basis::anchored) return *std::move(known);
+  if (known && known->basis != Basis::anchored) {
+    if (cluster.kinds() == 1) return *std::move(known);
+    throw InputError(
+        known->file, "machine",
+        fmt::format("{}: one machine's times; {} has {} kinds of nodes, which built-in "
+                    "costs forecast, as they are or anchored",
+                    known->machine, cluster.name, cluster.kinds()));
+  }
   if (splits.empty()) splits.push_back(plan.split());
   Costs builtin = builtin_costs(model, plan.seq_length, plan.dtype, cluster, splits);
   if (!known) return builtin;
@@ -98,6 +105,11 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
     throw InputError(
         known->file, "anchor.device",
         fmt::format("is {}, the cluster has {}", known->anchor->device, cluster.device.name));
+  }
+  // What was learnt on devices of the first kind is taken for the others, too.
+  for (Costs& kind : builtin.other_kinds) {
+    kind.basis = Basis::anchored;
+    kind.anchor = known->anchor;
   }
   builtin.basis = Basis::anchored;
   builtin.origin = std::move(known->origin);

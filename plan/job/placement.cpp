@@ -1,0 +1,106 @@
+// Counts devices through the pools of a cluster.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/job/placement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/words/error.hpp"
+
+namespace weir {
+namespace {
+
+// A cluster of one kind is as large as a plan needs it to be.
+void require_devices(const Cluster& pool, std::int64_t needed) {
+  if (needed <= pool.devices()) return;
+  throw InputError(pool.name, "nodes",
+                   fmt::format("{} devices are needed there, it has {} x {} = {}", needed,
+                               pool.nodes, pool.devices_per_node, pool.devices()));
+}
+
+}  // namespace
+
+std::int64_t first_device(const Plan& plan, Rank rank) {
+  const bool ranks_first = plan.rank_order == RankOrder::tp_cp_pp_dp;
+  return std::int64_t{rank.value} * (ranks_first ? plan.tp * plan.cp : plan.devices_per_rank());
+}
+
+Placement::Placement(const Plan& plan, const Cluster& cluster)
+    : cluster_(cluster),
+      kinds_(static_cast<std::size_t>(plan.pp)),
+      first_(static_cast<std::size_t>(plan.pp)) {
+  if (plan.placement.empty()) {
+    fill_in_order(plan);
+  } else {
+    follow(plan);
+  }
+}
+
+Placement::Place Placement::place_of(std::int64_t device) const {
+  int kind = 0;
+  for (; kind + 1 < cluster_.kinds() && device >= cluster_.kind(kind).devices(); ++kind)
+    device -= cluster_.kind(kind).devices();
+  return {kind, device};
+}
+
+void Placement::fill_in_order(const Plan& plan) {
+  if (!cluster_.pools.empty() && plan.devices() > cluster_.devices()) {
+    throw InputError(
+        cluster_.name, "pools",
+        fmt::format("{} devices are needed, they have {}", plan.devices(), cluster_.devices()));
+  }
+  const bool ranks_first = plan.rank_order == RankOrder::tp_cp_pp_dp;
+  // A rank's devices: one run of numbers, or one in each replica.
+  const std::int64_t run = ranks_first ? plan.tp * plan.cp : plan.devices_per_rank();
+  const std::int64_t runs = ranks_first ? plan.dp : 1;
+  for (int rank = 0; rank < plan.pp; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    first_[at] = place_of(first_device(plan, Rank{rank}));
+    for (std::int64_t r = 0; r < runs; ++r) {
+      const std::int64_t first = first_device(plan, Rank{rank}) + r * run * plan.pp;
+      for (int kind = place_of(first).kind; kind <= place_of(first + run - 1).kind; ++kind)
+        kinds_[at].push_back(kind);
+    }
+    std::ranges::sort(kinds_[at]);
+    const auto twice = std::ranges::unique(kinds_[at]);
+    kinds_[at].erase(twice.begin(), twice.end());
+  }
+}
+
+void Placement::follow(const Plan& plan) {
+  std::vector<std::int64_t> taken(static_cast<std::size_t>(cluster_.kinds()), 0);
+  std::size_t rank = 0;
+  for (const PlacedRanks& placed : plan.placement) {
+    int kind = 0;
+    while (kind < cluster_.kinds() && cluster_.kind(kind).name != placed.pool) ++kind;
+    if (kind == cluster_.kinds()) {
+      throw InputError("plan", "placement",
+                       fmt::format("{} is no pool of {}", placed.pool, cluster_.name));
+    }
+    std::int64_t& used = taken[static_cast<std::size_t>(kind)];
+    for (int r = 0; r < placed.ranks; ++r, ++rank) {
+      kinds_[rank] = {kind};
+      first_[rank] = {kind, used};
+      used += plan.devices_per_rank();
+    }
+    if (!cluster_.pools.empty()) require_devices(cluster_.kind(kind), used);
+  }
+}
+
+Link Placement::link(Rank from, Rank to) const {
+  const Place &a = first_[from.position()], &b = first_[to.position()];
+  const Cluster& nodes = cluster_.kind(a.kind);
+  if (a.kind != b.kind) return slower(nodes.inter, cluster_.kind(b.kind).inter);
+  const bool one_node = a.device / nodes.devices_per_node == b.device / nodes.devices_per_node;
+  return one_node ? nodes.intra : nodes.inter;
+}
+
+std::int64_t Placement::node(Rank rank) const {
+  const Place& place = first_[rank.position()];
+  std::int64_t before = 0;
+  for (int kind = 0; kind < place.kind; ++kind) before += cluster_.kind(kind).nodes;
+  return before + place.device / cluster_.kind(place.kind).devices_per_node;
+}
+
+}  // namespace weir

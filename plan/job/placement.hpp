@@ -1,0 +1,44 @@
+// Where the devices of a plan stand: on nodes of which kind, and which of them share a node.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+
+namespace weir {
+
+// The number of a rank's first device in the plan's own order.
+[[nodiscard]] std::int64_t first_device(const Plan& plan, Rank rank);
+
+class Placement {
+ public:
+  // Devices fill the pools in order, or as the plan's placement says: each rank then within one
+  // pool, whose devices are taken in the order of the ranks. Throws InputError where the plan names
+  // a pool that the cluster has not, or where pools have fewer devices than stand there.
+  Placement(const Plan& plan, const Cluster& cluster);
+
+  // On which kinds of the cluster's nodes a rank's devices stand, ascending, by Cluster::kind.
+  [[nodiscard]] const std::vector<int>& kinds(Rank rank) const { return kinds_[rank.position()]; }
+  // Between the first devices of two ranks.
+  [[nodiscard]] Link link(Rank from, Rank to) const;
+  // Of a rank's first device; nodes are numbered over all pools.
+  [[nodiscard]] std::int64_t node(Rank rank) const;
+
+ private:
+  struct Place {
+    int kind = 0;
+    std::int64_t device = 0;  // of its pool
+  };
+  [[nodiscard]] Place place_of(std::int64_t device) const;
+  void fill_in_order(const Plan& plan);
+  void follow(const Plan& plan);
+
+  const Cluster& cluster_;
+  std::vector<std::vector<int>> kinds_;  // by rank
+  std::vector<Place> first_;             // by rank
+};
+
+}  // namespace weir
