@@ -63,8 +63,7 @@ void Placement::fill_in_order(const Plan& plan) {
         kinds_[at].push_back(kind);
     }
     std::ranges::sort(kinds_[at]);
-    const auto twice = std::ranges::unique(kinds_[at]);
-    kinds_[at].erase(twice.begin(), twice.end());
+    kinds_[at].erase(std::unique(kinds_[at].begin(), kinds_[at].end()), kinds_[at].end());
   }
 }
 

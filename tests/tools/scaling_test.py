@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What grows with what it is given, grows near-linearly: twice as much costs less than three times
-the processor time, for schedules of many ranks and of many micro-batches, read from CSV and proved.
+the processor time, for schedules of many ranks and of many micro-batches, read from CSV and proved,
+and for plans and sweeps of many layers.
 Usage: scaling_test.py SOURCE_DIR WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import os
@@ -64,6 +65,17 @@ with tempfile.TemporaryDirectory() as folder:
     doubled("a proof of many ranks", "schedule 1f1b --prove --grid K={},M=16", (512, 1024))
     doubled("a proof of many micro-batches", "schedule 1f1b --prove --grid K=16,M={}",
             (1024, 2048))
+
+    for layers in (20_000, 40_000):
+        pathlib.Path(f"layers-{layers}.json").write_text(
+            f'{{"model_type":"gpt2","n_embd":64,"n_head":4,"n_layer":{layers},"vocab_size":512,'
+            '"n_positions":128}')
+    doubled("a plan of many layers", "plan layers-{}.json -K 64 -M 64 --cluster dgx-a100 -o p.json",
+            (20_000, 40_000))
+    doubled("a sweep of many layers",
+            "sweep layers-{}.json --cluster dgx-a100 --pp 64 --vpp 1 --tp 1 --cp 1 --dp 1 --zero 0 "
+            "--schedule 1f1b,gpipe --recompute none,full --global-batch-size 64 --top 3",
+            (20_000, 40_000))
 
 print("\n".join(f"grows too fast: {fault}" for fault in faults) or "scaling: near-linear")
 sys.exit(1 if faults else 0)
