@@ -69,6 +69,12 @@ void Placement::fill_in_order(const Plan& plan) {
 
 void Placement::follow(const Plan& plan) {
   std::vector<std::int64_t> taken(static_cast<std::size_t>(cluster_.kinds()), 0);
+  std::int64_t ranks = 0;
+  for (const PlacedRanks& placed : plan.placement) ranks += placed.ranks;
+  if (ranks != plan.pp) {
+    throw InputError("plan", "placement",
+                     fmt::format("places {} ranks; expected all {}", ranks, plan.pp));
+  }
   std::size_t rank = 0;
   for (const PlacedRanks& placed : plan.placement) {
     int kind = 0;

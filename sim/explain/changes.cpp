@@ -86,7 +86,10 @@ class Changer {
       const auto& schedule = std::get<Schedule>(made);
       if (changed.slots > 0) changed.slots = fewest_slots(schedule, changed.slots);
     }
-    if (changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
+    // On several kinds of nodes other stages stand on the faster ones where the schedule is
+    // another.
+    const bool elsewhere = cluster_.kinds() > 1 && changed.schedule != plan().schedule;
+    if (elsewhere || changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
     return std::nullopt;
   }
 
@@ -232,6 +235,8 @@ class Changer {
     Plan changed = plan();
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
     changed.sequence_parallel = other.sequence_parallel;
+    changed.rank_order = other.rank_order;
+    changed.placement = other.placement;
     if (changed.replicas() == 1) changed.zero = 0;
     std::string to = fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
     if (plan().ep != other.ep) to += fmt::format(" ep {}", other.ep);

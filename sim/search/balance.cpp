@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/balance.hpp"
 
+#include <variant>
+
+#include "plan/schedule/generators/generators.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/layer_times.hpp"
 #include "sim/search/pool_partition.hpp"
@@ -10,7 +13,12 @@ namespace weir {
 
 std::vector<int> Balance::boundaries(const Plan& plan) {
   if (cluster_.kinds() > 1) {
-    const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
+    // Which stages stand on the faster nodes is the schedule's to say.
+    const auto made =
+        make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
+    const auto* schedule = std::get_if<Schedule>(&made);
+    const ScheduleShape shape =
+        schedule != nullptr ? schedule->shape : looped_shape(plan.pp, plan.vpp, plan.microbatches);
     return pool_boundaries(pool_problem(plan, known_, cluster_, shape));
   }
   auto& times = times_[plan.micro_batch_size];

@@ -121,7 +121,7 @@ class Enumeration {
     Plan plan = nodes_.jobs[job];
     for (const int k : request_.pp) {
       plan.pp = k;
-      if (legality_.wrong_devices(plan)) continue;
+      if (legality_.wrong_devices(plan) || same_order(request_, plan)) continue;
       JobWork work = job_work(plan, known_.of(plan), cluster_);
       const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {

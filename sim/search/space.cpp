@@ -60,6 +60,11 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
   return plans;
 }
 
+bool same_order(const SweepRequest& request, const Plan& plan) {
+  return plan.pp == 1 && request.rank_order.size() > 1 &&
+         plan.rank_order != request.rank_order.front();
+}
+
 std::vector<Batch> batches(const SweepRequest& request, int dp) {
   std::vector<Batch> pairs;
   if (!request.global_batch_size) {

@@ -82,6 +82,9 @@ struct SweepRequest {
 // degree is left open.
 [[nodiscard]] std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model);
 
+// With one rank both orders of the devices are the same: the second of two is passed over.
+[[nodiscard]] bool same_order(const SweepRequest& request, const Plan& plan);
+
 struct Batch {
   int microbatches = 1;
   int micro_batch_size = 1;

@@ -54,7 +54,7 @@ class Candidates {
       take(batch);
       for (const int k : request_.pp) {
         plan.pp = k;
-        if (legality_.wrong_devices(plan)) continue;
+        if (legality_.wrong_devices(plan) || same_order(request_, plan)) continue;
         for (const int v : chunks(request_, model_, k)) {
           plan.vpp = v;
           if (refuse(legality_.stages(plan))) continue;

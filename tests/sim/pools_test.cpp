@@ -261,6 +261,29 @@ TEST_F(PooledCluster, BoundsHold) {
   EXPECT_GT(fit, 200);
 }
 
+// With one rank the two orders of devices are one plan; with more, one of each.
+TEST_F(PooledCluster, OrdersOfDevicesAreSearched) {
+  use(kFour);
+  const Cluster cluster = pool("one", 2, 1);
+  request_.pp = {1, 2};
+  request_.dp = {2};
+  request_.microbatches = {2};
+  request_.schedules = {"1f1b"};
+  request_.rank_order = {RankOrder::tp_cp_dp_pp, RankOrder::tp_cp_pp_dp};
+  const SweepResult found = sweep(request_, costs(cluster), cluster);
+  EXPECT_EQ(found.candidates, 3);
+  // Replicas within nodes send 16,000 bytes of gradients there, stages 10,000 bytes between them;
+  // the other way round messages stay within.
+  const auto of = [&](RankOrder order) {
+    const auto is = [order](const Ranked& ranked) {
+      return ranked.plan.pp == 2 && ranked.plan.rank_order == order;
+    };
+    return std::ranges::find_if(found.plans, is)->forecast.metrics;
+  };
+  const auto sent = [](const StepMetrics& metrics) { return metrics.step_time; };
+  EXPECT_NE(sent(of(RankOrder::tp_cp_dp_pp)), sent(of(RankOrder::tp_cp_pp_dp)));
+}
+
 // Walked by bounds, a space of some hundreds is ranked as one that is forecast whole.
 TEST_F(PooledCluster, BestFirstFindsWhatAllForecastsDo) {
   for (unsigned seed = 201; seed <= 210; ++seed) {

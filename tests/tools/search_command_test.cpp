@@ -56,6 +56,15 @@ TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
   refused("plan tiny.json -K 2 --placement dgx-h100:3" + both, 3,
           "plan: placement: places 3 ranks; expected all 2");
   refused("plan tiny.json -K 2 --placement dgx-h100" + both, 2, "expected POOL:RANKS");
+
+  // Another order of the devices is a plan of its own; a run here says that it follows neither.
+  const std::string two = "-q plan tiny.json -K 2 --dp 2 -M 2 --cluster dgx-h100 -o ";
+  ASSERT_EQ(weir(two + "near.json").code, 0);
+  ASSERT_EQ(weir(two + "far.json --rank-order tp-cp-pp-dp").code, 0);
+  EXPECT_EQ(Json::parse(read("far.json"))["rank_order"], "tp-cp-pp-dp");
+  EXPECT_FALSE(Json::parse(read("near.json")).contains("rank_order"));
+  EXPECT_THAT(weir("run far.json --backend synthetic --steps 1").out,
+              HasSubstr("rank_order of the plan are not followed"));
 }
 
 TEST_F(SearchCommand, AModelAClusterAndABatchAreEnough) {

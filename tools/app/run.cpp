@@ -134,6 +134,12 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                      .resume = r.resume};
   const bool trains = options.backend == BackendKind::cpu;
   if (leads) say_need_of_run(loaded, r.steps, trains, session);
+  const Plan& plan = loaded.plan;
+  if (leads && (!plan.placement.empty() || plan.rank_order != RankOrder::tp_cp_dp_pp)) {
+    session.note(
+        "placement and rank_order of the plan are not followed: processes run where they are "
+        "started, replica after replica");
+  }
   if (options.backend == BackendKind::synthetic) {
     SyntheticStep step = synthetic_step(loaded, r.costs);
     options.synthetic_duration_ns = std::move(step.duration_ns);
