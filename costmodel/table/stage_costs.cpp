@@ -166,7 +166,9 @@ StageCost StageCosts::own(const StagePart& stage) const {
                                    ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
                                    : step.reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * corrected(ActionKind::OPTIMIZER) + step.gather);
-  const double slowdown = cluster_.kind(0).slowdown;
+  // What was timed there has it already.
+  const double slowdown =
+      stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
   return slowdown == 1 ? cost : slowed(cost, slowdown);
 }
 

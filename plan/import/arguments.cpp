@@ -270,8 +270,11 @@ void Arguments::read(const std::vector<std::string>& command) {
       program_ = word.substr(word.rfind('/') + 1);
       launcher = false;
     }
-    const bool option = word.starts_with("--") && word.size() > 2 && word[2] != '-';
+    const bool dashes = word.starts_with("--") && word.size() > 2;
+    const bool option = dashes && word[2] != '-' && word[2] != '=';
     if (!option && has_program && !launcher && stands_for_words(word)) leave_open(word);
+    if (dashes && !option)
+      remarks_.push_back({0, fmt::format("{}: not understood, it names no argument", word)});
     if (!option) continue;
     const std::string name = normal_name(word.substr(0, equals));
     Given given{.written = word.substr(0, equals),

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/import/megatron.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir {
@@ -43,6 +44,21 @@ TEST(Arguments, TheLastCountsAndWhatNobodyReadIsKnown) {
 
 // As NVIDIA's Llama scripts write them: option and value in one quoted word of an array. An array
 // used without quotes is split at blanks; quotes inside such a word stay there, and are of no use.
+// Python would refuse them; what they stand for is not known, and they are named.
+TEST(Arguments, DashesWithoutANameAreSaid) {
+  const Job job = read_megatron_job(
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+      "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 --=bf16 32 ---swiglu -- "
+      "--bf16",
+      "job.sh", {});
+  std::string said;
+  for (const Remark& remark : job.remarks) said += remark.text + "\n";
+  EXPECT_THAT(said, testing::HasSubstr("--=bf16: not understood, it names no argument"));
+  EXPECT_THAT(said, testing::HasSubstr("---swiglu: not understood, it names no argument"));
+  EXPECT_EQ(said.find("--: not understood"), std::string::npos);
+  EXPECT_EQ(job.plan.dtype, Dtype::bf16);
+}
+
 TEST(Arguments, AQuotedWordMayHoldOptionAndValue) {
   Arguments a(
       "ARGS=(\n  \"--vocab-size 128256\"\n  \"--split '99,1,0'\"\n  '--bf16'\n)\n"

@@ -57,6 +57,10 @@ TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
           "plan: placement: places 3 ranks; expected all 2");
   refused("plan tiny.json -K 2 --placement dgx-h100" + both, 2, "expected POOL:RANKS");
 
+  write("links.log", "# nccl-tests\n");
+  refused("calibrate --nccl links.log -o mine.json" + both, 3,
+          "pools: expected nodes of one kind: links are fitted in each pool's own file");
+
   // Another order of the devices is a plan of its own; a run here says that it follows neither.
   const std::string two = "-q plan tiny.json -K 2 --dp 2 -M 2 --cluster dgx-h100 -o ";
   ASSERT_EQ(weir(two + "near.json").code, 0);

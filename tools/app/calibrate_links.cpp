@@ -77,6 +77,10 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
   Cluster cluster = load_cluster_or_name(*request.cluster);
+  if (cluster.kinds() > 1) {
+    throw InputError(cluster.name, "pools",
+                     "expected nodes of one kind: links are fitted in each pool's own file");
+  }
   const std::size_t before = cluster.origin.size();
   if (request.topology) {
     const std::string file = request.topology->filename().string();
