@@ -60,6 +60,9 @@ struct Costs {
   [[nodiscard]] Seconds anchored_step_overhead() const { return step_overhead * factors().step; }
 };
 
+// Of built-in costs, of all kinds of nodes: what was learnt on one of them is taken for the others.
+void set_anchor(Costs& costs, const CostAnchor& anchor);
+
 [[nodiscard]] Costs load_costs(const std::filesystem::path& file);
 void save_costs(const Costs& costs, const std::filesystem::path& file);
 [[nodiscard]] nlohmann::ordered_json to_json(const Costs& costs);  // weir.costs/1

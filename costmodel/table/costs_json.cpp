@@ -149,6 +149,14 @@ nlohmann::ordered_json to_json(const Costs& costs) {
   return json;
 }
 
+void set_anchor(Costs& costs, const CostAnchor& anchor) {
+  costs.anchor = anchor;
+  for (Costs& kind : costs.other_kinds) {
+    kind.basis = Basis::anchored;
+    kind.anchor = anchor;
+  }
+}
+
 void save_costs(const Costs& costs, const std::filesystem::path& file) {
   write_file_atomically(file, to_json(costs).dump(1) + "\n");
 }

@@ -252,6 +252,21 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   }
 }
 
+namespace {
+
+// "--NAME" or "--NAME=VALUE": letters, digits, a variable that is not known, and what else a name
+// may have that no shell reads.
+bool names_an_argument(std::string_view word) {
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  constexpr std::string_view kMarks = "-_.:/+,@%${}";
+  return !name.empty() && name.front() != '-' && std::ranges::all_of(name, [=](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
 void Arguments::leave_open(const std::string& word) {
   if (std::ranges::find(open_, word) == open_.end()) open_.push_back(word);
 }
@@ -271,7 +286,7 @@ void Arguments::read(const std::vector<std::string>& command) {
       launcher = false;
     }
     const bool dashes = word.starts_with("--") && word.size() > 2;
-    const bool option = dashes && word[2] != '-' && word[2] != '=';
+    const bool option = dashes && names_an_argument(word);
     if (!option && has_program && !launcher && stands_for_words(word)) leave_open(word);
     if (dashes && !option)
       remarks_.push_back({0, fmt::format("{}: not understood, it names no argument", word)});

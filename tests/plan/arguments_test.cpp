@@ -49,12 +49,13 @@ TEST(Arguments, DashesWithoutANameAreSaid) {
   const Job job = read_megatron_job(
       "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
       "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 --=bf16 32 ---swiglu -- "
-      "--bf16",
+      "--bf16 '--untie(|)*' 4",
       "job.sh", {});
   std::string said;
   for (const Remark& remark : job.remarks) said += remark.text + "\n";
   EXPECT_THAT(said, testing::HasSubstr("--=bf16: not understood, it names no argument"));
   EXPECT_THAT(said, testing::HasSubstr("---swiglu: not understood, it names no argument"));
+  EXPECT_THAT(said, testing::HasSubstr("--untie(|)*: not understood, it names no argument"));
   EXPECT_EQ(said.find("--: not understood"), std::string::npos);
   EXPECT_EQ(job.plan.dtype, Dtype::bf16);
 }

@@ -61,6 +61,12 @@ TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
   refused("calibrate --nccl links.log -o mine.json" + both, 3,
           "pools: expected nodes of one kind: links are fitted in each pool's own file");
 
+  // One measured step tells what all kinds are off by: as it was forecast, so was it measured.
+  ASSERT_EQ(weir("-q calibrate --measured plans/plan-1.json=1s -o costs.json" + both).code, 0);
+  const Json told =
+      Json::parse(weir("-q --json simulate plans/plan-1.json --costs costs.json" + both).out);
+  EXPECT_NEAR(told["step_time_s"].get<double>(), 1, 1e-3);
+
   // Another order of the devices is a plan of its own; a run here says that it follows neither.
   const std::string two = "-q plan tiny.json -K 2 --dp 2 -M 2 --cluster dgx-h100 -o ";
   ASSERT_EQ(weir(two + "near.json").code, 0);

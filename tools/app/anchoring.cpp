@@ -83,7 +83,7 @@ MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const
           .family = family_of(runs, i),
           .forecast = [&run, &cluster](const AnchorFactors& factors) {
             Costs costs = run.builtin;
-            costs.anchor = CostAnchor{.factors = factors};
+            set_anchor(costs, {.factors = factors});
             const Forecast f = forecast_of(run.plan, costs, cluster);
             return MeasuredStep::Prediction{f.step_time, f.peak_memory()};
           }};
@@ -157,6 +157,7 @@ Calibration anchor_costs(const std::vector<std::string>& figures, const Cluster&
   costs.origin = fmt::format("{}, anchored to {} measured {} of {}", costs.origin, runs.size(),
                              runs.size() == 1 ? "step" : "steps", cluster.name);
   costs.layers.clear();
+  costs.other_kinds.clear();
   note_contradictions(*costs.anchor, session);
   return result;
 }

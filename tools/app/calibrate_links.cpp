@@ -77,10 +77,6 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
   Cluster cluster = load_cluster_or_name(*request.cluster);
-  if (cluster.kinds() > 1) {
-    throw InputError(cluster.name, "pools",
-                     "expected nodes of one kind: links are fitted in each pool's own file");
-  }
   const std::size_t before = cluster.origin.size();
   if (request.topology) {
     const std::string file = request.topology->filename().string();
@@ -128,6 +124,10 @@ LinkResult calibrate_links(const LinkRequest& request, const Session& session) {
   }
   if (request.costs && request.topology)
     throw UsageError("--topo refines a cluster: give --cluster");
+  if (request.cluster && load_cluster_or_name(*request.cluster).kinds() > 1) {
+    throw InputError(request.cluster->string(), "pools",
+                     "expected nodes of one kind: links are fitted in each pool's own file");
+  }
   LinkResult result{.tests = fitted_tests(request), .output = request.output};
   result.taken = request.cluster ? refine_cluster(request, result.tests, session)
                                  : refine_costs(request, result.tests, session);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::app {

@@ -106,14 +106,9 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
         known->file, "anchor.device",
         fmt::format("is {}, the cluster has {}", known->anchor->device, cluster.device.name));
   }
-  // What was learnt on devices of the first kind is taken for the others, too.
-  for (Costs& kind : builtin.other_kinds) {
-    kind.basis = Basis::anchored;
-    kind.anchor = known->anchor;
-  }
   builtin.basis = Basis::anchored;
   builtin.origin = std::move(known->origin);
-  builtin.anchor = std::move(known->anchor);
+  set_anchor(builtin, *known->anchor);
   return builtin;
 }
 
