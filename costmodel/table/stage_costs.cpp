@@ -167,8 +167,7 @@ StageCost StageCosts::own(const StagePart& stage) const {
                                    : step.reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * corrected(ActionKind::OPTIMIZER) + step.gather);
   // What was timed there has it already.
-  const double slowdown =
-      stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
+  const double slowdown = stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
   return slowdown == 1 ? cost : slowed(cost, slowdown);
 }
 
