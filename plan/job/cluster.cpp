@@ -293,6 +293,32 @@ Cluster nodes_of(JsonObject& top, const Json& json, const std::string& file) {
   return cluster;
 }
 
+// `where`: the file, or the words that name the pools.
+Cluster joined(std::string name, std::vector<Cluster> pools, const std::string& where) {
+  constexpr std::size_t kMostKinds = 4;
+  if (pools.size() < 2 || pools.size() > kMostKinds)
+    throw InputError(where, "pools", "expected two to four kinds of nodes");
+  std::vector<std::string> names;
+  for (const Cluster& pool : pools) {
+    const auto fail = [&](const std::string& reason) {
+      throw InputError(where, "pools", fmt::format("{}: {}", pool.name, reason));
+    };
+    if (!pool.pools.empty()) fail("has pools itself; expected nodes of one kind");
+    if (std::ranges::find(names, pool.name) != names.end()) fail("is there twice");
+    if (pool.device.allocator != pools.front().device.allocator)
+      fail("its devices get their memory from another allocator than the first pool's");
+    names.push_back(pool.name);
+  }
+  // What stands before the pools is the first one's, for all that looks at one kind.
+  Cluster all = pools.front();
+  all.name = std::move(name);
+  all.slowdown = 1;
+  all.origin.clear();
+  all.origins.clear();
+  all.pools = std::move(pools);
+  return all;
+}
+
 Cluster pools_of(JsonObject& top, const Json& json, const std::string& file) {
   top.expect_schema(kClusterSchema);
   const std::string name = top.text("name");
@@ -303,33 +329,14 @@ Cluster pools_of(JsonObject& top, const Json& json, const std::string& file) {
     pools.push_back(nodes_of(objects[i], json["pools"][i], file));
   }
   top.finish();
-  return pooled(name, std::move(pools));
+  return joined(name, std::move(pools), file);
 }
 
 }  // namespace
 
 Cluster pooled(std::string name, std::vector<Cluster> pools) {
-  constexpr std::size_t kMostKinds = 4;
-  if (pools.size() < 2 || pools.size() > kMostKinds)
-    throw InputError(name, "pools", "expected two to four kinds of nodes");
-  std::vector<std::string> names;
-  for (const Cluster& pool : pools) {
-    const auto fail = [&](const std::string& reason) {
-      throw InputError(name, "pools", fmt::format("{}: {}", pool.name, reason));
-    };
-    if (!pool.pools.empty()) fail("has pools itself; expected nodes of one kind");
-    if (std::ranges::find(names, pool.name) != names.end()) fail("is there twice");
-    if (pool.device.allocator != pools.front().device.allocator)
-      fail("its devices get their memory from another allocator than the first pool's");
-    names.push_back(pool.name);
-  }
-  Cluster all = pools.front();
-  all.name = std::move(name);
-  all.slowdown = 1;
-  all.origin.clear();
-  all.origins.clear();
-  all.pools = std::move(pools);
-  return all;
+  const std::string where = name;
+  return joined(std::move(name), std::move(pools), where);
 }
 
 void set_stack(Cluster& cluster, const Stack& stack) {

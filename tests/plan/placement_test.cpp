@@ -68,6 +68,10 @@ TEST(Pools, WhatCannotBeIsRefusedByNameAndKey) {
               }),
               HasSubstr("has pools itself"));
   std::string text = to_json(two_pools());
+  std::string twice = text;  // the file is named, not the cluster
+  twice.replace(twice.find("\"slow\""), 6, "\"fast\"");
+  EXPECT_THAT(complaint([&] { static_cast<void>(parse_cluster(twice, "mine.json")); }),
+              HasSubstr("mine.json: pools: fast: is there twice"));
   const auto inter = text.rfind("\"inter\"");
   text.replace(inter, 7, "\"other\"");
   EXPECT_THAT(complaint([&] { static_cast<void>(parse_cluster(text, "c.json")); }),
