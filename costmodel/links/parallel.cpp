@@ -15,9 +15,9 @@ Bytes tokens_bytes(const Plan& plan, std::int64_t width, std::int64_t element) {
   return Bytes(plan.split().tokens(plan.seq_length) * plan.micro_batch_size * width * element);
 }
 
-// R is F once more, and B ends with what I sends.
-PerKind<Seconds> sent(Seconds forward, Seconds backward) {
-  return {.f = forward, .i = backward, .b = backward, .r = forward};
+// R is F once more, and B is I and W.
+PerKind<Seconds> sent(Seconds forward, Seconds input, Seconds weight = Seconds(0)) {
+  return {.f = forward, .i = input, .w = weight, .b = input + weight, .r = forward};
 }
 
 // Parts of a block that end in a product whose sum is shared: attention and MLP, one where they run
@@ -31,6 +31,7 @@ struct TensorTraffic {
   const Plan& plan;
   const Link& link;
   bool regathers;
+  bool gathers_in_w;
 
   [[nodiscard]] Seconds gather(Bytes n) const { return ring_all_gather(n, plan.tp, link); }
   [[nodiscard]] Seconds scatter(Bytes n) const { return ring_reduce_scatter(n, plan.tp, link); }
@@ -38,9 +39,13 @@ struct TensorTraffic {
   [[nodiscard]] Bytes input(std::int64_t hidden) const {
     return tokens_bytes(plan, hidden, bytes_per_element(plan.dtype));
   }
+  [[nodiscard]] Seconds in_w(Seconds gathers) const {
+    return plan.sequence_parallel && gathers_in_w ? gathers : Seconds(0);
+  }
 
   PerKind<Seconds> operator()(const EmbeddingShape& e) const {
     const Bytes n = input(e.hidden);
+    if (plan.sequence_parallel && gathers_in_w) return sent(scatter(n), Seconds(0), gather(n));
     if (plan.sequence_parallel) return sent(scatter(n), gather(n));
     return sent(reduce(n), Seconds(0));
   }
@@ -50,7 +55,8 @@ struct TensorTraffic {
     const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
     const bool again = regathers && plan.sequence_parallel;
     if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) return with_experts(b, each, again);
-    return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts);
+    return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts,
+                in_w(gather(n) * 2.0 * parts));
   }
   // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
   // among those that divide an expert, and what their parts of it give reduce-scattered.
@@ -61,13 +67,14 @@ struct TensorTraffic {
     const Bytes visited(static_cast<std::int64_t>(reached * plan.split().expert_share()));
     const Seconds gathered = ring_all_gather(visited, plan.expert_tp(), link);
     const Seconds sum = attention + gathered + ring_reduce_scatter(visited, plan.expert_tp(), link);
-    return sent(sum, sum + (again ? gather(n) + gathered : Seconds(0)));
+    return sent(sum, sum + (again ? gather(n) + gathered : Seconds(0)),
+                in_w((gather(n) + gathered) * 2.0));
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
     const Seconds loss = 3.0 * reduce(tokens_bytes(plan, 1, 4));
-    if (plan.sequence_parallel) return sent(gather(n) + loss, scatter(n));
-    return sent(loss, reduce(n));
+    if (!plan.sequence_parallel) return sent(loss, reduce(n));
+    return sent(gather(n) + loss, scatter(n), in_w(gather(n)));
   }
   PerKind<Seconds> operator()(const NormShape&) const { return {}; }
   PerKind<Seconds> operator()(const CellShape&) const { return {}; }
@@ -139,9 +146,11 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
 }
 
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
-                                const StackTime& stack) {
+                                const StackTime& stack, WeightGathers gathers) {
   if (plan.tp == 1) return {};
-  PerKind<Seconds> traffic = std::visit(TensorTraffic{plan, link, stack.regathers}, layer.shape);
+  const bool counted = gathers == WeightGathers::counted;
+  PerKind<Seconds> traffic =
+      std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
   for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
   return traffic;
 }

@@ -41,8 +41,14 @@ struct ParallelLinks {
 [[nodiscard]] MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link,
                                         const Cluster& cluster);
 
+// What becomes of the all-gathers that the weight gradients need under sequence parallelism.
+enum class WeightGathers : std::uint8_t {
+  hidden,  // they run beside I's products, as a GPU's streams let them
+  counted  // they are W's: a core does one thing after the other
+};
+
 // What a layer sends for one micro-batch. Nothing of it is hidden behind products. R sends what F
-// does, and B what I does.
+// does, and B what I and W do.
 //
 // With n bytes of a micro-batch's tokens as the layer's input has them on one device of cp:
 //   tensor parallelism (Shoeybi et al. 2019, section 3: the operators f and g): an all-reduce of n
@@ -52,11 +58,14 @@ struct ParallelLinks {
 //   softmax over a divided vocabulary). With sequence parallelism (Korthikanti et al. 2022,
 //   section 4.2.2) each of those is an all-gather and a reduce-scatter; the embedding's only a
 //   reduce-scatter in F and an all-gather in I, the head's an all-gather in F and a reduce-scatter
-//   in I. The all-gather that W needs again runs beside I's products and is not counted.
+//   in I. W's products need their input gathered again, and where W is a pass of its own the
+//   gradient of their output too: two all-gathers a part, the head's input, and the embedding's
+//   gradient, which then I leaves to it.
 // A stack that runs part of it beside products leaves the rest; one that gathers kept shards again
 // in I adds that to I's.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
-                                              const Link& link, const StackTime& stack = {});
+                                              const Link& link, const StackTime& stack = {},
+                                              WeightGathers gathers = WeightGathers::hidden);
 
 // What the host is busy with in a block under tensor parallelism: so much for each of the
 // collectives above, kernels and calls between them counted in (StackTime::collective_host).

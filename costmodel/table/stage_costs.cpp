@@ -373,7 +373,12 @@ StageCosts::LayerPrice StageCosts::price(int l, PriceParts* parts) {
     }
   }
   const StackTime& stack = cluster_.stack.time;
-  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack);
+  // A GPU's streams gather beside products; Weir's executor on a core does not.
+  const WeightGathers gathers =
+      cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
+          ? WeightGathers::counted
+          : WeightGathers::hidden;
+  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
   const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
   const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
   PerKind<Seconds> traffic = tensor;

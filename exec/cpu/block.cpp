@@ -11,7 +11,7 @@ using block_places::Saved;
 using block_places::WeightPlaces;
 
 BlockSize::BlockSize(const TransformerShape& shape, std::int64_t batch_size,
-                     std::int64_t seq_length, const TensorGroup* group)
+                     std::int64_t seq_length, const Workbench& on)
     : rows(batch_size * seq_length),
       batch(batch_size),
       s(seq_length),
@@ -21,8 +21,10 @@ BlockSize::BlockSize(const TransformerShape& shape, std::int64_t batch_size,
       kv_heads(shape.kv_heads),
       d(shape.head_dim),
       mask(shape.causal ? KeyMask::causal : KeyMask::none),
-      place(group == nullptr ? 0 : group->place()),
-      places(group == nullptr ? 1 : group->count()) {}
+      place(on.group == nullptr ? 0 : on.group->place()),
+      places(on.group == nullptr ? 1 : on.group->count()),
+      own(on.own_rows(rows)),
+      room(on.divides_rows ? rows * h : 0) {}
 
 AttentionSize BlockSize::attention() const {
   return {batch, s, heads, d, kv_heads, h, place * heads, places * heads, mask};
@@ -85,7 +87,7 @@ void BlockCall::product(Matmul& matmul, const float* x, std::int64_t in, std::in
 }
 
 float* BlockCall::attention_scratch(const BlockSize& size) const {
-  float* workspace = call.workspace.floats();
+  float* workspace = call.workspace.floats() + size.room;
   if (shape.attention == AttentionKind::fused) return workspace;
   return workspace + size.rows * (size.h + std::max(size.h, size.q()));
 }

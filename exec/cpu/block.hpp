@@ -10,8 +10,8 @@
 #include "exec/cpu/attention_size.hpp"
 #include "exec/cpu/kernels.hpp"
 #include "exec/cpu/matmul.hpp"
+#include "exec/cpu/workbench.hpp"
 #include "exec/device/backend.hpp"
-#include "exec/device/tensor_group.hpp"
 #include "exec/rank/block_places.hpp"
 #include "plan/model/layer_shape.hpp"
 
@@ -21,8 +21,11 @@ struct BlockSize {
   std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
   KeyMask mask;
   std::int64_t place, places;  // among the devices that divide the block
+  RowRun own;                  // of the residual stream, the rows that the device has
+  std::int64_t room;  // numbers at the workspace's begin where all rows are gathered: none where
+                      // the device has them
   BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length,
-            const TensorGroup* group);
+            const Workbench& on);
   [[nodiscard]] std::int64_t q() const { return heads * d; }
   [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * kv_heads) * d; }
   // Two tiles of rows of scores fit into a sample of the residual stream.

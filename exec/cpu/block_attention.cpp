@@ -94,10 +94,13 @@ void prepare_attention(const TransformerShape& shape, const BlockSize& size, Wor
 void attend(const BlockCall& block, const BlockSize& size, Workbench& on) {
   place_heads(block, size, on);
   if (block.shape.attention == AttentionKind::fused) {
-    // The output is written last: until then its memory serves as the tiles.
-    return fused_forward(fused_attention(block, size, block.call.output.floats()), on.matmul);
+    // The output is written last: until then its memory serves as the tiles; or what all rows were
+    // gathered in.
+    float* tiles = on.divides_rows ? block.call.workspace.floats() : block.call.output.floats();
+    return fused_forward(fused_attention(block, size, tiles), on.matmul);
   }
-  unfused_forward(unfused_attention(block, size, block.call.workspace.floats()), on.matmul);
+  float* scores = block.call.workspace.floats() + size.room;
+  unfused_forward(unfused_attention(block, size, scores), on.matmul);
 }
 
 void attend_gradient(const BlockCall& block, const BlockSize& size, const float* d_context,

@@ -29,6 +29,7 @@ class CpuBackend : public Backend {
                                    to_string(request.dtype)));
     }
     on_.group = request.group;
+    on_.divides_rows = request.divides_rows;
   }
 
   void* allocate(std::int64_t bytes) override { return blocks_.allocate(bytes); }

@@ -237,13 +237,14 @@ void gate_gradient(Activation activation, const float* x, std::int64_t rows, std
   }
 }
 
-WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n,
-                                   float* y) {
+WEIR_MULTIVERSION void dropout_add(const DropoutMask& mask, std::uint64_t first_element,
+                                   const float* x, std::int64_t n, float* y) {
   if (!mask.active()) {
     for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
     return;
   }
-  masked(mask, 0, n, [=](std::int64_t i, float factor) { y[i] = y[i] * factor + x[i]; });
+  masked(mask, first_element, n,
+         [=](std::int64_t i, float factor) { y[i] = y[i] * factor + x[i]; });
 }
 
 WEIR_MULTIVERSION void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x,

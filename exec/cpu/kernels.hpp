@@ -43,8 +43,9 @@ void gate(Activation activation, const float* x, std::int64_t rows, std::int64_t
 void gate_gradient(Activation activation, const float* x, std::int64_t rows, std::int64_t width,
                    float* dx);
 
-// y[i] = y[i] * mask(i) + x[i], and y[i] = x[i] * mask(i).
-void dropout_add(const DropoutMask& mask, const float* x, std::int64_t n, float* y);
+// y[i] = y[i] * mask(first + i) + x[i], and y[i] = x[i] * mask(first + i).
+void dropout_add(const DropoutMask& mask, std::uint64_t first_element, const float* x,
+                 std::int64_t n, float* y);
 void dropout(const DropoutMask& mask, std::uint64_t first_element, const float* x, std::int64_t n,
              float* y);
 

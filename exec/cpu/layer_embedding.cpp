@@ -1,10 +1,10 @@
 // The embedding on the CPU: rows of tables summed, and normalised where there is a norm; their
 // gradients scattered back. Images are exec/cpu/patch_embedding's. Devices that divide the
-// vocabulary each look up the tokens they have, and add up.
+// vocabulary each look up the tokens they have, and add up; where they divide rows too, each keeps
+// its rows of the sum.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "exec/cpu/divided_vocabulary.hpp"
 #include "exec/cpu/kernels.hpp"
@@ -28,31 +28,34 @@ std::int32_t type_of(const LayerCall& call, std::int64_t sample, std::int64_t t)
   return sample_tokens(call, sample)[call.seq_length + t];
 }
 
-// visit(sample, place, row) for every row of the micro-batch.
+// visit(sample, place, row) for each of these rows of the micro-batch.
 template <class Visit>
-void for_rows(const LayerCall& call, Visit visit) {
-  for (std::int64_t b = 0; b < call.batch; ++b) {
-    for (std::int64_t t = 0; t < call.seq_length; ++t) visit(b, t, b * call.seq_length + t);
-  }
+void for_rows(const LayerCall& call, const RowRun& run, Visit visit) {
+  for (std::int64_t r = run.first; r < run.first + run.count; ++r)
+    visit(r / call.seq_length, r % call.seq_length, r);
 }
+RowRun every_row(const LayerCall& call) { return {0, call.batch * call.seq_length}; }
 
+// `sums`: the device's rows.
 void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums,
                 const Workbench& on) {
   const std::int64_t h = shape.hidden;
+  float* found = on.divides_rows ? call.workspace.floats() : sums;
   const VocabularyPart part(shape.vocabulary, on.group);
-  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+  for_rows(call, every_row(call), [&](std::int64_t b, std::int64_t t, std::int64_t r) {
     const std::int64_t token = sample_tokens(call, b)[t];
     if (part.has(token)) {
-      std::memcpy(sums + r * h, call.weights[0].floats() + (token - part.first) * h,
+      std::memcpy(found + r * h, call.weights[0].floats() + (token - part.first) * h,
                   static_cast<std::size_t>(h) * 4);
     } else {
-      std::fill_n(sums + r * h, h, 0.0F);
+      std::fill_n(found + r * h, h, 0.0F);
     }
   });
-  on.sum_parts(sums, call.batch * call.seq_length * h);
+  on.sum_parts(found, every_row(call).count * h, sums);
   const Tables at(shape);
-  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
-    float* row = sums + r * h;
+  const RowRun own = on.own_rows(every_row(call).count);
+  for_rows(call, own, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+    float* row = sums + (r - own.first) * h;
     if (shape.positions > 0) add(call.weights[at.position].floats() + t * h, h, row);
     if (shape.token_types > 0)
       add(call.weights[at.token_type].floats() + type_of(call, b, t) * h, h, row);
@@ -82,6 +85,21 @@ void clear_tables(const EmbeddingShape& shape, const LayerCall& call) {
   if (shape.token_types > 0) clear(at.token_type, shape.token_types);
 }
 
+// Masks are drawn by the place of a number among all rows'.
+std::uint64_t first_number(const EmbeddingShape& shape, const RowRun& own) {
+  return static_cast<std::uint64_t>(own.first * shape.hidden);
+}
+
+// Of the sum, or of what its norm gave. Nobody reads the output's gradient after the pass that
+// masks it, so it is masked where it lies.
+float* masked_gradient(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on) {
+  const RowRun own = on.own_rows(every_row(call).count);
+  float* dy = call.output_gradient.floats();
+  dropout(mask_of(call, shape.dropout, DropoutSite::embedding), first_number(shape, own), dy,
+          own.count * shape.hidden, dy);
+  return dy;
+}
+
 }  // namespace
 
 void prepare(const EmbeddingShape& shape, std::int64_t, std::int64_t, Workbench& on) {
@@ -90,26 +108,25 @@ void prepare(const EmbeddingShape& shape, std::int64_t, std::int64_t, Workbench&
 
 void forward(const EmbeddingShape& shape, const LayerCall& call, Workbench& on) {
   if (shape.patch > 0) return embed_patches(shape, call, on);
-  const std::int64_t rows = call.batch * call.seq_length;
+  const RowRun own = on.own_rows(every_row(call).count);
   float* out = call.output.floats();
   float* sums = shape.norm ? call.saved[0].floats() : out;
   sum_tables(shape, call, sums, on);
   if (shape.norm) {
     const int gain = Tables(shape).gain;
-    layer_norm(sums, call.weights[gain].floats(), call.weights[gain + 1].floats(), rows,
+    layer_norm(sums, call.weights[gain].floats(), call.weights[gain + 1].floats(), own.count,
                shape.hidden, static_cast<float>(shape.norm_epsilon), out, call.saved[1].floats());
   }
   const DropoutMask mask = mask_of(call, shape.dropout, DropoutSite::embedding);
-  if (mask.active()) dropout(mask, 0, out, rows * shape.hidden, out);
+  if (!mask.active()) return;
+  dropout(mask, first_number(shape, own), out, own.count * shape.hidden, out);
 }
 
 // Tokens have no gradient; through a norm the sum's is made here.
-void backward_input(const EmbeddingShape& shape, const LayerCall& call, Workbench&) {
+void backward_input(const EmbeddingShape& shape, const LayerCall& call, Workbench& on) {
   if (!shape.norm) return;
-  const std::int64_t rows = call.batch * call.seq_length, h = shape.hidden;
-  // Nobody reads the output's gradient after this pass, so it is masked where it lies.
-  float* dy = call.output_gradient.floats();
-  dropout(mask_of(call, shape.dropout, DropoutSite::embedding), 0, dy, rows * h, dy);
+  const std::int64_t rows = on.own_rows(every_row(call).count).count, h = shape.hidden;
+  const float* dy = masked_gradient(shape, call, on);
   float* gains = call.carried[1].floats();
   layer_norm_gradient(call.saved[0].floats(), call.saved[1].floats(),
                       call.weights[Tables(shape).gain].floats(), dy, rows, h, Beta::zero,
@@ -120,27 +137,17 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, Workben
   if (shape.patch > 0) return embed_patches_backward_weight(shape, call, on);
   const std::int64_t h = shape.hidden;
   if (!call.accumulate) clear_tables(shape, call);
-  if (shape.norm) {
-    const float* sums = call.carried[0].floats();
-    for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
-      scatter(shape, call, b, t, sums + r * h, on);
-    });
-    const Beta beta = call.accumulate ? Beta::one : Beta::zero;
-    const int gain = Tables(shape).gain;
-    const float* gains = call.carried[1].floats();
-    column_sum(gains, 1, h, beta, call.gradients[gain].floats());
-    return column_sum(gains + h, 1, h, beta, call.gradients[gain + 1].floats());
-  }
-  const DropoutMask mask = mask_of(call, shape.dropout, DropoutSite::embedding);
-  std::vector<float> masked(static_cast<std::size_t>(h));
-  for_rows(call, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
-    const float* gradient = call.output_gradient.floats() + r * h;
-    if (mask.active()) {
-      dropout(mask, static_cast<std::uint64_t>(r * h), gradient, h, masked.data());
-      gradient = masked.data();
-    }
-    scatter(shape, call, b, t, gradient, on);
+  const float* own = shape.norm ? call.carried[0].floats() : masked_gradient(shape, call, on);
+  const float* sums = on.all_rows(own, every_row(call).count * h, call.workspace.floats());
+  for_rows(call, every_row(call), [&](std::int64_t b, std::int64_t t, std::int64_t r) {
+    scatter(shape, call, b, t, sums + r * h, on);
   });
+  if (!shape.norm) return;
+  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
+  const int gain = Tables(shape).gain;
+  const float* gains = call.carried[1].floats();
+  column_sum(gains, 1, h, beta, call.gradients[gain].floats());
+  column_sum(gains + h, 1, h, beta, call.gradients[gain + 1].floats());
 }
 
 }  // namespace weir::cpu

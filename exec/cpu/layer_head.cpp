@@ -63,8 +63,11 @@ struct HeadCall {
   [[nodiscard]] LogitGemms gemms(bool accumulate) const {
     return logit_gemms(shape, call.batch, call.seq_length, accumulate);
   }
-  // What the projection reads.
-  [[nodiscard]] const float* states() const { return transform ? normed() : call.input.floats(); }
+  // What the projection reads, of all rows: where devices divide them, gathered in the workspace.
+  [[nodiscard]] const float* states(const Workbench& on) const {
+    if (transform) return normed();
+    return on.all_rows(call.input.floats(), rows * shape.hidden, call.workspace.floats());
+  }
 };
 
 void transform_forward(const HeadCall& head, Workbench& on) {
@@ -141,7 +144,7 @@ void prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length
 
 void logits(const HeadShape& shape, const LayerCall& call, Workbench& on, float* to) {
   const HeadCall head{shape, call};
-  on.matmul.run(head.gemms(true).forward, head.states(), head.weight(head.projection()),
+  on.matmul.run(head.gemms(true).forward, head.states(on), head.weight(head.projection()),
                 shape.bias ? head.weight(head.projection() + 1) : nullptr, to);
 }
 
@@ -164,14 +167,16 @@ void backward_input(const HeadShape& shape, const LayerCall& call, Workbench& on
   float* dx = call.input_gradient.floats();
   // The tokens that are not projected have no gradient.
   if (shape.first_token) std::fill_n(dx, call.batch * state_row(shape, call.seq_length), 0.0F);
-  on.matmul.run(head.gemms(true).input, head.logits(), head.weight(head.projection()), nullptr, dx);
-  on.sum_parts(dx, head.rows * shape.hidden);
+  float* part = on.divides_rows ? call.workspace.floats() : dx;
+  on.matmul.run(head.gemms(true).input, head.logits(), head.weight(head.projection()), nullptr,
+                part);
+  on.sum_parts(part, head.rows * shape.hidden, dx);
   if (head.transform) transform_backward_input(head, on, dx);
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, Workbench& on) {
   const HeadCall head{shape, call};
-  on.matmul.run(head.gemms(call.accumulate).weight, head.logits(), head.states(), nullptr,
+  on.matmul.run(head.gemms(call.accumulate).weight, head.logits(), head.states(on), nullptr,
                 head.gradient(head.projection()));
   if (shape.bias) {
     column_sum(head.logits(), head.rows, shape.vocabulary, call.accumulate ? Beta::one : Beta::zero,

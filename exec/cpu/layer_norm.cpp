@@ -7,8 +7,8 @@ namespace weir::cpu {
 
 void prepare(const NormShape&, std::int64_t, std::int64_t, Workbench&) {}
 
-void forward(const NormShape& shape, const LayerCall& call, Workbench&) {
-  const std::int64_t rows = call.batch * call.seq_length;
+void forward(const NormShape& shape, const LayerCall& call, Workbench& on) {
+  const std::int64_t rows = on.own_rows(call.batch * call.seq_length).count;
   const float* gain = call.weights[0].floats();
   const auto epsilon = static_cast<float>(shape.epsilon);
   if (shape.kind == NormKind::rms_norm) {
@@ -19,8 +19,8 @@ void forward(const NormShape& shape, const LayerCall& call, Workbench&) {
              call.output.floats(), call.saved[0].floats());
 }
 
-void backward_input(const NormShape& shape, const LayerCall& call, Workbench&) {
-  const std::int64_t rows = call.batch * call.seq_length;
+void backward_input(const NormShape& shape, const LayerCall& call, Workbench& on) {
+  const std::int64_t rows = on.own_rows(call.batch * call.seq_length).count;
   float* carried = call.carried[0].floats();
   if (shape.kind == NormKind::rms_norm) {
     return rms_norm_gradient(call.input.floats(), call.saved[0].floats(), call.weights[0].floats(),

@@ -12,7 +12,9 @@
 //
 // Where devices divide the block (Shoeybi et al. 2019, section 3) each has a part of the heads and
 // of f. What ends in the residual stream, (c Wo) and (g Wdown) forwards, the gradients of n1 and n2
-// backwards, is then summed over the devices; the rest of the stream each has whole.
+// backwards, is then summed over the devices; the rest of the stream each has whole. Under sequence
+// parallelism (Korthikanti et al. 2022, section 4.2) each has its rows of that rest: what a product
+// reads is gathered, and the sums are scattered.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -30,7 +32,7 @@ using block_places::Saved;
 using block_places::WeightPlaces;
 
 // A product that ends in the residual stream: each device multiplies its part, the first adds the
-// bias, and all add up.
+// bias, and all add up; y has the device's rows.
 struct SharedProduct {
   const float* x;
   std::int64_t in;
@@ -38,66 +40,77 @@ struct SharedProduct {
 };
 void shared_product(const BlockCall& block, const BlockSize& z, const SharedProduct& product,
                     float* y, Workbench& on) {
+  float* part = on.divides_rows ? block.call.workspace.floats() : y;
   block.product(on.matmul, product.x, product.in, z.h, product.weight,
-                z.place == 0 ? product.bias : WeightPlaces::kAbsent, y);
-  on.sum_parts(y, z.rows * z.h);
+                z.place == 0 ? product.bias : WeightPlaces::kAbsent, part);
+  on.sum_parts(part, z.rows * z.h, y);
+}
+
+// Masks of the residual stream are drawn by the place of a number among all rows'.
+std::uint64_t first_number(const BlockSize& z) {
+  return static_cast<std::uint64_t>(z.own.first * z.h);
 }
 
 void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on) {
   const TransformerShape& shape = block.shape;
   const WeightPlaces& at = block.at;
   const float* x = block.call.input.floats();
-  const std::int64_t n = z.rows * z.h;
-  block.norm1().forward(x, z.rows, block.saved(Saved::normed1));
-  block.product(on.matmul, block.saved(Saved::normed1), z.h, z.qkv(), at.qkv_w, at.qkv_b,
-                block.saved(Saved::qkv));
+  float* room = block.call.workspace.floats();
+  const std::int64_t n = z.own.count * z.h, all = z.rows * z.h;
+  block.norm1().forward(x, z.own.count, block.saved(Saved::normed1));
+  block.product(on.matmul, on.all_rows(block.saved(Saved::normed1), all, room), z.h, z.qkv(),
+                at.qkv_w, at.qkv_b, block.saved(Saved::qkv));
   attend(block, z, on);
   float* mlp_input = block.saved(Saved::mlp_input);
   shared_product(block, z, {block.saved(Saved::context), z.q(), at.out_w, at.out_b}, mlp_input, on);
-  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), x, n,
-              mlp_input);
-  block.norm2().forward(mlp_input, z.rows, block.saved(Saved::normed2));
-  block.product(on.matmul, block.saved(Saved::normed2), z.h, up_width(shape), at.up_w, at.up_b,
-                block.saved(Saved::up));
+  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output),
+              first_number(z), x, n, mlp_input);
+  block.norm2().forward(mlp_input, z.own.count, block.saved(Saved::normed2));
+  block.product(on.matmul, on.all_rows(block.saved(Saved::normed2), all, room), z.h,
+                up_width(shape), at.up_w, at.up_b, block.saved(Saved::up));
   block.activate_up(z.rows);
   float* y = block.call.output.floats();
   shared_product(block, z, {block.saved(Saved::activated), z.f, at.down_w, at.down_b}, y, on);
-  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), mlp_input, n,
-              y);
+  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), first_number(z),
+              mlp_input, n, y);
 }
 
 void pre_norm_backward_input(const BlockCall& block, const BlockSize& z, Workbench& on) {
   const TransformerShape& shape = block.shape;
   const WeightPlaces& at = block.at;
-  const std::int64_t n = z.rows * z.h;
+  const std::int64_t n = z.own.count * z.h, all = z.rows * z.h;
   const float* dy = block.call.output_gradient.floats();
   float* dx = block.call.input_gradient.floats();
-  float* b = block.call.workspace.floats();
-  float* a = b + n;  // also the context's gradient, which may be wider than the residual stream
+  float* room = block.call.workspace.floats();
+  float* b = room + z.room;
+  float* a = b + all;  // also the context's gradient, which may be wider than the residual stream
   float* norm1 = block.carried(Carried::norm_gradients);
   float* norm2 = norm1 + 2 * z.h;
   float* d_out = block.carried(Carried::out_gradient);
+  // The device's rows of what was found of all in b: where they are divided, in what was gathered.
+  float* summed = on.divides_rows ? room : b;
 
-  dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), 0, dy, n, a);
-  block.up_gradient(on.matmul, z.rows, a);
+  dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), first_number(z), dy,
+          n, a);
+  block.up_gradient(on.matmul, z.rows, on.all_rows(a, all, room));
   on.matmul.run(gradient_times_weight(z.rows, z.h, up_width(shape)),
                 block.carried(Carried::up_gradient), block.weight(at.up_w), nullptr, b);
-  on.sum_parts(b, n);
+  on.sum_parts(b, all, summed);
   std::copy(dy, dy + n, dx);  // dx holds y1's gradient from here on
-  block.norm2().backward(block.saved(Saved::mlp_input), b, z.rows, Beta::one, dx, norm2);
-  dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n,
-          d_out);
-  on.matmul.run(gradient_times_weight(z.rows, z.q(), z.h), d_out, block.weight(at.out_w), nullptr,
-                a);
+  block.norm2().backward(block.saved(Saved::mlp_input), summed, z.own.count, Beta::one, dx, norm2);
+  dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output),
+          first_number(z), dx, n, d_out);
+  on.matmul.run(gradient_times_weight(z.rows, z.q(), z.h), on.all_rows(d_out, all, room),
+                block.weight(at.out_w), nullptr, a);
   attend_gradient(block, z, a, block.attention_scratch(z), on);
   on.matmul.run(gradient_times_weight(z.rows, z.h, z.qkv()), block.carried(Carried::qkv_gradient),
                 block.weight(at.qkv_w), nullptr, b);
-  on.sum_parts(b, n);
-  block.norm1().backward(block.call.input.floats(), b, z.rows, Beta::one, dx, norm1);
+  on.sum_parts(b, all, summed);
+  block.norm1().backward(block.call.input.floats(), summed, z.own.count, Beta::one, dx, norm1);
 }
 
-// What the gradients of the weights multiply: the MLP's answer's gradient, and what the first
-// products of attention and MLP read.
+// What the gradients of the weights multiply, of the rows that the device has: the MLP's answer's
+// gradient, and what the first products of attention and MLP read.
 struct WeightOperands {
   const float* d_down;
   const float* attention_input;
@@ -109,9 +122,9 @@ struct WeightOperands {
       mlp_input = block.saved(Saved::mlp_input);
       return;
     }
-    float* masked = block.call.workspace.floats();
-    dropout(mask_of(block.call, block.shape.residual_dropout, DropoutSite::mlp_output), 0,
-            block.call.output_gradient.floats(), z.rows * z.h, masked);
+    float* masked = block.call.workspace.floats() + z.room;
+    dropout(mask_of(block.call, block.shape.residual_dropout, DropoutSite::mlp_output),
+            first_number(z), block.call.output_gradient.floats(), z.own.count * z.h, masked);
     d_down = masked;
     attention_input = block.saved(Saved::normed1);
     mlp_input = block.saved(Saved::normed2);
@@ -122,7 +135,7 @@ struct WeightOperands {
 
 void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
              Workbench& on) {
-  const BlockSize z(shape, batch, seq_length, on.group);
+  const BlockSize z(shape, batch, seq_length, on);
   const struct {
     std::int64_t in, out;
     bool bias;
@@ -143,19 +156,19 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
 }
 
 void forward(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on.group);
+  const BlockSize z(shape, call.batch, call.seq_length, on);
   if (shape.pre_norm) return pre_norm_forward({shape, call}, z, on);
   post_norm_forward({shape, call}, z, on);
 }
 
 void backward_input(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on.group);
+  const BlockSize z(shape, call.batch, call.seq_length, on);
   if (shape.pre_norm) return pre_norm_backward_input({shape, call}, z, on);
   post_norm_backward_input({shape, call}, z, on);
 }
 
 void backward_weight(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on.group);
+  const BlockSize z(shape, call.batch, call.seq_length, on);
   const BlockCall block{shape, call};
   const WeightPlaces& at = block.at;
   const WeightOperands of(block, z);
@@ -167,12 +180,18 @@ void backward_weight(const TransformerShape& shape, const LayerCall& call, Workb
     if (bias != WeightPlaces::kAbsent)
       column_sum(dy, z.rows, out, beta, call.gradients[bias].floats());
   };
-  linear(of.d_down, block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b);
-  linear(block.carried(Carried::up_gradient), of.mlp_input, z.h, up_width(shape), at.up_w, at.up_b);
-  linear(block.carried(Carried::out_gradient), block.saved(Saved::context), z.q(), z.h, at.out_w,
-         at.out_b);
-  linear(block.carried(Carried::qkv_gradient), of.attention_input, z.h, z.qkv(), at.qkv_w,
-         at.qkv_b);
+  // Gradients are gathered in the first part of the workspace, what they multiply in the second:
+  // the masked gradient there was gathered before.
+  const auto all_rows = [&](const float* own, std::int64_t room) {
+    return on.all_rows(own, z.rows * z.h, call.workspace.floats() + room);
+  };
+  linear(all_rows(of.d_down, 0), block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b);
+  linear(block.carried(Carried::up_gradient), all_rows(of.mlp_input, z.room), z.h, up_width(shape),
+         at.up_w, at.up_b);
+  linear(all_rows(block.carried(Carried::out_gradient), 0), block.saved(Saved::context), z.q(), z.h,
+         at.out_w, at.out_b);
+  linear(block.carried(Carried::qkv_gradient), all_rows(of.attention_input, z.room), z.h, z.qkv(),
+         at.qkv_w, at.qkv_b);
   const auto norm = [&](const float* gradient, std::int64_t width, int weight) {
     if (weight != WeightPlaces::kAbsent)
       column_sum(gradient, 1, width, beta, call.gradients[weight].floats());

@@ -20,7 +20,7 @@ void post_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on
   attend(block, z, on);
   float* sum1 = block.saved(Saved::normed1);
   block.product(on.matmul, block.saved(Saved::context), z.q(), z.h, at.out_w, at.out_b, sum1);
-  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), x, n,
+  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), 0, x, n,
               sum1);
   float* mlp_input = block.saved(Saved::mlp_input);
   block.norm1().forward(sum1, z.rows, mlp_input);
@@ -29,7 +29,7 @@ void post_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on
   block.activate_up(z.rows);
   float* sum2 = block.saved(Saved::normed2);
   block.product(on.matmul, block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b, sum2);
-  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), mlp_input, n,
+  dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), 0, mlp_input, n,
               sum2);
   block.norm2().forward(sum2, z.rows, block.call.output.floats());
 }

@@ -16,15 +16,43 @@
 
 namespace weir::cpu {
 
+// A run of a micro-batch's rows.
+struct RowRun {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 struct Workbench {
   Matmul matmul;
   Convolutions convolutions;
   RotaryTables rotary;
   TensorGroup* group = nullptr;  // the devices that divide the layers with this one; null: none do
 
-  // Each device of the group has made a part of these numbers; alone, they are whole.
-  void sum_parts(float* values, std::int64_t count) const {
-    if (group != nullptr) group->sum({values, static_cast<std::size_t>(count)});
+  // They divide the rows of what tensor parallelism leaves whole too (Korthikanti et al. 2022,
+  // section 4.2): place 0 has the first run of them.
+  bool divides_rows = false;
+
+  // Of a micro-batch's rows, those that this device has of such a tensor.
+  [[nodiscard]] RowRun own_rows(std::int64_t rows) const {
+    if (!divides_rows) return {0, rows};
+    const std::int64_t each = rows / group->count();
+    return {group->place() * each, each};
+  }
+  // Each device of the group has made a part of these numbers of all rows; alone, they are whole.
+  // Their sum stands in `own`: of the device's rows, or where these are not divided in the place of
+  // `values`, which `own` is then.
+  void sum_parts(float* values, std::int64_t count, float* own) const {
+    const auto numbers = static_cast<std::size_t>(count);
+    if (divides_rows) return group->sum_own({values, numbers}, {own, numbers / places()});
+    if (group != nullptr) group->sum({values, numbers});
+  }
+  // All rows, `count` numbers, of a tensor of which the device has `own`: in `room`, which may be
+  // null where rows are not divided and `own` has all.
+  [[nodiscard]] const float* all_rows(const float* own, std::int64_t count, float* room) const {
+    if (!divides_rows) return own;
+    const auto numbers = static_cast<std::size_t>(count);
+    group->gather({own, numbers / places()}, {room, numbers});
+    return room;
   }
   [[nodiscard]] std::int64_t scratch_bytes() const {
     const std::int64_t tables = rotary.bytes();
@@ -38,6 +66,7 @@ struct Workbench {
   }
 
  private:
+  [[nodiscard]] std::size_t places() const { return static_cast<std::size_t>(group->count()); }
   [[nodiscard]] std::int64_t library_bytes() const {
     return std::max(matmul.scratch_bytes(), convolutions.scratch_bytes());
   }

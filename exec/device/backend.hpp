@@ -183,6 +183,7 @@ struct BackendRequest {
   // cpu: the devices that divide the layers with this one, of each of which it is given its part;
   // outlives the backend. Null: layers are whole.
   TensorGroup* group = nullptr;
+  bool divides_rows = false;  // with a group: sequence parallelism
 };
 // Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where
 // it cannot compute in this format.

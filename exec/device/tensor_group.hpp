@@ -18,6 +18,12 @@ class TensorGroup {
   // places.
   virtual void sum(std::span<float> values) = 0;
   virtual void maximum(std::span<float> values) = 0;
+
+  // Of values in as many equal runs as there are devices, in the order of places (a precondition of
+  // both). A reduce-scatter: the sum of this device's run, its terms in the order of places, is put
+  // into `own`. An all-gather: every device's `own` becomes its run of `values`.
+  virtual void sum_own(std::span<const float> values, std::span<float> own) = 0;
+  virtual void gather(std::span<const float> own, std::span<float> values) = 0;
 };
 
 }  // namespace weir

@@ -39,7 +39,8 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
     const auto& parameters = setup_.stages[stage]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const ParameterId& id = parameters[p].id;
-      if (is_partial(setup_.model.layers[static_cast<std::size_t>(id.layer)], id.tensor))
+      const Layer& layer = setup_.model.layers[static_cast<std::size_t>(id.layer)];
+      if (is_partial(layer, id.tensor, setup_.plan.sequence_parallel))
         partial_.emplace_back(stage, static_cast<int>(p));
     }
   }

@@ -134,7 +134,8 @@ class ProcessRun {
                                                  .ranks = location.host_processes,
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest,
-                                                 .group = group_.get()}));
+                                                 .group = group_.get(),
+                                                 .divides_rows = loaded_.plan.sequence_parallel}));
     rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)

@@ -1,4 +1,5 @@
-// Each device makes the result of its slice, in the order of places, and sends it round.
+// Each device makes the result of its slice, in the order of places; in an all-reduce it sends it
+// round.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/process_tensor_group.hpp"
 
@@ -28,6 +29,19 @@ void ProcessTensorGroup::maximum(std::span<float> values) {
   all_reduce(values, [](float a, float b) { return a > b ? a : b; });
 }
 
+void ProcessTensorGroup::sum_own(std::span<const float> values, std::span<float> own) {
+  staged_.assign(values.begin(), values.end());
+  combine_own_slice([](float a, float b) { return a + b; });
+  std::ranges::copy(slice(place_), own.begin());
+}
+
+void ProcessTensorGroup::gather(std::span<const float> own, std::span<float> values) {
+  staged_.resize(values.size());
+  std::ranges::copy(own, slice(place_).begin());
+  exchange_slices();
+  std::copy_n(staged_.data(), values.size(), values.data());
+}
+
 std::span<float> ProcessTensorGroup::slice(int place) {
   const Slice part = replica_slice(static_cast<std::int64_t>(staged_.size()), place, count());
   return std::span(staged_).subspan(static_cast<std::size_t>(part.first),
@@ -54,6 +68,13 @@ void ProcessTensorGroup::wait() {
 template <class Combine>
 void ProcessTensorGroup::all_reduce(std::span<float> values, Combine combine) {
   staged_.assign(values.begin(), values.end());
+  combine_own_slice(combine);
+  exchange_slices();
+  std::copy_n(staged_.data(), values.size(), values.data());
+}
+
+template <class Combine>
+void ProcessTensorGroup::combine_own_slice(Combine combine) {
   const std::span<float> own = slice(place_);
   partials_.resize(own.size() * members_.size());
   const auto partial = [&](int place) {
@@ -72,13 +93,15 @@ void ProcessTensorGroup::all_reduce(std::span<float> values, Combine combine) {
     const float* terms = partial(place).data();
     for (std::size_t i = 0; i < own.size(); ++i) own[i] = combine(own[i], terms[i]);
   }
+}
+
+void ProcessTensorGroup::exchange_slices() {
   for (int place = 0; place < count(); ++place) {
     if (place == place_) continue;
     receive(place, slice(place));
-    send(place, own);
+    send(place, slice(place_));
   }
   wait();
-  std::copy_n(staged_.data(), values.size(), values.data());
 }
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// Tensor-parallel devices as processes: an all-reduce is a reduce-scatter and an all-gather of
-// messages, so each sends 2 (T - 1) / T of the values, as a ring does.
+// Tensor-parallel devices as processes: a reduce-scatter and an all-gather are messages between all
+// of them, an all-reduce is both, so each sends 2 (T - 1) / T of the values, as a ring does.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,10 +21,17 @@ class ProcessTensorGroup : public TensorGroup {
   [[nodiscard]] int count() const override { return static_cast<int>(members_.size()); }
   void sum(std::span<float> values) override;
   void maximum(std::span<float> values) override;
+  void sum_own(std::span<const float> values, std::span<float> own) override;
+  void gather(std::span<const float> own, std::span<float> values) override;
 
  private:
   template <class Combine>
   void all_reduce(std::span<float> values, Combine combine);
+  // Of what is staged: this device's slice becomes what all have of it, combined; and every slice
+  // what its device has there.
+  template <class Combine>
+  void combine_own_slice(Combine combine);
+  void exchange_slices();
   [[nodiscard]] std::span<float> slice(int place);
   void send(int place, std::span<const float> values);
   void receive(int place, std::span<float> values);

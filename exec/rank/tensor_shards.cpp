@@ -68,11 +68,14 @@ std::vector<float> cut_out(const std::vector<float>& whole, std::span<const Shar
 
 bool is_divided(const Layer& layer, int tensor) { return division_of(layer, tensor).has_value(); }
 
-bool is_partial(const Layer& layer, int tensor) {
+bool is_partial(const Layer& layer, int tensor, bool divides_rows) {
+  if (std::holds_alternative<NormShape>(layer.shape)) return divides_rows;
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
-  if (block == nullptr || !block->qk_norm) return false;
+  if (block == nullptr) return false;
   const WeightPlaces at(*block);
-  return tensor == at.query_gain || tensor == at.key_gain;
+  if (tensor == at.query_gain || tensor == at.key_gain) return block->qk_norm;
+  return divides_rows && (tensor == at.norm1_gain || tensor == at.norm1_shift ||
+                          tensor == at.norm2_gain || tensor == at.norm2_shift);
 }
 
 std::vector<ShardPiece> shard_pieces(const Layer& layer, int tensor, const TensorPlace& at) {

@@ -33,8 +33,9 @@ struct ShardPiece {
 // Of tensor `tensor` of the undivided layer's parameters. False: each device has all of it.
 [[nodiscard]] bool is_divided(const Layer& layer, int tensor);
 // Of a tensor that each device has all of: whether its gradient there is that of the device's heads
-// alone, so that the devices' gradients add up to it (the gains of norms of heads).
-[[nodiscard]] bool is_partial(const Layer& layer, int tensor);
+// alone, or, where devices divide rows too, of its rows, so that the devices' gradients add up to
+// it: the gains of norms of heads, and with `divides_rows` gains and shifts of all norms.
+[[nodiscard]] bool is_partial(const Layer& layer, int tensor, bool divides_rows);
 // Precondition: it is divided.
 [[nodiscard]] std::vector<ShardPiece> shard_pieces(const Layer& layer, int tensor,
                                                    const TensorPlace& at);

@@ -105,7 +105,6 @@ void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend)
     throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
   };
   if (plan.tp > 1 && backend != BackendKind::cpu) refuse(fmt::format("tp = {} on a GPU", plan.tp));
-  if (plan.sequence_parallel) refuse("sequence_parallel = true");
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
   const bool divided = plan.tp > 1;

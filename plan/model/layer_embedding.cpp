@@ -56,6 +56,9 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
   }
   t.output_bytes_per_sample = z.rows * e.hidden * z.element;
   t.w_needs_output_gradient = !e.norm;
+  // Of sequence parallelism: the sum before its rows are scattered, and its gradient gathered.
+  if (z.rows < z.s)
+    t.workspace_f_bytes_per_sample = t.workspace_w_bytes_per_sample = z.s * e.hidden * z.element;
   return t;
 }
 

@@ -15,6 +15,7 @@
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/training/trainable.hpp"
 #include "exec/weights/safetensors.hpp"
+#include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/mesh_training.hpp"
 #include "tests/exec/spans.hpp"
@@ -38,25 +39,29 @@ Plan divided(const TinyModel& model, int tp, std::vector<int> boundaries,
   return plan;
 }
 
-// K x T x schedules: of one T every pipeline gives the same bits, and all T the same losses.
+// K x T x schedules, with and without sequence parallelism: of one T every pipeline gives the same
+// bits, and all T the same losses.
 void expect_equal(const TinyModel& model, const std::vector<int>& degrees,
                   AttentionKind attention) {
   Plan one = divided(model, 1, {}, "gpipe");
   one.attention = attention;
   const RunResult whole = trained(model, one, steps(3));
   for (const int tp : degrees) {
-    std::string bits;
-    for (Plan plan : {divided(model, tp, {}, "gpipe"), divided(model, tp, {2}),
-                      divided(model, tp, {1, 3}, "zb-h1")}) {
-      SCOPED_TRACE(fmt::format("T{} K{} {}", tp, plan.pp, plan.schedule));
-      plan.attention = attention;
-      if (plan.pp == 2) plan.recompute.mode = RecomputeMode::full;
-      const RunResult result = trained(model, plan, steps(3));
-      ASSERT_EQ(result.steps.size(), whole.steps.size());
-      for (std::size_t i = 0; i < whole.steps.size(); ++i)
-        EXPECT_NEAR(result.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
-      if (bits.empty()) bits = result.parameters_sha256;
-      EXPECT_EQ(result.parameters_sha256, bits);
+    for (const bool sequence_parallel : {false, true}) {
+      std::string bits;
+      for (Plan plan : {divided(model, tp, {}, "gpipe"), divided(model, tp, {2}),
+                        divided(model, tp, {1, 3}, "zb-h1")}) {
+        plan.attention = attention;
+        plan.sequence_parallel = sequence_parallel;
+        if (plan.pp == 2) plan.recompute.mode = RecomputeMode::full;
+        SCOPED_TRACE(summary(plan));
+        const RunResult result = trained(model, plan, steps(3));
+        ASSERT_EQ(result.steps.size(), whole.steps.size());
+        for (std::size_t i = 0; i < whole.steps.size(); ++i)
+          EXPECT_NEAR(result.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
+        if (bits.empty()) bits = result.parameters_sha256;
+        EXPECT_EQ(result.parameters_sha256, bits);
+      }
     }
   }
 }
@@ -81,27 +86,36 @@ TEST(TensorParallel, NormsOfHeadsAreTrainedByAllDevices) {
                AttentionKind::fused);
 }
 
-// Without the sum each device would take its own half for the gradient. Descent by rate 1 is the
+// Without the sum each device would take its own half for the gradient: of a head norm's gain that
+// of its heads, under sequence parallelism of any norm's that of its rows. Descent by rate 1 is the
 // gradient itself: of T = 2 it is that of T = 1, number by number.
-TEST(TensorParallel, TheGradientOfAHeadNormsGainIsThatOfAllHeads) {
+TEST(TensorParallel, TheGradientOfANormsGainIsThatOfAllHeadsAndRows) {
   const TinyModel model(tiny_llama("qwen3", "", 2, 37));
-  const auto gains = [&](int tp, int count) {
+  const auto gains = [&](int tp, int count, const std::string& name, bool sequence_parallel) {
     Plan plan = divided(model, tp, {2});
+    plan.sequence_parallel = sequence_parallel;
     plan.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 1};
     RunOptions options = steps(count);
     options.save = own_folder() / "saved.safetensors";
     static_cast<void>(trained(model, plan, options));
     const SafetensorsFile file(*options.save);
-    const std::string name = "model.layers.1.self_attn.q_norm.weight";
     return to_floats(file.tensors().at(name), name);
   };
-  const std::vector<float> before = gains(1, 0), one = gains(1, 1), two = gains(2, 1);
-  double moved = 0;
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    moved = std::max(moved, std::abs(static_cast<double>(one[i]) - before[i]));
-    EXPECT_NEAR(two[i], one[i], 1e-6) << i;
+  for (const std::string name :
+       {"model.layers.1.self_attn.q_norm.weight", "model.layers.0.input_layernorm.weight",
+        "model.layers.1.post_attention_layernorm.weight", "model.norm.weight"}) {
+    SCOPED_TRACE(name);
+    const std::vector<float> before = gains(1, 0, name, false), one = gains(1, 1, name, false);
+    for (const bool sequence_parallel : {false, true}) {
+      const std::vector<float> two = gains(2, 1, name, sequence_parallel);
+      double moved = 0;
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        moved = std::max(moved, std::abs(static_cast<double>(one[i]) - before[i]));
+        EXPECT_NEAR(two[i], one[i], 1e-6) << i;
+      }
+      EXPECT_GT(moved, 1e-4);  // there is a gradient to speak of
+    }
   }
-  EXPECT_GT(moved, 1e-4);  // there is a gradient to speak of
 }
 
 // The norm is of undivided gradients: those of parts add up, a norm's gain or a bias that all
@@ -131,6 +145,13 @@ TEST(TensorParallel, ClipsByTheNormOfTheWhole) {
       EXPECT_EQ(trained(model, other, steps(3)).parameters_sha256, two.parameters_sha256);
     EXPECT_EQ(run_in_one_process(model.load(plan), steps(3), cpu_only()).parameters_sha256,
               two.parameters_sha256);
+    Plan rows = plan;
+    rows.sequence_parallel = true;
+    const RunResult divided_rows = trained(model, rows, steps(3));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double norm = one.steps[i].gradient_norm.value();
+      EXPECT_NEAR(divided_rows.steps[i].gradient_norm.value(), norm, 1e-5 * norm) << i;
+    }
     Plan shared = plan;
     shared.dp = 2;
     shared.microbatches = 2;
@@ -157,14 +178,17 @@ TEST(TensorParallel, FourDevicesTrainAsOne) {
 TEST(TensorParallel, GoesWithReplicasAndZero) {
   const TinyModel model(true, 0.1, 37);
   const RunResult whole = trained(model, divided(model, 1, {2}), steps(3));
-  Plan plan = divided(model, 2, {2});
-  plan.dp = 2;
-  plan.microbatches = 2;
-  const RunResult unshared = trained(model, plan, steps(3));
-  for (std::size_t i = 0; i < whole.steps.size(); ++i)
-    EXPECT_NEAR(unshared.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
-  plan.zero = 1;
-  EXPECT_EQ(trained(model, plan, steps(3)).parameters_sha256, unshared.parameters_sha256);
+  for (const bool sequence_parallel : {false, true}) {
+    Plan plan = divided(model, 2, {2});
+    plan.sequence_parallel = sequence_parallel;
+    plan.dp = 2;
+    plan.microbatches = 2;
+    const RunResult unshared = trained(model, plan, steps(3));
+    for (std::size_t i = 0; i < whole.steps.size(); ++i)
+      EXPECT_NEAR(unshared.steps[i].loss, whole.steps[i].loss, kTolerance) << i;
+    plan.zero = 1;
+    EXPECT_EQ(trained(model, plan, steps(3)).parameters_sha256, unshared.parameters_sha256);
+  }
 }
 
 // Files have no T: weights begin and end undivided, to the last bit.
@@ -213,17 +237,21 @@ TEST(TensorParallel, AnEvaluationIsTheUndividedModels) {
 }
 
 TEST(TensorParallel, TheForecastOfItsMemoryIsTheArenas) {
-  for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
-    const TinyModel model(true, 0.1, 500);
-    Plan plan = divided(model, 2, {}, "gpipe");
-    plan.attention = attention;
-    const ResolvedPlan loaded = model.load(plan);
-    const RunResult result = trained(model, plan, steps(2));
-    const std::vector<Span> spans = spans_in_order(loaded.program);
-    const auto peaks =
-        memory_peaks(loaded, loaded.program, std::span<const Span>(spans), result.scratch);
-    const auto measured = static_cast<double>(result.peak_memory.front().count());
-    EXPECT_NEAR(static_cast<double>(peaks.front().peak.count()), measured, 0.01 * measured);
+  const TinyModel model(true, 0.1, 500);
+  for (const bool sequence_parallel : {false, true}) {
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+      Plan plan = divided(model, 2, {}, "gpipe");
+      plan.attention = attention;
+      plan.sequence_parallel = sequence_parallel;
+      const ResolvedPlan loaded = model.load(plan);
+      const RunResult result = trained(model, plan, steps(2));
+      const std::vector<Span> spans = spans_in_order(loaded.program);
+      const auto peaks =
+          memory_peaks(loaded, loaded.program, std::span<const Span>(spans), result.scratch);
+      const auto measured = static_cast<double>(result.peak_memory.front().count());
+      EXPECT_NEAR(static_cast<double>(peaks.front().peak.count()), measured, 0.01 * measured)
+          << summary(plan);
+    }
   }
 }
 
@@ -234,71 +262,93 @@ class CountingGroup : public TensorGroup {
   [[nodiscard]] int count() const override { return 2; }
   void sum(std::span<float> values) override { add(values); }
   void maximum(std::span<float> values) override { add(values); }
-  int calls = 0;
+  void sum_own(std::span<const float> values, std::span<float> own) override {
+    std::ranges::copy(values.first(own.size()), own.begin());
+    add_half(own);
+  }
+  void gather(std::span<const float> own, std::span<float> values) override {
+    std::ranges::copy(own, values.begin());
+    std::ranges::copy(own, values.begin() + static_cast<std::ptrdiff_t>(own.size()));
+    add_half(own);
+  }
+  // Rounds of messages, and bytes that a device sends in them.
+  int rounds = 0;
   std::size_t bytes = 0;
 
  private:
-  void add(std::span<float> values) {
-    ++calls;
-    bytes += values.size_bytes();
+  void add(std::span<float> all) {
+    rounds += 2;
+    bytes += all.size_bytes();
+  }
+  void add_half(std::span<const float> half) {
+    ++rounds;
+    bytes += half.size_bytes();
   }
 };
 
 // Two devices send each other, in an all-reduce of n bytes, two messages of n / 2: over a link of
-// 1 B/s it takes n seconds; over one whose messages take a second whatever their size, two.
+// 1 B/s it takes n seconds; over one whose messages take a second whatever their size, two. A
+// reduce-scatter and an all-gather are one of them each.
+void expect_sent_as_priced(const TinyModel& model, bool sequence_parallel) {
+  const int layers = static_cast<int>(model.load(divided(model, 2, {})).model.layers.size());
+  std::vector<int> boundaries;
+  for (int l = 1; l < layers; ++l) boundaries.push_back(l);
+  Plan plan = divided(model, 2, boundaries, "gpipe");
+  plan.sequence_parallel = sequence_parallel;
+  const ResolvedPlan loaded = model.load(plan);
+  const ResolvedPlan whole = undivided(loaded);
+  const StateSource state = shards_of(whole, seeded_state(whole), {0, 2});
+  const std::vector<std::int32_t> tokens(2 * 9, 3);
+  for (int l = 0; l < layers; ++l) {
+    CountingGroup group;
+    const auto backend = make_cpu_backend({.group = &group, .divides_rows = sequence_parallel});
+    Arena arena(*backend);
+    const std::vector<Layer> own = device_layers(loaded, {l, l + 1});
+    backend->prepare(own, loaded.plan.micro_batch_size, loaded.plan.seq_length);
+    Tensor scratch = arena.allocate(backend->scratch_bytes());
+    backend->use_scratch(scratch);
+    StageWorker worker(loaded, Stage{l}, state, *backend, arena);
+    double loss = 0;
+    const Pass pass{0, 0, tokens.data(), &loss};
+    const StagePart& stage = loaded.stage(Stage{l});
+    const std::int64_t b = loaded.plan.micro_batch_size;
+    const auto filled = [&](std::int64_t bytes) {
+      const Tensor tensor = arena.allocate(bytes);
+      std::fill_n(tensor.floats(), bytes / 4, 0.1F);
+      return tensor;
+    };
+    const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];
+    const auto expect_priced = [&](ActionKind kind) {
+      const auto price = [&](const Link& link) {
+        return tensor_traffic(layer, loaded.plan, link, {}, WeightGathers::counted)[kind].count();
+      };
+      EXPECT_EQ(static_cast<double>(group.bytes), price({.bandwidth = BytesPerSecond(1)}))
+          << layer.name;
+      EXPECT_EQ(group.rounds, price({.latency = Seconds(1)})) << layer.name;
+      group.rounds = 0;
+      group.bytes = 0;
+    };
+    Tensor output = worker.forward(pass, l == 0 ? Tensor{} : filled(stage.input_bytes * b),
+                                   StageWorker::Keep::everything);
+    expect_priced(ActionKind::F);
+    arena.release(output);
+    Tensor gradient =
+        worker.backward_input(pass, l + 1 == layers ? Tensor{} : filled(stage.output_bytes * b));
+    expect_priced(ActionKind::I);
+    arena.release(gradient);
+    worker.backward_weight(pass);
+    expect_priced(ActionKind::W);
+    arena.release(scratch);
+  }
+}
+
 TEST(TensorParallel, SendsWhatTheForecastPrices) {
   for (const TinyConfig& config :
        {TinyConfig{R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":1,"vocab_size":37,)"
                    R"("n_positions":8})"},
         tiny_llama("llama", "", 1, 37)}) {
-    const TinyModel model(config);
-    const int layers = static_cast<int>(model.load(divided(model, 2, {})).model.layers.size());
-    std::vector<int> boundaries;
-    for (int l = 1; l < layers; ++l) boundaries.push_back(l);
-    const ResolvedPlan loaded = model.load(divided(model, 2, boundaries, "gpipe"));
-    const ResolvedPlan whole = undivided(loaded);
-    const StateSource state = shards_of(whole, seeded_state(whole), {0, 2});
-    const std::vector<std::int32_t> tokens(2 * 9, 3);
-    for (int l = 0; l < layers; ++l) {
-      CountingGroup group;
-      const auto backend = make_cpu_backend({.group = &group});
-      Arena arena(*backend);
-      const std::vector<Layer> own = device_layers(loaded, {l, l + 1});
-      backend->prepare(own, loaded.plan.micro_batch_size, loaded.plan.seq_length);
-      Tensor scratch = arena.allocate(backend->scratch_bytes());
-      backend->use_scratch(scratch);
-      StageWorker worker(loaded, Stage{l}, state, *backend, arena);
-      double loss = 0;
-      const Pass pass{0, 0, tokens.data(), &loss};
-      const StagePart& stage = loaded.stage(Stage{l});
-      const std::int64_t b = loaded.plan.micro_batch_size;
-      const auto filled = [&](std::int64_t bytes) {
-        const Tensor tensor = arena.allocate(bytes);
-        std::fill_n(tensor.floats(), bytes / 4, 0.1F);
-        return tensor;
-      };
-      const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];
-      const auto expect_priced = [&](ActionKind kind) {
-        const auto bytes =
-            tensor_traffic(layer, loaded.plan, {.bandwidth = BytesPerSecond(1)})[kind];
-        const auto twice = tensor_traffic(layer, loaded.plan, {.latency = Seconds(1)})[kind];
-        EXPECT_EQ(static_cast<double>(group.bytes), bytes.count()) << layer.name;
-        EXPECT_EQ(2.0 * group.calls, twice.count()) << layer.name;
-        group.calls = 0;
-        group.bytes = 0;
-      };
-      Tensor output = worker.forward(pass, l == 0 ? Tensor{} : filled(stage.input_bytes * b),
-                                     StageWorker::Keep::everything);
-      expect_priced(ActionKind::F);
-      arena.release(output);
-      Tensor gradient =
-          worker.backward_input(pass, l + 1 == layers ? Tensor{} : filled(stage.output_bytes * b));
-      expect_priced(ActionKind::I);
-      arena.release(gradient);
-      worker.backward_weight(pass);
-      expect_priced(ActionKind::W);
-      arena.release(scratch);
-    }
+    for (const bool sequence_parallel : {false, true})
+      expect_sent_as_priced(TinyModel(config), sequence_parallel);
   }
 }
 
@@ -346,8 +396,6 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
               HasSubstr("tp = 2; the devices that divide layers run as processes only (mpirun -n 4 "
                         "weir run)"));
   EXPECT_THAT(complaint(model, plan, Replicas::many, BackendKind::cuda), HasSubstr("on a GPU"));
-  plan.sequence_parallel = true;
-  EXPECT_THAT(complaint(model, plan), HasSubstr("sequence_parallel"));
   const TinyModel behind(tiny_bert(0));
   EXPECT_THAT(complaint(behind, divided(behind, 2, {2})),
               HasSubstr("embedding: norms and token types of an embedding are not divided"));
