@@ -19,7 +19,7 @@ ProcessGradients::ProcessGradients(Setup setup, Processes& processes)
     : setup_(std::move(setup)),
       processes_(processes),
       last_gradient_(last_gradients(setup_.program)),
-      peers_(gradient_peers(setup_.program, setup_.copies, setup_.rank)) {
+      shared_(setup_.program, setup_.copies, setup_.rank) {
   // A tag of its own for every parameter of every stage, the same in all processes.
   int next = kFirstTag;
   for (const auto& stage : setup_.copies) {
@@ -192,35 +192,19 @@ void ProcessGradients::updated(Stage stage) {
   }
 }
 
-void ProcessGradients::exchange_copies() {
-  // All sends and receives are started before any is awaited, so no order of ranks can block.
-  for (const auto& [key, rank] : peers_.outgoing) {
-    const Slice own = updated(key);
-    const std::span<float> mine = on_host(key).subspan(static_cast<std::size_t>(own.first),
-                                                       static_cast<std::size_t>(own.count));
-    sends_.push_back(
-        processes_.start_send(process_of(rank, setup_.replica), tag(key), std::as_bytes(mine)));
-  }
-  std::vector<std::pair<GradientKey, Processes::Ticket>> receives;
-  for (const auto& [key, copy] : peers_.incoming) {
-    const std::int64_t elements = updated(copy.own).count;
-    Tensor& tensor = arrived_[key];
-    tensor = setup_.arena->allocate(elements * 4);
-    float* memory = tensor.floats();
-    if (!setup_.backend->in_host_memory()) {
-      host_[key].resize(static_cast<std::size_t>(elements));
-      memory = host_[key].data();
-    }
-    const std::span<float> whole(memory, static_cast<std::size_t>(elements));
-    receives.emplace_back(key, processes_.start_receive(process_of(copy.rank, setup_.replica),
-                                                        tag(key), std::as_writable_bytes(whole)));
-  }
-  for (const auto& [key, receive] : receives) {
-    processes_.wait(receive);
-    if (setup_.backend->in_host_memory()) continue;
-    const std::vector<float>& values = host_[key];
-    setup_.backend->to_device(arrived_[key], values.data(),
-                              static_cast<std::int64_t>(values.size()) * 4);
+void ProcessGradients::sum_copies() {
+  shared_.sum({processes_, [this](Rank rank) { return process_of(rank.value, setup_.replica); },
+               [this](const GradientKey& key) { return tag(key); },
+               [this](const GradientKey& key) {
+                 const Slice own = updated(key);
+                 return on_host(key).subspan(static_cast<std::size_t>(own.first),
+                                             static_cast<std::size_t>(own.count));
+               }});
+  if (setup_.backend->in_host_memory()) return;
+  for (const GradientKey& key : shared_.summed()) {
+    const std::span<float> gradient = on_host(key);
+    setup_.backend->to_device(parameter(key).gradient, gradient.data(),
+                              static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
 
@@ -334,7 +318,7 @@ void ProcessGradients::meet() {
     start_reductions(stage);  // copies without micro-batches have not yet
   for (auto& [key, reduction] : reductions_) finish_reduction(key, reduction);
   sum_partial_gradients();
-  exchange_copies();
+  sum_copies();
   exchange_squares();
 }
 
@@ -355,23 +339,20 @@ void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& cl
 }
 
 std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_index) {
+  const auto own = [this](const GradientKey& key) {
+    return slice_of(parameter(key).gradient, updated(key));
+  };
+  const GradientKey first{stage.value, static_cast<int>(parameter_index)};
+  if (shared_.summed().contains(first)) return {own(first)};
   std::vector<Tensor> gradients;
-  for (const GradientUse& use : setup_.copies[stage.position()][parameter_index]) {
-    const GradientKey key{use.stage.value, use.parameter};
-    const auto arrived = arrived_.find(key);
-    // What has arrived is the slice already.
-    gradients.push_back(arrived != arrived_.end()
-                            ? arrived->second
-                            : slice_of(parameter(key).gradient, updated(key)));
-  }
+  for (const GradientUse& use : setup_.copies[stage.position()][parameter_index])
+    gradients.push_back(own({use.stage.value, use.parameter}));
   return gradients;
 }
 
 void ProcessGradients::end_step() {
   for (const Processes::Ticket send : sends_) processes_.wait(send);
   sends_.clear();
-  for (auto& [key, tensor] : arrived_) setup_.arena->release(tensor);
-  arrived_.clear();
   reductions_.clear();
   host_.clear();
   met_ = false;

@@ -23,11 +23,11 @@
 
 #include "exec/device/tensor_group.hpp"
 #include "exec/processes/processes.hpp"
+#include "exec/processes/shared_gradients.hpp"
 #include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/training/gradient_copies.hpp"
 #include "exec/training/gradient_norm.hpp"
-#include "exec/training/gradient_peers.hpp"
 
 namespace weir {
 
@@ -45,7 +45,6 @@ class ProcessGradients : public GradientExchange {
     const Model& model;            // undivided
     const Plan& plan;
     Backend* backend = nullptr;  // null for timed waits
-    Arena* arena = nullptr;
     Transport::Now now;
   };
   ProcessGradients(Setup setup, Processes& processes);
@@ -86,7 +85,7 @@ class ProcessGradients : public GradientExchange {
   void finish_reduction(const GradientKey& key, Reduction& reduction);
   // Sends each other replica this one's slice and receives theirs into their places.
   void exchange_slices(const GradientKey& key, std::span<float> values);
-  void exchange_copies();
+  void sum_copies();
   // Makes this rank's squares and gives each rank of the replica all of them.
   void exchange_squares();
   // Adds to the squares of the stage's weights, where `adds`, those of the other processes that
@@ -105,11 +104,10 @@ class ProcessGradients : public GradientExchange {
   int squares_tag_ = 0;                     // of stage 0, the others' behind it
   std::vector<GradientKey> partial_;        // whose gradients devices add up
   std::vector<float> summed_;               // of those, one after the other
-  GradientPeers peers_;
+  SharedGradients shared_;
   std::set<int> noted_;                          // processes that wait for each other, timed waits
   std::map<GradientKey, Reduction> reductions_;  // under way
-  std::map<GradientKey, Tensor> arrived_;        // copies of this step
-  std::map<GradientKey, std::vector<float>> host_;  // of gradients and copies in a device's memory
+  std::map<GradientKey, std::vector<float>> host_;  // of gradients in a device's memory
   std::vector<Processes::Ticket> sends_;
   bool met_ = false;
 };

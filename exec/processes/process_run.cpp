@@ -175,7 +175,7 @@ class ProcessRun {
         ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
                                 training_ ? gradient_copies(loaded_) : GradientCopies{},
                                 training_ ? GradientNorm(loaded_) : GradientNorm(), rank_, replica_,
-                                tensor_, group_.get(), loaded_.model, loaded_.plan, backend, arena,
+                                tensor_, group_.get(), loaded_.model, loaded_.plan, backend,
                                 now_ns},
         processes_, activity_,
         [this](GradientExchange& gradients) { return make_handler(gradients); });
