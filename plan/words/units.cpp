@@ -60,8 +60,10 @@ Nanoseconds to_nanoseconds(Seconds value) {
 
 std::optional<Bytes> parse_bytes(std::string_view text) {
   const auto value = parse_with_unit(text, kByteUnits);
-  if (!value || *value > 9e18 || *value != std::floor(*value)) return std::nullopt;
-  return Bytes(static_cast<std::int64_t>(*value));
+  if (!value || *value > 9e18) return std::nullopt;
+  // "4.01 GiB" is no whole number of bytes and means the nearest; half a byte means nothing.
+  if (*value < 1024 && *value != std::floor(*value)) return std::nullopt;
+  return Bytes(std::llround(*value));
 }
 
 std::optional<Seconds> parse_duration(std::string_view text) {

@@ -102,7 +102,8 @@ using Microbatch = Index<struct MicrobatchTag>;
 }
 
 // Strict readers of a number with its unit; nullopt when the text is anything else.
-//   bytes: B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)
+//   bytes: B, KB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024); from 1 KiB on
+//     the nearest whole number of them
 //   duration: ns, us, ms, s, min, h       rate: bytes as above, then "/s"
 [[nodiscard]] std::optional<Bytes> parse_bytes(std::string_view text);
 [[nodiscard]] std::optional<Seconds> parse_duration(std::string_view text);

@@ -30,6 +30,7 @@ TEST(Action, RefusesEverythingElse) {
 TEST(Units, ParseStrictlyWithTheirUnit) {
   EXPECT_EQ(parse_bytes("80 GiB")->count(), 85'899'345'920);
   EXPECT_EQ(parse_bytes("1.5KB")->count(), 1500);
+  EXPECT_EQ(parse_bytes("4.01 GiB")->count(), 4'305'704'714);  // 4.01 * 2^30 = ...714.24
   EXPECT_DOUBLE_EQ(parse_duration("18.522ms")->count(), 0.018522);
   EXPECT_DOUBLE_EQ(parse_rate("300 GB/s")->count(), 3e11);
   for (const char* text : {"80", "GiB", "80 gib", "-1 B", "80  GiB", "1e400 B", "nan B", "0.5 B"}) {

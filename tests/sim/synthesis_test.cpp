@@ -267,6 +267,20 @@ TEST(Synthesis, IsWithinThreePercentUnderACapOfMemory) {
   }
 }
 
+// Messages of two thousandths of an action leave no pace that fits exactly; who comes a little late
+// waits a little.
+TEST(Synthesis, ShortMessagesCostLittle) {
+  for (const std::int64_t room : {4, 5}) {
+    SynthesisProblem p = equal_stages(looped_shape(8, 1, 64), {10'000, 10'000, 10'000}, room);
+    p.forward_ns.assign(p.forward_ns.size(), 20);
+    p.backward_ns.assign(p.backward_ns.size(), 20);
+    const auto found = synthesise(p, {.nodes = 1000, .swapped = 2'000'000});
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(within_room(p, found->schedule.order));
+    EXPECT_LE(found->gap(), 0.03) << "room " << room;
+  }
+}
+
 // K = 2 with room for two of many, F = I = W = 1. Down and back takes 4 and W one, so 5 a period at
 // least, and two micro-batches' 6 on each rank: with 6, the second may begin 2 after the first, F
 // at 0 and 2 and I at 3 and 5 on the first rank, W in the two places left.
