@@ -284,6 +284,11 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(result.trace.steps.front().end);
   f.warnings = table.warnings;
   warn_of_empty_stages(loaded, f);
+  if (!loaded.staged.empty()) {
+    f.warnings.emplace_back(
+        "skips: direct: times are of layers that hand skips on, and copies between rows and "
+        "messages are not counted");
+  }
   if (options.detail != ForecastDetail::order) {
     f.metrics = step_metrics(program, result.trace);
     f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
