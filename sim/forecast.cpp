@@ -53,6 +53,12 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
 }
 
 Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
+  // Between two actions a rank posts one send and one receive: there is no order for more.
+  if (!loaded.lowering.skips.empty()) {
+    throw InputError(
+        "plan", "skips",
+        fmt::format("direct: expected buffered transfers, not {}", to_string(transfers)));
+  }
   LoweringOptions unlimited = loaded.lowering;
   unlimited.slots = 0;
   Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);

@@ -83,6 +83,31 @@ TEST(ForecastDirectSkips, LeaveTheLongPath) {
   EXPECT_EQ(idle.communication, Nanoseconds(1024));
 }
 
+// A stack whose sends keep the sender: stage 0's F is longer by both of its messages, 1024 and
+// 4096 ns, and stage 4's B by the gradients of both; nothing is left to the lanes.
+TEST(ForecastDirectSkips, KeepASenderThatWaits) {
+  Case direct(SkipTransport::direct);
+  direct.cluster.stack.time.blocking_messages = true;
+  const CostTable table = cost_table(direct.loaded, direct.costs, direct.cluster).table;
+  EXPECT_EQ(table.stages[0].f, Nanoseconds(8000 + 1024 + 4096));
+  EXPECT_EQ(table.stages[4].b, Nanoseconds(32000 + 1024 + 4096));
+  EXPECT_EQ(table.stages[2].f, Nanoseconds(8000 + 512));
+  for (const SkipCost& skip : table.skips)
+    EXPECT_EQ(skip.forward.occupancy + skip.backward.occupancy, Nanoseconds(0));
+}
+
+// Steps without a barrier hand skips' slots on too; transfers that block have no order for them.
+TEST(ForecastDirectSkips, RepeatAndAreNotBlocked) {
+  const Case direct(SkipTransport::direct, 4);
+  const Forecast f =
+      forecast(direct.loaded, direct.costs, direct.cluster, {.without_barrier = true}).forecast;
+  ASSERT_TRUE(f.without_barrier);
+  EXPECT_LE(*f.without_barrier, f.step_time);
+  EXPECT_THROW(static_cast<void>(forecast(direct.loaded, direct.costs, direct.cluster,
+                                          {.transfers = TransferMode::batched})),
+               InputError);
+}
+
 // The bottleneck's stage neither holds nor sends the skips, so its peak is at least s1 and s0 lower
 // in what F takes, and in what it hands on.
 TEST(ForecastDirectSkips, FreeTheStagesBetween) {
