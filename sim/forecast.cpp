@@ -53,6 +53,12 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
 }
 
 Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
+  // Between two actions a rank posts one send and one receive: there is no order for more.
+  if (!loaded.lowering.skips.empty()) {
+    throw InputError(
+        "plan", "skips",
+        fmt::format("direct: expected buffered transfers, not {}", to_string(transfers)));
+  }
   LoweringOptions unlimited = loaded.lowering;
   unlimited.slots = 0;
   Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);
@@ -284,6 +290,11 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(result.trace.steps.front().end);
   f.warnings = table.warnings;
   warn_of_empty_stages(loaded, f);
+  if (!loaded.staged.empty()) {
+    f.warnings.emplace_back(
+        "skips: direct: times are of layers that hand skips on, and copies between rows and "
+        "messages are not counted");
+  }
   if (options.detail != ForecastDetail::order) {
     f.metrics = step_metrics(program, result.trace);
     f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);

@@ -72,12 +72,14 @@ class Accounting {
     if (next != kNoOperation) {
       there = from;
       sent = to;
+      for (const Dependency& dependency : program_.predecessors(next))
+        there = std::max(there, spans_[dependency.before].end.count());
       for (const Dependency& dependency : program_.predecessors(next)) {
         const Span& before = spans_[dependency.before];
-        there = std::max(there, before.end.count());
         const LaneKind kind = program_.lane_of(dependency.before).kind;
-        if (kind == LaneKind::receive || kind == LaneKind::reduce)
-          sent = std::min(sent, before.start.count());
+        // A skip's message may have come long before the neighbour's was sent.
+        const bool last = kind == LaneKind::receive && before.end.count() == there;
+        if (last || kind == LaneKind::reduce) sent = std::min(sent, before.start.count());
       }
       // Order matters: first when all was there, inside the gap, then when it began to move,
       // before.

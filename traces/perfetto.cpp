@@ -127,9 +127,10 @@ class Writer {
         span.action.kind == ActionKind::SEND_F || span.action.kind == ActionKind::RECV_F;
     const bool send = is_send(span.action.kind);
     // Both ends must get one number: they are keyed by the stage that sends, forwards the one
-    // before the receiver's, backwards the one after.
-    const std::int32_t sender =
-        send ? span.action.stage.value : span.action.stage.value + (forward ? -1 : 1);
+    // before the receiver's, backwards the one after; a skip's says it.
+    const Stage neighbour = forward ? span.action.stage - 1 : span.action.stage + 1;
+    const Stage other = is_skip(span.action) ? span.action.other : neighbour;
+    const std::int32_t sender = (send ? span.action.stage : other).value;
     const auto [at, fresh] = flows_.try_emplace(
         {t, span.step, from.value, to.value, sender, forward, span.action.microbatch.value},
         flows_.size() + 1);

@@ -14,11 +14,8 @@
 namespace weir {
 namespace {
 
-// What crosses the border that a receive belongs to.
 Bytes message_bytes(const ResolvedPlan& loaded, const Action& receive) {
-  const StagePart& stage = loaded.stage(receive.stage);
-  const std::int64_t sample =
-      receive.kind == ActionKind::RECV_F ? stage.input_bytes : stage.output_bytes;
+  const std::int64_t sample = loaded.stage(receive.stage).message_bytes(receive);
   return Bytes(sample * loaded.plan.micro_batch_size);
 }
 

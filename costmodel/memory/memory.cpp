@@ -142,22 +142,22 @@ class Timeline {
     return *known;
   }
   // A received message leaves its slot when its consumer takes it.
-  void take_from_slot(std::size_t rank, OperationId id, std::int64_t bytes) {
+  void take_from_slots(std::size_t rank, OperationId id) {
     for (const Dependency& dependency : program_.predecessors(id)) {
       if (dependency.kind != DependencyKind::data) continue;
       if (program_.lane_of(dependency.before).kind != LaneKind::receive) continue;
+      const std::int64_t bytes = message_bytes(program_.op(dependency.before).action);
       live_[rank][MemoryKind::receive_slots] -= bytes;
       live_[rank][MemoryKind::activations] += bytes;
     }
   }
   void begin(std::size_t rank, OperationId id, const Action& action) {
-    const StageMemory& stage = stages_[at(action.stage.value)];
     if (action.kind == ActionKind::F) {
-      take_from_slot(rank, id, stage.input_bytes());
+      take_from_slots(rank, id);
       ++in_flight_[rank];
       most_in_flight_[rank] = std::max(most_in_flight_[rank], in_flight_[rank]);
     }
-    if (is_backward(action.kind)) take_from_slot(rank, id, stage.output_bytes());
+    if (is_backward(action.kind)) take_from_slots(rank, id);
     running_[rank] = footprint(action);
     note(rank);
   }
@@ -167,16 +167,15 @@ class Timeline {
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
   }
-  [[nodiscard]] std::int64_t bytes_sent(const Action& action) const {
-    const StageMemory& stage = stages_[at(action.stage.value)];
-    return action.kind == ActionKind::SEND_F ? stage.output_bytes() : stage.input_bytes();
+  [[nodiscard]] std::int64_t message_bytes(const Action& message) const {
+    return stages_[at(message.stage.value)].message_bytes(message);
   }
-  void sent(std::size_t rank, const Action& action) {
-    live_[rank][MemoryKind::activations] -= bytes_sent(action);
+  void sent(std::size_t rank, const Action& send) {
+    live_[rank][MemoryKind::activations] -= message_bytes(send);
   }
   // From the start of its send a message holds a slot where it goes.
-  void comes(std::size_t rank, const Action& action) {
-    live_[rank][MemoryKind::receive_slots] += bytes_sent(action);
+  void comes(std::size_t rank, const Action& send) {
+    live_[rank][MemoryKind::receive_slots] += message_bytes(send);
     note(rank);
   }
 

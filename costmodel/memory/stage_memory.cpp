@@ -74,6 +74,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       stays_gathered_(stays_gathered(plan, stack)),
       mode_(plan.recompute.mode),
       batch_(plan.micro_batch_size),
+      stage_(stage),
       stage_input_(stage.input_bytes * batch_),
       stage_output_(stage.output_bytes * batch_) {
   for (int l = stage.layers.first; l < stage.layers.last; ++l)
@@ -90,22 +91,28 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   meter.allocate(MemoryKind::workspace, beside);
   switch (kind) {
     case ActionKind::F:
+      join_row(meter, {{}, ActionKind::RECV_F});
       forward(meter, remat);
+      part_row(meter, {{}, ActionKind::SEND_F});
       break;
     case ActionKind::R:
       rematerialise(meter);
       break;
     case ActionKind::I:
+      join_row(meter, {{}, ActionKind::RECV_B});
       for (std::size_t l = layers_.size(); l-- > 0;) input_pass(meter, l, remat);
+      part_row(meter, {{}, ActionKind::SEND_B});
       break;
     case ActionKind::W:
       for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, remat);
       break;
     case ActionKind::B:
+      join_row(meter, {{}, ActionKind::RECV_B});
       for (std::size_t l = layers_.size(); l-- > 0;) {
         input_pass(meter, l, remat);
         weight_pass(meter, l, remat);
       }
+      part_row(meter, {{}, ActionKind::SEND_B});
       break;
     default:
       break;
@@ -222,6 +229,26 @@ std::int64_t StageMemory::gathered_weights() const {
   std::int64_t largest = 0;
   for (const LayerPart& layer : layers_) largest = std::max(largest, layer.parameters);
   return 2 * largest * bytes_per_element(plan_.dtype);
+}
+
+// The row of a stage that takes skips directly is put together from messages, the neighbour's
+// first.
+void StageMemory::join_row(Meter& meter, const Action& neighbour) const {
+  const bool forward = neighbour.kind == ActionKind::RECV_F;
+  const std::vector<StageSkip>& skips = forward ? stage_.skips_in : stage_.skips_out;
+  if (skips.empty()) return;
+  meter.allocate(MemoryKind::activations, forward ? stage_input_ : stage_output_);
+  meter.release(MemoryKind::activations, stage_.message_bytes(neighbour) * batch_);
+  for (const StageSkip& skip : skips) meter.release(MemoryKind::activations, skip.bytes * batch_);
+}
+
+void StageMemory::part_row(Meter& meter, const Action& neighbour) const {
+  const bool forward = neighbour.kind == ActionKind::SEND_F;
+  const std::vector<StageSkip>& skips = forward ? stage_.skips_out : stage_.skips_in;
+  if (skips.empty()) return;
+  meter.allocate(MemoryKind::activations, stage_.message_bytes(neighbour) * batch_);
+  for (const StageSkip& skip : skips) meter.allocate(MemoryKind::activations, skip.bytes * batch_);
+  meter.release(MemoryKind::activations, forward ? stage_output_ : stage_input_);
 }
 
 void StageMemory::forward(Meter& meter, bool remat) const {

@@ -46,6 +46,10 @@ class StageMemory {
   [[nodiscard]] std::int64_t at_update() const;
   [[nodiscard]] std::int64_t output_bytes() const { return round(stage_output_); }
   [[nodiscard]] std::int64_t input_bytes() const { return round(stage_input_); }
+  // Of one that it sends or receives.
+  [[nodiscard]] std::int64_t message_bytes(const Action& message) const {
+    return round(stage_.message_bytes(message) * batch_);
+  }
 
  private:
   class Meter;
@@ -60,6 +64,8 @@ class StageMemory {
   [[nodiscard]] bool keeps_input(std::size_t layer, bool remat) const;
   [[nodiscard]] MemoryKind input_kind(std::size_t layer, bool remat) const;
   [[nodiscard]] std::int64_t gathered_weights() const;
+  void join_row(Meter& meter, const Action& neighbour) const;
+  void part_row(Meter& meter, const Action& neighbour) const;
   void forward(Meter& meter, bool remat) const;
   void rematerialise(Meter& meter) const;
   [[nodiscard]] bool inside_chunk(std::size_t layer, bool remat) const;
@@ -78,6 +84,7 @@ class StageMemory {
   std::vector<bool> rebuilt_;              // by layer: in mode full
   std::vector<std::size_t> chunk_starts_;  // and the first layer of those it is rebuilt with
   std::int64_t batch_;
+  StagePart stage_;
   std::int64_t stage_input_, stage_output_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
@@ -12,7 +13,19 @@
 namespace weir {
 namespace {
 
+std::int64_t duration_of_skip(const Action& action, const CostTable& costs) {
+  const bool forward = action.kind == ActionKind::SEND_F || action.kind == ActionKind::RECV_F;
+  const bool by_maker = action.kind == ActionKind::SEND_F || action.kind == ActionKind::RECV_B;
+  const SkipRoute route =
+      by_maker ? SkipRoute{action.stage, action.other} : SkipRoute{action.other, action.stage};
+  const auto skip = std::ranges::find(costs.skips, route, &SkipCost::route);
+  assert(skip != costs.skips.end() && "every skip of the program has a cost");
+  const MessageCost& message = forward ? skip->forward : skip->backward;
+  return (is_send(action.kind) ? message.occupancy : message.latency).count();
+}
+
 std::int64_t duration_of(const Action& action, const CostTable& costs) {
+  if (is_skip(action)) return duration_of_skip(action, costs);
   const auto stage = static_cast<std::size_t>(action.stage.value);
   const StageCost& cost = costs.stages[stage];
   switch (action.kind) {

@@ -37,12 +37,19 @@ struct StageCost : PerKind<Nanoseconds> {
 // straggler.
 [[nodiscard]] StageCost slowed(StageCost cost, double factor);
 
+// A skip that goes directly, and its gradient on its way back.
+struct SkipCost {
+  SkipRoute route;
+  MessageCost forward, backward;
+};
+
 struct CostTable {
   Basis basis = Basis::builtin;
   std::vector<StageCost> stages;              // per global stage (replicas included)
   std::vector<MessageCost> forward_messages;  // per global stage: its output to the next stage
   std::vector<MessageCost>
       backward_messages;         // per global stage: its input gradient to the stage before
+  std::vector<SkipCost> skips;   // the program's
   Nanoseconds host_overhead{0};  // before every compute operation, not part of its duration
 };
 

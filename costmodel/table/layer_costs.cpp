@@ -84,6 +84,15 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
     other_kinds_.push_back(LayerCosts(plan, model, kind, part_));
 }
 
+std::shared_ptr<const ModelPart> LayerCosts::as_kept(const ResolvedPlan& resolved,
+                                                     const Stack& stack) {
+  const Plan& plan = resolved.plan;
+  Model model = resolved.model;
+  model.layers = resolved.layers();
+  return std::make_shared<const ModelPart>(
+      stack_part(model, plan.seq_length, plan.dtype, plan.split(), stack));
+}
+
 bool LayerCosts::like_the_last(int layer) const {
   if (layer == 0 || match(layer).cost == nullptr) return false;
   const Match &one = match(layer), &before = match(layer - 1);

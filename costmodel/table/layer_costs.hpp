@@ -23,12 +23,11 @@ class LayerCosts {
       : LayerCosts(plan, model, costs,
                    std::make_shared<const ModelPart>(
                        stack_part(model, plan.seq_length, plan.dtype, plan.split(), stack))) {}
+  // For this one. Where its skips go directly, layers are known as they are with skips that are
+  // relayed, and held as its stages have them.
   LayerCosts(const ResolvedPlan& resolved, const Costs& costs, const Stack& stack = {})
       : LayerCosts(resolved.plan, resolved.model, costs,
-                   stack.own_tensors ? resolved.part
-                                     : std::make_shared<const ModelPart>(stack_part(
-                                           resolved.model, resolved.plan.seq_length,
-                                           resolved.plan.dtype, resolved.plan.split(), stack))) {}
+                   stack.own_tensors ? resolved.part : as_kept(resolved, stack)) {}
 
   struct Match {
     const LayerCost* cost = nullptr;  // none of a timed layer, which says its times itself
@@ -56,6 +55,8 @@ class LayerCosts {
  private:
   LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
              std::shared_ptr<const ModelPart> part);
+  [[nodiscard]] static std::shared_ptr<const ModelPart> as_kept(const ResolvedPlan& resolved,
+                                                                const Stack& stack);
 
   const Model& model_;
   std::shared_ptr<const ModelPart> part_;

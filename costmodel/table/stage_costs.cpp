@@ -251,7 +251,24 @@ CostTable StageCosts::alone(const ScheduleShape& shape, std::span<const StagePar
   table.forward_messages.resize(all);
   table.backward_messages.resize(all);
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) price(table, shape, stages, Stage{s});
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const Stage from{s};
+    for (const auto& [to, bytes] : stages[from.position()].skips_out) {
+      table.skips.push_back(
+          {{from, to}, message(shape, from, to, bytes), message(shape, to, from, bytes)});
+    }
+  }
   return table;
+}
+
+MessageCost StageCosts::message(const ScheduleShape& shape, Stage from, Stage to,
+                                std::int64_t sample_bytes) const {
+  const Bytes bytes(sample_bytes * plan_.micro_batch_size);
+  const Rank rank = shape.rank_of(from), other = shape.rank_of(to);
+  const Link link = placement_ ? placement_->link(rank, other)
+                               : stage_link(known_.costs(), plan_, cluster_, rank, other);
+  const Cluster& nodes = cluster_.kind(placement_ ? placement_->kinds(rank).front() : 0);
+  return scaled(stage_message(bytes, plan_, link, nodes), anchor_.messages);
 }
 
 void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
@@ -263,18 +280,13 @@ void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
   const StageCost cost = of(its, rank);
   alone.stages[index] =
       straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second);
-  const auto message = [&](Stage to, std::int64_t sample) {
-    const Bytes bytes(sample * plan_.micro_batch_size);
-    const Rank other = shape.rank_of(to);
-    const Link link = placement_ ? placement_->link(rank, other)
-                                 : stage_link(known_.costs(), plan_, cluster_, rank, other);
-    const Cluster& nodes = cluster_.kind(placement_ ? placement_->kinds(rank).front() : 0);
-    return scaled(stage_message(bytes, plan_, link, nodes), anchor_.messages);
+  const auto to_neighbour = [&](ActionKind send, Stage to) {
+    return message(shape, stage, to, its.message_bytes({stage, send}));
   };
   alone.forward_messages[index] =
-      shape.is_last(stage) ? MessageCost{} : message(Stage{stage.value + 1}, its.output_bytes);
+      shape.is_last(stage) ? MessageCost{} : to_neighbour(ActionKind::SEND_F, stage + 1);
   alone.backward_messages[index] =
-      shape.is_first(stage) ? MessageCost{} : message(Stage{stage.value - 1}, its.input_bytes);
+      shape.is_first(stage) ? MessageCost{} : to_neighbour(ActionKind::SEND_B, stage - 1);
 }
 
 CostTable StageCosts::together(CostTable alone, const ScheduleShape& shape,
@@ -311,6 +323,10 @@ void StageCosts::block_messages(CostTable& table, const ScheduleShape& shape) co
     };
     if (!shape.is_last(Stage{s})) send(table.forward_messages[index], Stage{s + 1}, true);
     if (!shape.is_first(Stage{s})) send(table.backward_messages[index], Stage{s - 1}, false);
+    for (SkipCost& skip : table.skips) {
+      if (skip.route.from == Stage{s}) send(skip.forward, skip.route.to, true);
+      if (skip.route.to == Stage{s}) send(skip.backward, skip.route.from, false);
+    }
   }
 }
 

@@ -83,6 +83,8 @@ class StageCosts {
   [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
   // The layer's own time, with R and its share of the update.
   [[nodiscard]] LayerTime matched(int layer);
+  [[nodiscard]] MessageCost message(const ScheduleShape& shape, Stage from, Stage to,
+                                    std::int64_t sample_bytes) const;
   void warn(std::string warning);
   void block_messages(CostTable& table, const ScheduleShape& shape) const;
   [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
 
@@ -22,6 +24,15 @@ void Backend::logits(const LayerCall&, float*) {
 
 double Backend::sum_of_squares(std::span<const Tensor>, std::int64_t) {
   throw MissingComponent("gradients are clipped on the cpu backend only");
+}
+
+void Backend::copy_rows(const RowsCopy& copy) {
+  if (!in_host_memory()) throw MissingComponent("skips go directly on the cpu backend only");
+  for (std::int64_t row = 0; row < copy.rows; ++row) {
+    std::memcpy(copy.to.data + row * copy.to_row + copy.to_offset,
+                copy.from.data + row * copy.from_row + copy.from_offset,
+                static_cast<std::size_t>(copy.bytes));
+  }
 }
 
 const BackendFactory& factory_of(BackendKind kind, const Backends& backends) {

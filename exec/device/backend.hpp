@@ -111,6 +111,15 @@ struct DeviceUse {
 // Memory of the host that lives as long as this does.
 using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
 
+// Pieces of rows: of each row `bytes` from its byte `from_offset` on to byte `to_offset` of a row
+// of another tensor.
+struct RowsCopy {
+  Tensor from, to;
+  std::int64_t rows = 0, bytes = 0;
+  std::int64_t from_offset = 0, from_row = 0;  // and how long its rows are
+  std::int64_t to_offset = 0, to_row = 0;
+};
+
 class Backend : public BlockSource {
  public:
   // Null: every launch is complete when it returns.
@@ -146,6 +155,9 @@ class Backend : public BlockSource {
   // where the backend cannot give it.
   [[nodiscard]] virtual double sum_of_squares(std::span<const Tensor> gradients,
                                               std::int64_t elements);
+  // What a stage's row has of messages. Throws MissingComponent where tensors are not in the host's
+  // memory.
+  virtual void copy_rows(const RowsCopy& copy);
   virtual void finish() = 0;
 
   // For tokens and losses, which launches read and write when they run: a GPU reaches them without

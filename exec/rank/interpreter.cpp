@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/rank/interpreter.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <new>
 #include <string>
@@ -10,6 +12,16 @@
 #include "plan/words/error.hpp"
 
 namespace weir {
+namespace {
+
+MessageRoute::Skip skip_at(const Program& program, OperationId message) {
+  const Lane& lane = program.lane_of(message);
+  const Action& action = program.op(message).action;
+  return {lane.edge.value, message - lane.first, std::abs(action.other - action.stage)};
+}
+
+}  // namespace
+
 std::vector<MessageRoute> route_messages(const Program& program) {
   std::vector<MessageRoute> routes(program.size());
   for (const Lane& lane : program.lanes()) {
@@ -18,11 +30,15 @@ std::vector<MessageRoute> route_messages(const Program& program) {
       for (const Dependency& dependency : program.predecessors(id)) {
         if (dependency.kind != DependencyKind::data) continue;
         const Lane& from = program.lane_of(dependency.before);
-        if (lane.kind == LaneKind::send) {
+        if (lane.kind == LaneKind::send && is_skip(action)) {
+          routes[dependency.before.position()].send_skips.push_back(skip_at(program, id));
+        } else if (lane.kind == LaneKind::send) {
           routes[dependency.before.position()].send_edge = lane.edge.value;
           routes[dependency.before.position()].send_index = id - lane.first;
         } else if (action.kind == ActionKind::R) {
           continue;  // waits for the gradient (fused placement) but does not take it
+        } else if (is_skip(program.op(dependency.before).action)) {
+          routes[id.position()].receive_skips.push_back(skip_at(program, dependency.before));
         } else if (from.kind == LaneKind::receive) {
           routes[id.position()].receive_edge = from.edge.value;
           routes[id.position()].receive_index = dependency.before - from.first;
@@ -32,6 +48,10 @@ std::vector<MessageRoute> route_messages(const Program& program) {
         }
       }
     }
+  }
+  for (MessageRoute& route : routes) {
+    std::ranges::sort(route.receive_skips, {}, &MessageRoute::Skip::distance);
+    std::ranges::sort(route.send_skips, {}, &MessageRoute::Skip::distance);
   }
   return routes;
 }
@@ -46,13 +66,13 @@ struct Place {
 
 // The action from its launch to its end. What goes wrong in it is told with its name: nobody
 // further up knows which one it was.
-Tensor act(StepContext& context, const Place& at, ActionHandler& handler, Tensor incoming) {
+Messages act(StepContext& context, const Place& at, ActionHandler& handler, Messages incoming) {
   const auto named = [&](const char* what) {
     return RunFailed(place_of(context.program, at.rank, at.step, at.id) + ": " + what);
   };
   context.activity.begin(at.rank, at.id, at.step, context.clock.start_ns[at.id.position()]);
   try {
-    const Tensor outgoing = handler.act(at.id, context.program.op(at.id).action, incoming);
+    Messages outgoing = handler.act(at.id, context.program.op(at.id).action, std::move(incoming));
     handler.finish();
     context.activity.end(at.rank);
     return outgoing;
@@ -60,6 +80,36 @@ Tensor act(StepContext& context, const Place& at, ActionHandler& handler, Tensor
     throw named((std::string("out of memory: ") + none.what()).c_str());
   } catch (const std::exception& error) {
     throw named(error.what());
+  }
+}
+
+Messages receive(StepContext& context, const MessageRoute& route,
+                 std::map<OperationId, Tensor>& kept) {
+  Messages incoming;
+  if (route.receive_edge >= 0) {
+    incoming.main = context.transport.receive(route.receive_edge, route.receive_index);
+  } else if (route.local_producer != kNoOperation) {
+    incoming.main = kept.extract(route.local_producer).mapped();
+  }
+  for (const MessageRoute::Skip& skip : route.receive_skips)
+    incoming.skips.push_back(context.transport.receive(skip.edge, skip.index));
+  return incoming;
+}
+
+void free_slots(StepContext& context, const MessageRoute& route) {
+  if (route.receive_edge >= 0) context.transport.consumed(route.receive_edge, route.receive_index);
+  for (const MessageRoute::Skip& skip : route.receive_skips)
+    context.transport.consumed(skip.edge, skip.index);
+}
+
+void send(StepContext& context, const MessageRoute& route, const Messages& outgoing) {
+  if (route.send_edge >= 0)
+    context.transport.send(route.send_edge, route.send_index, outgoing.main);
+  for (std::size_t i = 0; i < route.send_skips.size(); ++i) {
+    const MessageRoute::Skip& skip = route.send_skips[i];
+    // Who only waits makes no tensors.
+    context.transport.send(skip.edge, skip.index,
+                           outgoing.skips.empty() ? Tensor{} : outgoing.skips[i]);
   }
 }
 
@@ -73,21 +123,16 @@ void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uin
     for (const OperationId id : lane.operations()) {
       const Action& action = program.op(id).action;
       const MessageRoute& m = context.routes[id.position()];
-      Tensor incoming;
-      if (m.receive_edge >= 0) {
-        incoming = context.transport.receive(m.receive_edge, m.receive_index);
-      } else if (m.local_producer != kNoOperation) {
-        incoming = kept.extract(m.local_producer).mapped();
-      }
+      Messages incoming = receive(context, m, kept);
       if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
       context.clock.start_ns[id.position()] = context.now();
-      const Tensor outgoing = act(context, {rank, step, id}, handler, incoming);
+      const Messages outgoing = act(context, {rank, step, id}, handler, std::move(incoming));
       context.clock.end_ns[id.position()] = context.now();
       // The gradients first, then the slot, then the message: who waits for any of them may go on.
       context.gradients.ended(id, step);
-      if (m.receive_edge >= 0) context.transport.consumed(m.receive_edge, m.receive_index);
-      if (m.send_edge >= 0) context.transport.send(m.send_edge, m.send_index, outgoing);
-      if (m.feeds_local) kept[id] = outgoing;
+      free_slots(context, m);
+      send(context, m, outgoing);
+      if (m.feeds_local) kept[id] = outgoing.main;
     }
   }
   handler.end_step();

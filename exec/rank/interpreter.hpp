@@ -9,6 +9,7 @@
 
 #include "exec/rank/activity.hpp"
 #include "exec/rank/gradient_exchange.hpp"
+#include "exec/rank/messages.hpp"
 #include "exec/rank/transport.hpp"
 #include "plan/program/program.hpp"
 
@@ -18,9 +19,9 @@ class ActionHandler {
  public:
   virtual ~ActionHandler() = default;
   virtual void begin_step(std::uint32_t step) = 0;
-  // Launches one compute action; `incoming` is the message it awaited, if any; returns the message
-  // to send on, if any.
-  [[nodiscard]] virtual Tensor act(OperationId id, const Action& action, Tensor incoming) = 0;
+  // Launches one compute action; `incoming` are the messages it awaited, if any; returns those to
+  // send on, if any.
+  [[nodiscard]] virtual Messages act(OperationId id, const Action& action, Messages incoming) = 0;
   virtual void finish() = 0;    // returns when all that was launched is done
   virtual void end_step() = 0;  // all is done: what the step computed for the host can be read
   // What was launched since the step began will never run, and the step is launched again.
@@ -36,6 +37,12 @@ struct MessageRoute {
   // The value comes from an operation of this rank (two stages, one rank).
   OperationId local_producer = kNoOperation;
   bool feeds_local = false;  // the value goes to an operation of this rank
+  // Skips that go directly, the nearest stage's first.
+  struct Skip {
+    std::int32_t edge = -1, index = -1;
+    std::int32_t distance = 0;  // of its stages
+  };
+  std::vector<Skip> receive_skips{}, send_skips{};
 };
 
 // MessageRoute of every operation; index = OperationId.

@@ -10,8 +10,7 @@
 namespace weir {
 
 // Bytes of the message of each send and receive, rounded up to 64 as tensors are; index =
-// OperationId, 0 for all others. A forward message and the gradient that comes back are the output
-// of the stage before.
+// OperationId, 0 for all others. A forward message and the gradient that comes back are equal.
 [[nodiscard]] std::vector<std::int64_t> message_bytes(const ResolvedPlan& loaded);
 
 }  // namespace weir

@@ -34,6 +34,7 @@ class SilentBackend : public Backend {
   void backward_input(const LayerCall&) override {}
   void backward_weight(const LayerCall&) override {}
   void update(std::span<const UpdateCall>) override {}
+  void copy_rows(const RowsCopy&) override {}
   void finish() override {}
   // Losses of zero.
   [[nodiscard]] HostMemory host_memory(std::int64_t bytes) override {

@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cmath>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "exec/rank/tensor_shards.hpp"
@@ -56,8 +57,9 @@ StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSou
     : plan_(loaded.plan),
       model_(loaded.model),
       part_(*loaded.part),
+      stage_(loaded.stage(stage)),
       peers_(peers),
-      range_(loaded.stage(stage).layers),
+      range_(stage_.layers),
       device_(device_layers(loaded, range_)),
       backend_(backend),
       arena_(arena) {
@@ -133,7 +135,7 @@ void StageWorker::put_state(const Parameter& parameter, const ParameterState& st
 
 std::int64_t StageWorker::input_bytes(std::size_t layer) const {
   const int index = range_.first + static_cast<int>(layer);
-  if (index == 0) return 0;
+  if (layer == 0) return stage_.input_bytes * plan_.micro_batch_size;
   return part_.layer(index - 1).tensors.output_bytes_per_sample * plan_.micro_batch_size;
 }
 
@@ -218,6 +220,62 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
 
 Tensor StageWorker::forward(Pass pass, Tensor input, Keep keep) {
   return run_forward(pass, input, in_flight_[pass.microbatch], keep, true);
+}
+
+std::vector<std::int64_t> StageWorker::pieces(ActionKind message) const {
+  const bool behind = message == ActionKind::SEND_F || message == ActionKind::RECV_B;
+  const std::vector<StageSkip>& skips = behind ? stage_.skips_out : stage_.skips_in;
+  if (skips.empty()) return {};
+  std::vector<std::int64_t> bytes{stage_.message_bytes({{}, message})};
+  for (const StageSkip& skip : skips) bytes.push_back(skip.bytes);
+  return bytes;
+}
+
+Tensor StageWorker::join_row(const Pass& pass, ActionKind kind, Messages messages) {
+  const bool forward = kind == ActionKind::F;
+  const auto parts = pieces(forward ? ActionKind::RECV_F : ActionKind::RECV_B);
+  if (parts.empty()) return messages.main;
+  messages.skips.insert(messages.skips.begin(), messages.main);
+  const std::int64_t width = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+  const Tensor row = take(width * plan_.micro_batch_size, forward ? range_.first : range_.last - 1,
+                          "the row of its messages");
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < parts.size(); at += parts[i++]) {
+    backend_.copy_rows({.from = messages.skips[i],
+                        .to = row,
+                        .rows = plan_.samples_of(pass.microbatch),
+                        .bytes = parts[i],
+                        .from_row = parts[i],
+                        .to_offset = at,
+                        .to_row = width});
+  }
+  for (Tensor& message : messages.skips) arena_.release(message);
+  return row;
+}
+
+Messages StageWorker::part_row(const Pass& pass, ActionKind kind, Tensor row) {
+  const bool forward = kind == ActionKind::F;
+  const auto parts = pieces(forward ? ActionKind::SEND_F : ActionKind::SEND_B);
+  if (parts.empty()) return {row};
+  const std::int64_t width = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+  std::vector<Tensor> messages;
+  std::int64_t at = 0;
+  for (const std::int64_t bytes : parts) {
+    messages.push_back(take(bytes * plan_.micro_batch_size,
+                            forward ? range_.last - 1 : range_.first, "a message of its row"));
+    backend_.copy_rows({.from = row,
+                        .to = messages.back(),
+                        .rows = plan_.samples_of(pass.microbatch),
+                        .bytes = bytes,
+                        .from_offset = at,
+                        .from_row = width,
+                        .to_row = bytes});
+    at += bytes;
+  }
+  arena_.release(row);
+  const Tensor main = messages.front();
+  messages.erase(messages.begin());
+  return {main, std::move(messages)};
 }
 
 std::optional<int> StageWorker::first_not_finite(Pass pass, const Tensor& output) const {

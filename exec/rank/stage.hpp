@@ -16,6 +16,7 @@
 
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
+#include "exec/rank/messages.hpp"
 #include "exec/rank/rebuild_clock.hpp"
 #include "exec/training/each_weight.hpp"
 #include "exec/training/parameter_state.hpp"
@@ -79,6 +80,11 @@ class StageWorker {
   [[nodiscard]] Tensor backward_input(Pass pass, Tensor output_gradient);
   void backward_weight(Pass pass, const LayerDone& done = {});
 
+  // The row that an action of this kind, F, B or I, takes, from the messages that make it up; and
+  // the messages that its row goes out as.
+  [[nodiscard]] Tensor join_row(const Pass& pass, ActionKind kind, Messages messages);
+  [[nodiscard]] Messages part_row(const Pass& pass, ActionKind kind, Tensor row);
+
   // After F: the first layer of the stage, by its index in the model, whose output is not finite
   // everywhere, `output` being the last one's; of those whose output was not kept, the next one
   // that was. For tensors in the host's memory.
@@ -129,6 +135,8 @@ class StageWorker {
   void drop(LayerState& state);
   void input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient);
   void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
+  // Of a row whose messages are of this kind, bytes of a sample in each; none where the row is one.
+  [[nodiscard]] std::vector<std::int64_t> pieces(ActionKind message) const;
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
   void add_parameters(int layer, const StateSource& state);
@@ -146,6 +154,7 @@ class StageWorker {
   const Plan& plan_;
   const Model& model_;
   const ModelPart& part_;
+  const StagePart& stage_;
   StagePeers peers_;
   LayerRange range_;
   // The stage's layers, this device's part of each; and as an evaluation computes them.

@@ -128,8 +128,8 @@ ResolvedPlan undivided(const ResolvedPlan& loaded) {
 }
 
 std::vector<Layer> device_layers(const ResolvedPlan& loaded, const LayerRange& range) {
-  std::vector<Layer> layers(loaded.model.layers.begin() + range.first,
-                            loaded.model.layers.begin() + range.last);
+  std::vector<Layer> layers(loaded.layers().begin() + range.first,
+                            loaded.layers().begin() + range.last);
   if (loaded.plan.tp == 1) return layers;
   for (Layer& layer : layers) layer.shape = shard(layer.shape, loaded.plan.split());
   return layers;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "exec/training/gradient_copies.hpp"
 #include "plan/model/sample.hpp"
@@ -18,7 +19,7 @@ constexpr std::int64_t kLossBytes = sizeof(double);
 
 }  // namespace
 
-Tensor Waiter::act(OperationId id, const Action&, Tensor) {
+Messages Waiter::act(OperationId id, const Action&, Messages) {
   const std::int64_t duration = durations_[id.position()];
   if (duration > 0)
     std::this_thread::sleep_until(std::chrono::steady_clock::now() +
@@ -99,13 +100,10 @@ StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
   return [this, stage](int first, int count) { gradients_.whole(stage, first, count); };
 }
 
-Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
-  StageWorker& stage = *training_.stages[action.stage.position()];
-  Tensor outgoing;
+Messages Trainer::act(OperationId id, const Action& action, Messages incoming) {
   if (action.kind == ActionKind::OPTIMIZER) {
-    if (training_.evaluates) return outgoing;
-    update(action.stage);
-    return outgoing;
+    if (!training_.evaluates) update(action.stage);
+    return {};
   }
   const std::size_t m = action.microbatch.position();
   Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
@@ -113,7 +111,19 @@ Tensor Trainer::act(OperationId id, const Action& action, Tensor incoming) {
   if (!training_.logits.empty()) {
     pass.logits = training_.logits.data() + training_.logits_before(pass.microbatch);
   }
+  if (action.kind != ActionKind::F && !is_backward(action.kind)) {  // no messages
+    static_cast<void>(act_on_row(id, action, pass, {}));
+    return {};
+  }
+  StageWorker& stage = *training_.stages[action.stage.position()];
+  const Tensor row = stage.join_row(pass, action.kind, std::move(incoming));
+  return stage.part_row(pass, action.kind, act_on_row(id, action, pass, row));
+}
+
+Tensor Trainer::act_on_row(OperationId id, const Action& action, Pass pass, Tensor incoming) {
   if (training_.evaluates) return evaluate(action, pass, incoming);
+  StageWorker& stage = *training_.stages[action.stage.position()];
+  Tensor outgoing;
   if (is_backward(action.kind) && training_.loaded.plan.recompute.mode == RecomputeMode::full) {
     rebuilds_.begin_action(id);
     pass.rebuilds = &rebuilds_;

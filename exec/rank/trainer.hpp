@@ -18,7 +18,7 @@ class Waiter : public ActionHandler {
  public:
   explicit Waiter(const std::vector<std::int64_t>& durations_ns) : durations_(durations_ns) {}
   void begin_step(std::uint32_t) override {}
-  Tensor act(OperationId id, const Action&, Tensor) override;
+  Messages act(OperationId id, const Action&, Messages) override;
   void finish() override {}
   void end_step() override {}
 
@@ -60,7 +60,7 @@ class Trainer : public ActionHandler {
  public:
   Trainer(Training& training, Backend& backend, GradientExchange& gradients, Rank rank);
   void begin_step(std::uint32_t step) override;  // draws the step's tokens
-  Tensor act(OperationId id, const Action& action, Tensor incoming) override;
+  Messages act(OperationId id, const Action& action, Messages incoming) override;
   void finish() override { backend_.finish(); }
   void end_step() override;  // gathers the losses that this rank computed
   void forget_step() override;
@@ -69,6 +69,8 @@ class Trainer : public ActionHandler {
  private:
   [[nodiscard]] std::int32_t* tokens(std::int64_t microbatch) const;
   [[nodiscard]] double* losses() const;
+  // The action on whole rows.
+  [[nodiscard]] Tensor act_on_row(OperationId id, const Action& action, Pass pass, Tensor incoming);
   // F, and a look at what it made: throws RunFailed where a number is not finite, which every loss
   // and weight after it would be too.
   [[nodiscard]] Tensor forward(const Action& action, const Pass& pass, Tensor incoming,

@@ -19,6 +19,10 @@ StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRout
       others_(std::move(others)),
       begin_(program.size()),
       end_(program.size()) {
+  for (const MessageRoute& route : routes) {
+    if (!route.send_skips.empty())
+      throw MissingComponent("skips go directly where actions are run one by one, on a CPU");
+  }
   // Every process finds the same order and keeps its own part of it.
   for (const OperationId id : launch_order(program)) {
     if (!here(program.rank_of(id))) continue;
@@ -202,7 +206,7 @@ void StepLauncher::compute(OperationId id) {
   rank.arena->begin_action(end_[id]);  // what this action releases is in use until then
   stream.begin_action(names_[id]);
   stream.record(begin_[id]);
-  const Tensor outgoing = rank.handler->act(id, action, incoming);
+  const Tensor outgoing = rank.handler->act(id, action, {incoming}).main;
   stream.record(end_[id]);
   stream.end_action();
   if (route.send_edge >= 0) {

@@ -62,7 +62,7 @@ class StepLauncher {
  public:
   using Now = std::int64_t (*)();
   // `ranks`: by rank; without a backend where `others` has them. Throws RunFailed when the program
-  // can deadlock.
+  // can deadlock, MissingComponent where skips go directly.
   StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
                std::vector<LocalRank> ranks, Now now, OtherProcesses others = {});
   StepLauncher(const StepLauncher&) = delete;

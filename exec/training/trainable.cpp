@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "plan/job/direct_skips.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 
@@ -164,6 +165,9 @@ void require_whole_images(const ResolvedPlan& loaded) {
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   require_what_runs(loaded.plan, replicas, backend);
   require_stages(loaded, Stack{});
+  if (goes_directly(loaded.plan) && backend == BackendKind::cuda)
+    throw MissingComponent(
+        "skips: direct: the cpu backend sends them so, the cuda backend does not");
   require_kernels(loaded.model, backend);
   require_optimizer(loaded.plan.optimizer, backend);
   require_whole_images(loaded);

@@ -83,6 +83,7 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
   compare("boundaries", a.boundaries, b.boundaries);
+  compare("skips", a.skips, b.skips);
   compare("schedule", a.schedule, b.schedule);
   compare("allow_reordered", a.allow_reordered, b.allow_reordered);
   compare("recompute", a.recompute, b.recompute);

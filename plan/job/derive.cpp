@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "plan/job/direct_skips.hpp"
+
 namespace weir {
 namespace {
 
@@ -18,7 +20,19 @@ LoweringOptions lowering_options(const ResolvedPlan& resolved) {
   options.reduce_all = plan.replicas() > 1;
   options.clips = plan.optimizer.clip_norm > 0;
   for (const Tie& tie : resolved.ties) options.tied.push_back(tie.holders);
+  if (goes_directly(plan)) options.skips = skip_routes(resolved.model, plan.boundaries);
   return options;
+}
+
+// Layers as stages compute them, and what of skips they exchange.
+void send_skips_directly(ResolvedPlan& resolved) {
+  const Plan& plan = resolved.plan;
+  Model staged = staged_model(resolved.model, plan.boundaries);
+  resolved.part = std::make_shared<const ModelPart>(
+      model_part(staged, plan.seq_length, plan.dtype, plan.split()));
+  resolved.stages = stage_parts(*resolved.part, plan.boundaries, resolved.schedule.shape);
+  put_rows(resolved.model, plan, resolved.stages);
+  resolved.staged = std::move(staged.layers);
 }
 
 }  // namespace
@@ -29,9 +43,18 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
     part = std::make_shared<const ModelPart>(
         model_part(model, plan.seq_length, plan.dtype, plan.split()));
   }
-  ResolvedPlan resolved{
-      std::move(plan), std::move(model), std::move(schedule), std::move(part), {}, {}, {}, {}, {}};
+  ResolvedPlan resolved{std::move(plan),
+                        std::move(model),
+                        std::move(schedule),
+                        std::move(part),
+                        {},
+                        {},
+                        {},
+                        {},
+                        {},
+                        {}};
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
+  if (goes_directly(resolved.plan)) send_skips_directly(resolved);
   resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);
   resolved.lowering = lowering_options(resolved);
   resolved.program = lowered(resolved.schedule, resolved.lowering);
@@ -44,6 +67,11 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
 }
 
 ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries) {
+  if (goes_directly(resolved.plan)) {  // layers and messages follow from them
+    resolved.plan.boundaries = std::move(boundaries);
+    return derive(std::move(resolved.plan), std::move(resolved.model),
+                  std::move(resolved.schedule));
+  }
   resolved.plan.boundaries = std::move(boundaries);
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
   // Where the boundaries are changes the program only by who holds a tied weight.

@@ -32,6 +32,12 @@ enum class RankOrder : std::uint8_t { tp_cp_dp_pp, tp_cp_pp_dp };
 [[nodiscard]] std::string_view to_string(RankOrder order);
 [[nodiscard]] std::optional<RankOrder> parse_rank_order(std::string_view text);
 
+// How skips cross the stages between the one that makes them and the one that takes them: handed on
+// by each, behind its own output, or directly, as messages of their own (torchgpipe's portals).
+enum class SkipTransport : std::uint8_t { relay, direct };
+[[nodiscard]] std::string_view to_string(SkipTransport transport);
+[[nodiscard]] std::optional<SkipTransport> parse_skip_transport(std::string_view text);
+
 // The next so many ranks stand on nodes of this pool of the cluster.
 struct PlacedRanks {
   std::string pool;
@@ -65,6 +71,7 @@ struct Plan {
   std::vector<int>
       boundaries;  // K*v-1 indices of the first layer of stages 1..., ascending; equal
                    // neighbours (0 and the number of layers at the ends): an empty stage
+  SkipTransport skips = SkipTransport::relay;
   std::string schedule =
       "gpipe";  // a generator's name, or the path of a CSV file relative to the plan file
   bool allow_reordered = false;  // its gradients may come out of micro-batch order, and are then

@@ -180,6 +180,7 @@ Json plan_json(const Plan& p) {
   for (const PlacedRanks& placed : p.placement)
     json["placement"].push_back({{"pool", placed.pool}, {"ranks", placed.ranks}});
   json["boundaries"] = p.boundaries;
+  if (p.skips != SkipTransport::relay) json["skips"] = to_string(p.skips);
   json["schedule"] = p.schedule;
   if (p.slices > 1) json["slices"] = p.slices;
   if (p.allow_reordered) json["allow_reordered"] = true;
@@ -205,6 +206,8 @@ namespace {
 
 constexpr Names<RankOrder, 2> kRankOrders{
     {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+constexpr Names<SkipTransport, 2> kSkipTransports{
+    {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
 
 }  // namespace
 
@@ -212,6 +215,12 @@ std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order)
 
 std::optional<RankOrder> parse_rank_order(std::string_view text) {
   return named(kRankOrders, text);
+}
+
+std::string_view to_string(SkipTransport transport) { return name_of(kSkipTransports, transport); }
+
+std::optional<SkipTransport> parse_skip_transport(std::string_view text) {
+  return named(kSkipTransports, text);
 }
 
 std::optional<Misfit> cannot_share_experts(const Plan& plan) {
@@ -269,6 +278,11 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
   parse_parallel(top, plan);
   for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
     plan.boundaries.push_back(static_cast<int>(boundary));
+  }
+  if (top.has("skips")) {
+    if (top.text("skips") != to_string(SkipTransport::direct))
+      top.fail("skips", "expected direct (left out where they are relayed)");
+    plan.skips = SkipTransport::direct;
   }
   plan.schedule = top.text("schedule");
   if (top.has("slices")) plan.slices = static_cast<int>(top.integer("slices", 2, kMostSlices));

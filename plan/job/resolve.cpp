@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/job/direct_skips.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -111,6 +112,8 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
 ResolvedPlan checked(const Plan& plan, Model model, Schedule schedule, const std::string& file) {
   if (const auto fault = validate(schedule, {.allow_reordered = plan.allow_reordered}))
     throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
+  if (const auto misfit = cannot_go_directly(model, plan, schedule.shape))
+    throw InputError(file, misfit->key, misfit->reason);
   ResolvedPlan resolved = derive(plan, std::move(model), std::move(schedule));
   if (const auto cycle = find_cycle(resolved.program)) {
     throw InputError(file, "schedule",

@@ -13,6 +13,7 @@
 
 #include "plan/job/plan.hpp"
 #include "plan/job/stack.hpp"
+#include "plan/job/stage_part.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/program/lower.hpp"
@@ -20,17 +21,6 @@
 #include "plan/schedule/schedule.hpp"
 
 namespace weir {
-
-// One device's part of a stage.
-struct StagePart {
-  LayerRange layers;
-  std::int64_t parameters = 0;         // numbers; each use of a tied weight counts
-  std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
-  // What crosses the boundary before and after it, a sample, skips included; before the first layer
-  // nothing. Equal of a stage without layers, which hands it on.
-  std::int64_t input_bytes = 0;
-  std::int64_t output_bytes = 0;
-};
 
 // A weight that several stages of one replica hold, each with its gradient of it.
 struct Tie {
@@ -46,9 +36,13 @@ struct ResolvedPlan {
   Model model;
   Schedule schedule;
   // Immutable, and shared by all plans of one model, sequence length, number format, attention and
-  // split: a search makes it once for thousands of candidates that differ in stages and schedule.
+  // split, but for those whose skips go directly: a search makes it once for thousands of
+  // candidates that differ in stages and schedule.
   std::shared_ptr<const ModelPart> part;
   std::vector<StagePart> stages;  // by global stage; those of replicas are copies
+  // Where skips go directly, the model's layers as its stages compute them, which `part` is of;
+  // else empty: as they are.
+  std::vector<Layer> staged;
   std::vector<Tie> ties;
   LoweringOptions lowering;  // by which `program` was made
   Program program;
@@ -56,6 +50,9 @@ struct ResolvedPlan {
 
   [[nodiscard]] const StagePart& stage(Stage stage) const {
     return stages[static_cast<std::size_t>(stage.value)];
+  }
+  [[nodiscard]] const std::vector<Layer>& layers() const {
+    return staged.empty() ? model.layers : staged;
   }
 };
 

@@ -37,6 +37,7 @@ std::string summary(const Plan& plan) {
     text += fmt::format(" {}@{}", placed.ranks, placed.pool);
   if (plan.slices > 1) text += fmt::format(" slices{}", plan.slices);
   if (plan.attention == AttentionKind::fused) text += " fused";
+  if (plan.skips == SkipTransport::direct) text += " direct skips";
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";
 }

@@ -9,6 +9,9 @@
 //                          what is saved until I only; free the output gradient unless W needs it.
 //   W, layers descending   alloc workspace_w; run; free workspace_w and all that is left.
 //   B                      for each layer descending: its I, then its W.
+// Where a stage takes skips that go directly (plan/job/direct_skips), forwards or their gradients
+// backwards, before its layers: alloc the row; copy the messages into it; free them. Where it sends
+// some, behind its layers: alloc the messages; copy the row into them; free it.
 //   R                      F again from the stage's kept input, without a message at its end (the
 //                          last output is freed).
 // What re-materialisation changes, for the micro-batches that it treats (plan/job/recompute):

@@ -32,11 +32,20 @@ struct Skip {
                                // own; none: all of it
 };
 
+// A map that a layer keeps behind its output, in one row of numbers a sample, for a later one that
+// takes it off; the layers in between hand it on (plan/model/cnn/unet_blocks). Who made the latest
+// is behind the output first, and taken first: [output | latest | ... | first].
+struct Stash {
+  std::int32_t from = 0, to = 0;  // layer indices, to > from
+  std::int64_t numbers = 0;       // of a sample
+};
+
 struct Model {
   std::string name;
   std::string family;  // "gpt2", ...; "layers" for a layer list, "timed" for layers.csv, "cnn"
   std::vector<Layer> layers;
   std::vector<Skip> skips;
+  std::vector<Stash> stashes;        // ascending by `from`; skips that are executed
   std::int64_t seq_length = 0;       // default tokens a sample; 0 where samples are not sequences
   std::int64_t max_positions = 0;    // longest sequence the model accepts; 0: unbounded
   double initializer_range = 0.02;   // standard deviation of initial weights

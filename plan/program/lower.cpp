@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <optional>
+#include <map>
 #include <utility>
 
 #include "plan/program/slot_walk.hpp"
@@ -80,17 +80,27 @@ class Lowering {
 
   [[nodiscard]] const ScheduleShape& shape() const { return program_.shape; }
 
-  // What the end of `action` sends on: to the next stage after F, to the stage before after B or I.
-  [[nodiscard]] std::optional<Message> message_after(const Action& action) const {
+  // What the end of `action` sends on: to the next stage after F, to the stage before after B or I;
+  // and the skips that this stage has made, or their gradients, past those.
+  template <class Take>
+  void each_message_after(const Action& action, Take take) const {
+    const Microbatch m = action.microbatch;
     if (action.kind == ActionKind::F && !shape().is_last(action.stage)) {
-      return Message{{action.stage, ActionKind::SEND_F, action.microbatch},
-                     {action.stage + 1, ActionKind::RECV_F, action.microbatch}};
+      take(Message{{action.stage, ActionKind::SEND_F, m},
+                   {action.stage + 1, ActionKind::RECV_F, m}});
+      for (const auto& [from, to] : options_.skips) {
+        if (from == action.stage)
+          take(Message{{from, ActionKind::SEND_F, m, to}, {to, ActionKind::RECV_F, m, from}});
+      }
     }
     if (is_backward(action.kind) && !shape().is_first(action.stage)) {
-      return Message{{action.stage, ActionKind::SEND_B, action.microbatch},
-                     {action.stage - 1, ActionKind::RECV_B, action.microbatch}};
+      take(Message{{action.stage, ActionKind::SEND_B, m},
+                   {action.stage - 1, ActionKind::RECV_B, m}});
+      for (const auto& [from, to] : options_.skips) {
+        if (to == action.stage)
+          take(Message{{to, ActionKind::SEND_B, m, from}, {from, ActionKind::RECV_B, m, to}});
+      }
     }
-    return std::nullopt;
   }
 
   // In the order in which their producers compute, which both ends of an edge keep: so no message
@@ -100,12 +110,12 @@ class Lowering {
     for (const Rank from : to.ids()) {
       std::vector<Rank> peers;  // of many ranks each has few
       for (const Action& action : compute_[from]) {
-        const auto message = message_after(action);
-        if (!message) continue;
-        const Rank peer = shape().rank_of(message->receive.stage);
-        if (peer == from) continue;
-        if (to[peer].empty()) peers.push_back(peer);
-        to[peer].push_back(*message);
+        each_message_after(action, [&](const Message& message) {
+          const Rank peer = shape().rank_of(message.receive.stage);
+          if (peer == from) return;
+          if (to[peer].empty()) peers.push_back(peer);
+          to[peer].push_back(message);
+        });
       }
       std::ranges::sort(peers);
       for (const Rank peer : peers) {
@@ -176,8 +186,14 @@ class Lowering {
   void lay_out_receive(EdgeId id) {
     Edge& edge = program_.edges[id];
     edge.receive_lane = open_lane(edge.to, LaneKind::receive, id);
-    for (const auto& [send, receive] : messages_[id])
-      (receive.kind == ActionKind::RECV_F ? receive_f_ : receive_b_)[receive] = add(receive);
+    for (const auto& [send, receive] : messages_[id]) {
+      const OperationId added = add(receive);
+      if (is_skip(receive)) {
+        receive_skip_[receive] = added;
+      } else {
+        (receive.kind == ActionKind::RECV_F ? receive_f_ : receive_b_)[receive] = added;
+      }
+    }
   }
 
   void depend(OperationId before, DependencyKind kind) { program_.dependencies.add(before, kind); }
@@ -216,14 +232,26 @@ class Lowering {
         (action.kind == ActionKind::R && options_.placement == RecomputePlacement::fused);
     if (action.kind == ActionKind::F && !shape().is_first(action.stage)) {
       value_of(receive_f_[action], forward_(action.stage - 1, action.microbatch));
+      wait_for_skips(action, ActionKind::RECV_F);
     } else if (needs_gradient && !shape().is_last(action.stage)) {
       value_of(receive_b_[action], backward_(action.stage + 1, action.microbatch));
+      wait_for_skips(action, ActionKind::RECV_B);
     } else if (action.kind == ActionKind::OPTIMIZER && reduces(action.stage)) {
       // All copies reduce before any updates: a gradient is not overwritten while a peer still
       // reads it. A norm is all stages'.
       if (options_.clips) return optimizer_waits_for_all();
       for (const Stage copy : copies_[action.stage])
         depend(reduce_[copy], DependencyKind::gradient);
+    }
+  }
+
+  // Of its stage's skips, those that F takes, or those whose gradients a backward does.
+  void wait_for_skips(const Action& action, ActionKind received) {
+    for (const auto& [from, to] : options_.skips) {
+      const bool forward = received == ActionKind::RECV_F;
+      if ((forward ? to : from) != action.stage) continue;
+      const Action message{action.stage, received, action.microbatch, forward ? from : to};
+      depend(receive_skip_.at(message), DependencyKind::data);
     }
   }
 
@@ -256,6 +284,7 @@ class Lowering {
   Program::Parts program_;
   // The F, the B or I, and the receives of input and output gradient.
   Cells<OperationId> forward_, backward_, receive_f_, receive_b_;
+  std::map<Action, OperationId> receive_skip_;
   Indexed<Stage, OperationId> last_gradient_, reduce_;  // the last B or W; the REDUCE_GRAD
 };
 
@@ -278,14 +307,17 @@ Indexed<Rank, std::vector<Action>> place_recompute(const Schedule& schedule,
 Program lower(const Schedule& schedule, const LoweringOptions& options) {
   assert(options.recompute.empty() ||
          options.recompute.size() == static_cast<std::size_t>(schedule.shape.total_stages()));
+  assert((options.skips.empty() || schedule.shape.total_stages() == schedule.shape.ranks) &&
+         "an edge of its own for each skip: one stage a rank");
   return Lowering(schedule, options).build();
 }
 
 // More slots never bring a deadlock: with one more, a send waits for what the send before it on its
 // lane waited for with one less, so all its waits follow from those of fewer slots. The step from
 // deadlock to none is therefore found by doubling and halving.
-std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least) {
-  SlotWalk walk(schedule);
+std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least,
+                          const std::vector<SkipRoute>& skips) {
+  SlotWalk walk(schedule, skips);
   const auto deadlocks = [&walk](std::int32_t slots) { return !walk.ends(slots); };
   if (!deadlocks(at_least)) return at_least;
   // As many as there can be messages on an edge: more change nothing.

@@ -28,6 +28,7 @@ struct LoweringOptions {
       false;           // every stage reduces: devices outside the program hold the same weights
   bool clips = false;  // the update waits for the norm of all stages' gradients: every one reduces
   std::vector<std::vector<Stage>> tied;  // groups of stages that share a weight, each ascending
+  std::vector<SkipRoute> skips{};        // ascending; of one stage a rank and no replicas
 };
 
 // Compute order of each rank with R placed directly before its B or I. Golden-testable step 1.
@@ -39,6 +40,7 @@ struct LoweringOptions {
 
 // The fewest receive slots an edge, from `at_least` (1 or more) up, with which the schedule cannot
 // deadlock. Precondition: as above.
-[[nodiscard]] std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least);
+[[nodiscard]] std::int32_t fewest_slots(const Schedule& schedule, std::int32_t at_least,
+                                        const std::vector<SkipRoute>& skips = {});
 
 }  // namespace weir

@@ -59,7 +59,8 @@ OperationId Program::peer(OperationId id) const {
 
 OperationId Program::send_after(OperationId compute) const {
   for (const OperationId id : successors(compute)) {
-    if (lane_of(id).kind == LaneKind::send && producer(id) == compute) return id;
+    if (lane_of(id).kind == LaneKind::send && producer(id) == compute && !is_skip(op(id).action))
+      return id;
   }
   return kNoOperation;
 }
@@ -74,7 +75,8 @@ OperationId Program::consumer(OperationId receive) const {
 
 OperationId Program::receive_before(OperationId compute) const {
   for (const Dependency& d : predecessors(compute)) {
-    if (d.kind == DependencyKind::data && lane_of(d.before).kind == LaneKind::receive)
+    if (d.kind == DependencyKind::data && lane_of(d.before).kind == LaneKind::receive &&
+        !is_skip(op(d.before).action))
       return d.before;
   }
   return kNoOperation;

@@ -3,6 +3,8 @@
 // operation's id is the action id by which the two are joined. It is made whole and then only read
 // (plan/program/lower makes it; blocking and repeat make others of it); order, cycles and longest
 // paths are in plan/program/graph.
+// A skip that goes directly is a message of its own (Action::other), beside the one to the
+// neighbour.
 //
 // Lanes of a rank: one compute lane (F B I W R OPTIMIZER), one reduce lane (REDUCE_GRAD), and for
 // each directed edge to or from another rank one send or receive lane, so that a full edge blocks
@@ -35,6 +37,13 @@ template <class T>
 using PerOperation = Indexed<OperationId, T>;
 constexpr OperationId kNoOperation{-1};
 constexpr EdgeId kNoEdge{-1};
+
+// A skip that goes directly from the stage that makes it to the one that takes it, past the stages
+// between; its gradient goes back the same way.
+struct SkipRoute {
+  Stage from, to;  // to > from + 1
+  bool operator==(const SkipRoute&) const = default;
+};
 
 struct Operation {
   Action action;
@@ -164,12 +173,12 @@ class Program {
   [[nodiscard]] OperationId producer(OperationId send) const {
     return predecessors(send).front().before;
   }
-  // The send of what a compute operation makes, the compute operation that takes what a receive
-  // brings; kNoOperation where there is none.
+  // The send of what a compute operation makes for the next stage or the one before, the compute
+  // operation that takes what a receive brings; kNoOperation where there is none.
   [[nodiscard]] OperationId send_after(OperationId compute) const;
   [[nodiscard]] OperationId consumer(OperationId receive) const;
-  // The receive whose message a compute operation takes or, with R fused into it, waits for;
-  // kNoOperation where there is none.
+  // The receive whose message, from the next stage or the one before, a compute operation takes
+  // or, with R fused into it, waits for; kNoOperation where there is none.
   [[nodiscard]] OperationId receive_before(OperationId compute) const;
 
  private:

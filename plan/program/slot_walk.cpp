@@ -13,7 +13,7 @@ namespace {
 constexpr std::int32_t kNotMade = std::numeric_limits<std::int32_t>::max();
 }
 
-SlotWalk::SlotWalk(const Schedule& schedule)
+SlotWalk::SlotWalk(const Schedule& schedule, const std::vector<SkipRoute>& skips)
     : schedule_(schedule),
       into_f_(schedule.shape.total_stages(), kNone),
       into_b_(schedule.shape.total_stages(), kNone) {
@@ -31,11 +31,16 @@ SlotWalk::SlotWalk(const Schedule& schedule)
     if (!shape.is_last(stage))
       into_b_[stage] = edge(shape.rank_of(stage + 1), shape.rank_of(stage));
   }
+  for (const auto& [from, to] : skips) {
+    hops_.push_back({from, to, true, edge(shape.rank_of(from), shape.rank_of(to))});
+    hops_.push_back({to, from, false, edge(shape.rank_of(to), shape.rank_of(from))});
+  }
 }
 
 bool SlotWalk::ends(std::int32_t slots) {
   message_f_ = message_b_ = Cells<std::int32_t>(schedule_.shape, kNotMade);
   for (Edge& edge : edges_) edge = {edge.to, edge.local};
+  for (Hop& hop : hops_) hop.message.assign(at(schedule_.shape.units()), kNotMade);
   next_.assign(schedule_.shape.ranks, 0);
   listed_.assign(schedule_.shape.ranks, 1);
   for (const Rank rank : next_.ids()) to_visit_.push_back(rank);
@@ -59,20 +64,49 @@ void SlotWalk::advance(Rank rank, std::int32_t slots) {
     if (const std::int32_t in = (forward ? into_f_ : into_b_)[action.stage]; in != kNone) {
       Edge& edge = edges_[at(in)];
       const std::int32_t message = (forward ? message_f_ : message_b_)[action];
-      if (edge.sent <= message) return;
+      if (edge.sent <= message || !skips_have_come(action)) return;
       // The slot is free; what waits for it comes to this rank, which is looking already.
       edge.taken[at(message)] = true;
       send(edge, slots);
+      take_skips(action, slots);
     }
     if (forward ? shape.is_last(action.stage) : shape.is_first(action.stage)) continue;
     const Stage user = forward ? action.stage + 1 : action.stage - 1;
     Edge& edge = edges_[at((forward ? into_f_ : into_b_)[user])];
-    (forward ? message_f_ : message_b_)(user, action.microbatch) =
-        static_cast<std::int32_t>(edge.taken.size());
-    edge.taken.push_back(false);
-    if (!send(edge, slots) || listed_[edge.to] != 0) continue;
-    listed_[edge.to] = 1;
-    to_visit_.push_back(edge.to);
+    (forward ? message_f_ : message_b_)(user, action.microbatch) = make(edge, slots);
+    make_skips(action, slots);
+  }
+}
+
+std::int32_t SlotWalk::make(Edge& edge, std::int32_t slots) {
+  const auto number = static_cast<std::int32_t>(edge.taken.size());
+  edge.taken.push_back(false);
+  if (!send(edge, slots) || listed_[edge.to] != 0) return number;
+  listed_[edge.to] = 1;
+  to_visit_.push_back(edge.to);
+  return number;
+}
+
+bool SlotWalk::skips_have_come(const Action& action) const {
+  return std::ranges::all_of(hops_, [&](const Hop& hop) {
+    const bool awaited = hop.to == action.stage && hop.forward == (action.kind == ActionKind::F);
+    return !awaited || edges_[at(hop.edge)].sent > hop.message[action.microbatch.position()];
+  });
+}
+
+void SlotWalk::take_skips(const Action& action, std::int32_t slots) {
+  for (const Hop& hop : hops_) {
+    if (hop.to != action.stage || hop.forward != (action.kind == ActionKind::F)) continue;
+    Edge& edge = edges_[at(hop.edge)];
+    edge.taken[at(hop.message[action.microbatch.position()])] = true;
+    send(edge, slots);
+  }
+}
+
+void SlotWalk::make_skips(const Action& action, std::int32_t slots) {
+  for (Hop& hop : hops_) {
+    if (hop.from == action.stage && hop.forward == (action.kind == ActionKind::F))
+      hop.message[action.microbatch.position()] = make(edges_[at(hop.edge)], slots);
   }
 }
 

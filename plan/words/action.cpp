@@ -43,6 +43,7 @@ std::string to_string(const Action& action) {
   std::string text = std::to_string(action.stage.value);
   text += to_string(action.kind);
   if (has_microbatch(action.kind)) text += std::to_string(action.microbatch.value);
+  if (is_skip(action)) text += ":" + std::to_string(action.other.value);
   return text;
 }
 
@@ -58,6 +59,12 @@ std::optional<Action> parse_action(std::string_view text) {
     const auto microbatch = take_number(text);
     if (!microbatch) return std::nullopt;
     action.microbatch = Microbatch{*microbatch};
+  }
+  if ((is_send(action.kind) || is_receive(action.kind)) && text.starts_with(':')) {
+    text.remove_prefix(1);
+    const auto other = take_number(text);
+    if (!other) return std::nullopt;
+    action.other = Stage{*other};
   }
   if (!text.empty()) return std::nullopt;
   return action;

@@ -1,6 +1,7 @@
 // One thing a rank does for one stage and one micro-batch, in PyTorch's pipelining words.
 //
-// "2F0" is stage 2, forward, micro-batch 0; "0SEND_F3" sends stage 0's output of micro-batch 3;
+// "2F0" is stage 2, forward, micro-batch 0; "0SEND_F3" sends stage 0's output of micro-batch 3,
+// "0SEND_F3:2" what of it goes past stage 1 directly to stage 2 (ours, plan/job/direct_skips);
 // "1OPTIMIZER" has no micro-batch. The letters are those of docs/design.md 3: B is the full
 // backward, I its input half, W its weight half, R the re-materialisation of a stage's forward
 // (ours; PyTorch has no word for it).
@@ -37,6 +38,7 @@ struct Action {
   Stage stage;
   ActionKind kind = ActionKind::F;
   Microbatch microbatch{-1};  // -1 for the kinds that have none
+  Stage other{-1};            // of a skip's own message: the stage at its other end; else -1
 
   constexpr auto operator<=>(const Action&) const = default;
 };
@@ -57,12 +59,14 @@ struct Action {
 [[nodiscard]] constexpr bool is_receive(ActionKind kind) {
   return kind == ActionKind::RECV_F || kind == ActionKind::RECV_B;
 }
+// Of a skip that goes directly: no neighbour's message.
+[[nodiscard]] constexpr bool is_skip(const Action& action) { return action.other.value >= 0; }
 
 [[nodiscard]] std::string_view to_string(ActionKind kind);
 [[nodiscard]] std::string to_string(const Action& action);
 
-// Full match of STAGE KIND [MICROBATCH]; nullopt for anything else (numbers above 2^31-1, trailing
-// text, a missing or superfluous micro-batch).
+// Full match of STAGE KIND [MICROBATCH [:OTHER]]; nullopt for anything else (numbers above 2^31-1,
+// trailing text, a missing or superfluous micro-batch).
 [[nodiscard]] std::optional<Action> parse_action(std::string_view text);
 
 }  // namespace weir

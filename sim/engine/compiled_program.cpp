@@ -80,6 +80,10 @@ class Compiler {
 
   std::variant<CompiledProgram, NotCompiled> run() {
     compiled_.stages = program_.shape().total_stages();
+    // A packed cost is of a stage and a kind.
+    const auto skips = [](const Operation& operation) { return is_skip(operation.action); };
+    if (std::ranges::any_of(program_.operations(), skips))
+      return NotCompiled{"its skips go directly"};
     if (compiled_.costs() > kMostRegisters)
       return NotCompiled{fmt::format("{} stages are too many", compiled_.stages)};
     put_in_order();

@@ -55,7 +55,8 @@ struct CompiledProgram {
   [[nodiscard]] std::size_t bytes() const;  // of the code and what belongs to it
 };
 
-// Why not: a cycle, or more than 65,535 messages in flight or costs (5,041 stages).
+// Why not: skips that go directly, a cycle, or more than 65,535 messages in flight or costs (5,041
+// stages).
 struct NotCompiled {
   std::string reason;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "plan/job/direct_skips.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -46,6 +47,7 @@ class Changer {
     add_recompute();
     add_sharing();
     add_boundaries();
+    add_skips();
     add_slots();
     add_links();
     return std::move(changes_);
@@ -90,6 +92,22 @@ class Changer {
     // another.
     const bool elsewhere = cluster_.kinds() > 1 && changed.schedule != plan().schedule;
     if (elsewhere || changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
+    return goes_directly(changed) ? refusal_of_skips(changed) : std::nullopt;
+  }
+
+  // Skips have edges of their own, with as many slots.
+  std::optional<std::string> refusal_of_skips(Plan& changed) const {
+    const Schedule schedule =
+        of_file() ? base_.schedule
+                  : std::get<Schedule>(make_schedule(
+                        changed.schedule,
+                        {changed.pp, changed.vpp, changed.microbatches, changed.slices}));
+    if (const auto misfit = cannot_go_directly(base_.model, changed, schedule.shape))
+      return misfit->key + ": " + misfit->reason;
+    if (changed.slots > 0) {
+      changed.slots =
+          fewest_slots(schedule, changed.slots, skip_routes(base_.model, changed.boundaries));
+    }
     return std::nullopt;
   }
 
@@ -198,6 +216,13 @@ class Changer {
     add("boundaries", fmt::format("balanced: {}", fmt::join(changed.boundaries, ",")), changed);
   }
 
+  void add_skips() {
+    if (base_.model.stashes.empty() || plan().pp == 1) return;
+    Plan changed = plan();
+    changed.skips = goes_directly(changed) ? SkipTransport::relay : SkipTransport::direct;
+    add("skips", std::string(to_string(changed.skips)), changed);
+  }
+
   void add_slots() {
     if (plan().pp == 1 || plan().slots == 0) return;
     Plan changed = plan();
@@ -292,6 +317,7 @@ class Changer {
       add(choice, std::move(to), std::move(changed));
     };
     take("re-materialisation", to_text(other.recompute), &Plan::recompute);
+    take("skips", std::string(to_string(other.skips)), &Plan::skips);
     if (plan().tp > 1 && other.tp > 1)
       take("sequence parallelism", other.sequence_parallel ? "on" : "off",
            &Plan::sequence_parallel);

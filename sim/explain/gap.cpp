@@ -197,6 +197,10 @@ class Suspects {
             for (MessageCost& message : *messages)
               message = {times(message.occupancy, factor), times(message.latency, factor)};
           }
+          for (SkipCost& skip : table.skips) {
+            for (MessageCost* message : {&skip.forward, &skip.backward})
+              *message = {times(message->occupancy, factor), times(message->latency, factor)};
+          }
           return table;
         },
         [this](const CostTable& table) {

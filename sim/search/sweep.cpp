@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "plan/model/readers/model_import.hpp"
+#include "plan/words/error.hpp"
 #include "sim/parallel.hpp"
 #include "sim/search/balance.hpp"
 #include "sim/search/baseline.hpp"
@@ -173,6 +174,9 @@ constexpr std::size_t kFew = 256;
 
 SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& cluster) {
   const auto begin = std::chrono::steady_clock::now();
+  // Bounds of partitions are of boundaries that carry all that crosses them.
+  if (asked.base.skips == SkipTransport::direct)
+    throw InputError("plan", "skips", "direct: a search is of plans whose skips are relayed");
   Model model = load_model(asked.folder / asked.base.model_path);
   set_attention(model, asked.base.attention);
   const SweepRequest request = with_open_choices(asked, model, cluster);

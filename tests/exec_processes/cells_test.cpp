@@ -76,6 +76,27 @@ TEST(CellProcesses, ParametersAreBitwiseThoseOfOneDevice) {
   }
 }
 
+// Of three processes and more a skip goes past one: [e0 e1][bottleneck d1][d0 classes], and with
+// four [e0][e1 bottleneck][d1][d0 classes].
+TEST(CellProcesses, SkipsGoDirectly) {
+  const int k = processes().count();
+  const TinyModel model(tiny_unet());
+  const bool leads = processes().index() == 0;
+  const RunResult expected =
+      leads ? run(model.load(model.plan({}, 4, "gpipe")), two_steps(), cpu_only()) : RunResult{};
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    Plan plan = model.plan(cut_evenly(6, k), 4, schedule);
+    plan.skips = SkipTransport::direct;
+    plan.recompute = mode("stage");
+    const ResolvedPlan loaded = model.load(plan);
+    EXPECT_EQ(loaded.lowering.skips.size(), k > 2 ? 1U : 0U);
+    const RunResult here = run_here(loaded, two_steps());
+    if (!leads) continue;
+    EXPECT_EQ(here.parameters_sha256, expected.parameters_sha256) << schedule;
+    EXPECT_EQ(here.steps.back().loss, expected.steps.back().loss);
+  }
+}
+
 // Two steps by processes, and two more by processes on stages that begin elsewhere, are four of one
 // device. The folder's name must be the same in every process.
 TEST(CellProcesses, ResumeOnOtherStages) {

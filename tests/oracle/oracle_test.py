@@ -20,6 +20,8 @@ weir = os.path.abspath(sys.argv[2])
 SEED, RANDOM = 7, int(sys.argv[3]) if len(sys.argv) > 3 else 200
 TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 14, "vocab_size": 32,
         "n_positions": 8}
+UNET = {"schema": "weir.cnn/1", "network": "unet", "layers": "blocks", "depth": 2, "channels": 4,
+        "convolutions": 1, "image": 16, "output_channels": 3}
 SHAPES = [(2, 4, 1), (4, 8, 1), (4, 4, 2), (3, 9, 2)]  # K, M, v
 failures, judged = [], {"predicted": 0, "synthetic": 0, "cpu": 0, "broken": 0}
 
@@ -37,10 +39,10 @@ def rows_of(csv):
             if not line.startswith("#")]
 
 
-def judge(what, kind, folder, rows, told):
+def judge(what, kind, folder, rows, told, levels=0):
     name = "predicted" if kind == "predicted" else "measured"
     trace = json.loads(pathlib.Path(folder, f"{name}.json").read_text())
-    found = replay.faults(trace, rows, told)
+    found = replay.faults(trace, rows, told, levels)
     judged[kind] += 1
     if found:
         failures.append(f"{what}, {kind}: {len(found)} faults, first: {found[0]}")
@@ -74,14 +76,38 @@ def published():
                     breaks(what, trace, rows, told)
 
 
-def breaks(what, trace, rows, told):
+def skipping():
+    """A U-Net whose skips go directly: its messages are those that follow from its levels, are
+    waited for and have slots of their own, forecast as run."""
+    for boundaries in ("1,2,3,4", "1,2,4", "2,3"):
+        k = boundaries.count(",") + 2
+        for schedule in ("gpipe", "1f1b", "zb-h1"):
+            what = f"unet {schedule} {boundaries} direct"
+            run("plan", "unet.json", "-K", k, "-M", 6, "--schedule", schedule, "--boundaries",
+                boundaries, "--skips", "direct", "-o", "plan.json")
+            rows = rows_of(run("schedule", schedule, "-K", k, "-M", 6, "--csv", "-").stdout)
+            told = json.loads(run("simulate", "plan.json", "-o", "out", "--json").stdout)
+            trace = judge(what, "predicted", "out", rows, told, levels=2)
+            for backend in ("synthetic", "cpu"):
+                run("run", "plan.json", "--backend", backend, "--steps", 2, "--warmup", 0, "-o",
+                    "out")
+                judge(what, backend, "out", rows, None, levels=2)
+            lost = copy.deepcopy(trace)
+            lost["traceEvents"] = [e for e in lost["traceEvents"] if ":" not in e["name"]]
+            judged["broken"] += 1
+            if not replay.faults(lost, rows, None, levels=2):
+                failures.append(f"{what}: lost skips were not found out")
+            breaks(what, trace, rows, told, levels=2)
+
+
+def breaks(what, trace, rows, told, levels=0):
     """The checkers can fail: each of these is found out."""
     def broken(name, change):
         spoilt = copy.deepcopy(trace)
         events = [e for e in spoilt["traceEvents"] if "operation" in e.get("args", {})]
         change(spoilt, events)
         judged["broken"] += 1
-        if not replay.faults(spoilt, rows, told):
+        if not replay.faults(spoilt, rows, told, levels):
             failures.append(f"{what}: {name} was not found out")
 
     def first(events, kind):
@@ -167,7 +193,9 @@ def proofs():
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     pathlib.Path("tiny.json").write_text(json.dumps(TINY))
+    pathlib.Path("unet.json").write_text(json.dumps(UNET))
     published()
+    skipping()
     ended = proofs()
 
 for failure in failures:

@@ -10,15 +10,26 @@ import json
 import re
 from collections import defaultdict, namedtuple
 
-Span = namedtuple("Span", "rank lane peer stage kind unit start end")
-NAME = re.compile(r"(\d+)(SEND_F|RECV_F|SEND_B|RECV_B|REDUCE_GRAD|OPTIMIZER|[FBIWR])(\d*)")
+Span = namedtuple("Span", "rank lane peer stage kind unit other start end")
+NAME = re.compile(
+    r"(\d+)(SEND_F|RECV_F|SEND_B|RECV_B|REDUCE_GRAD|OPTIMIZER|[FBIWR])(\d*)(?::(\d+))?")
 COMPUTE = set("FBIWR")
 
 
 def action(text):
-    """`2F0` as (2, "F", 0)."""
-    stage, kind, unit = NAME.fullmatch(text).groups()
-    return int(stage), kind, int(unit) if unit else -1
+    """`2F0` as (2, "F", 0, None); `0SEND_F3:2`, a skip's own message, as (0, "SEND_F", 3, 2)."""
+    stage, kind, unit, other = NAME.fullmatch(text).groups()
+    return int(stage), kind, int(unit) if unit else -1, int(other) if other else None
+
+
+def skips_of(plan, levels):
+    """The stages between which the skips of a U-Net of so many levels go directly: level l is made
+    by layer l and taken by layer 2 levels - l, past one stage or more."""
+    if plan.get("skips") != "direct":
+        return set()
+    stage = [sum(layer >= first for first in plan["boundaries"]) for layer in range(2 * levels + 1)]
+    ends = {(stage[level], stage[2 * levels - level]) for level in range(levels)}
+    return {(maker, taker) for maker, taker in ends if taker > maker + 1}
 
 
 def spans_of(trace):
@@ -37,7 +48,7 @@ def orders(spans, rows):
     for rank, row in enumerate(rows):
         lane = [s for s in spans if s.rank == rank and s.kind in COMPUTE]
         done = [(s.stage, s.kind, s.unit) for s in lane if s.kind != "R"]
-        if done != [action(word) for word in row]:
+        if done != [action(word)[:3] for word in row]:
             yield f"rank {rank} did not carry out its row of the schedule"
         for again, then in zip(lane, lane[1:]):
             same = (then.stage, then.unit) == (again.stage, again.unit)
@@ -52,35 +63,47 @@ def orders(spans, rows):
                 yield f"lane {key} does two things at {next_one.start} ns"
 
 
-def causes(spans, stages):
+def causes(spans, stages, skips):
     """What an action needs has ended before it begins."""
-    ended = {(s.stage, s.kind, s.unit): s.end for s in spans}
+    ended = {(s.stage, s.kind, s.unit, s.other): s.end for s in spans}
     rank_of = {s.stage: s.rank for s in spans if s.kind in COMPUTE}
 
     def backward(stage, unit):
-        return next((key for kind in "BI" if (key := (stage, kind, unit)) in ended), None)
+        return next((key for kind in "BI" if (key := (stage, kind, unit, None)) in ended), None)
 
     def needs(s):
         here = s.stage % stages  # within its replica
         if s.kind == "F" and here > 0:
             same = rank_of[s.stage - 1] == s.rank
-            yield (s.stage - 1, "F", s.unit) if same else (s.stage, "RECV_F", s.unit)
+            yield (s.stage - 1, "F", s.unit, None) if same else (s.stage, "RECV_F", s.unit, None)
+            for maker in (maker for maker, taker in skips if taker == s.stage):
+                yield s.stage, "RECV_F", s.unit, maker
         if s.kind in "BIR":
-            yield s.stage, "F", s.unit
+            yield s.stage, "F", s.unit, None
         if s.kind in "BI" and here < stages - 1:
             same = rank_of[s.stage + 1] == s.rank
-            yield backward(s.stage + 1, s.unit) if same else (s.stage, "RECV_B", s.unit)
+            yield backward(s.stage + 1, s.unit) if same else (s.stage, "RECV_B", s.unit, None)
+            for taker in (taker for maker, taker in skips if maker == s.stage):
+                yield s.stage, "RECV_B", s.unit, taker
         if s.kind == "W":
-            yield s.stage, "I", s.unit
+            yield s.stage, "I", s.unit, None
         if s.kind == "SEND_F":
-            yield s.stage, "F", s.unit
+            yield s.stage, "F", s.unit, None
         if s.kind == "SEND_B":
             yield backward(s.stage, s.unit)
         if s.kind == "RECV_F":
-            yield s.stage - 1, "SEND_F", s.unit
+            yield other_end(s, s.stage - 1, "SEND_F")
         if s.kind == "RECV_B":
-            yield s.stage + 1, "SEND_B", s.unit
+            yield other_end(s, s.stage + 1, "SEND_B")
 
+    def other_end(s, neighbour, kind):
+        return (neighbour, kind, s.unit, None) if s.other is None else \
+            (s.other, kind, s.unit, s.stage)
+
+    between = {(s.stage, s.other) if s.kind in ("SEND_F", "RECV_B") else (s.other, s.stage)
+               for s in spans if s.other is not None}
+    if between != skips:
+        yield f"skips go directly between {sorted(between)}, not {sorted(skips)}"
     for span in spans:
         for cause in needs(span):
             late = cause not in ended or ended[cause] > \
@@ -100,7 +123,7 @@ def messages(spans, slots):
     sent, received = defaultdict(list), defaultdict(list)
     for s in spans:
         if s.kind.startswith("SEND"):
-            to = s.stage + (1 if s.kind == "SEND_F" else -1)
+            to = s.other if s.other is not None else s.stage + (1 if s.kind == "SEND_F" else -1)
             sent[s.rank, s.peer].append((to, s.kind[-1], s.unit, s.start))
         elif s.kind.startswith("RECV"):
             received[s.peer, s.rank].append((s.stage, s.kind[-1], s.unit))
@@ -188,9 +211,9 @@ def memory(trace, told):
                 break
 
 
-def faults(trace, rows, told=None):
+def faults(trace, rows, told=None, levels=0):
     """All that is wrong with a trace; `rows`: the schedule's actions by rank, `told`: the forecast
-    that goes with it."""
+    that goes with it, `levels`: of a U-Net."""
     plan = json.loads(trace["weir"]["info"]["plan"])
     stages = len(plan["boundaries"]) + 1
     found = []
@@ -199,7 +222,7 @@ def faults(trace, rows, told=None):
         found.append(f"{len(steps)} steps of spans, {len(trace['weir']['steps'])} steps")
     for spans, step in zip(steps, trace["weir"]["steps"]):
         found += orders(spans, rows)
-        found += causes(spans, stages)
+        found += causes(spans, stages, skips_of(plan, levels))
         found += messages(spans, plan["slots"])
         if min(s.start for s in spans) < step["start_ns"] or \
                 max(s.end for s in spans) > step["end_ns"]:

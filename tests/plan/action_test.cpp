@@ -10,19 +10,21 @@ namespace {
 
 TEST(Action, PrintsAndParsesInPyTorchsWords) {
   for (const char* text : {"2F0", "1I2", "0SEND_F3", "2R0", "10B127", "3W1", "1RECV_B0",
-                           "0REDUCE_GRAD", "4OPTIMIZER"}) {
+                           "0REDUCE_GRAD", "4OPTIMIZER", "0SEND_F3:2", "2RECV_B1:10"}) {
     const auto action = parse_action(text);
     ASSERT_TRUE(action) << text;
     EXPECT_EQ(to_string(*action), text);
   }
   EXPECT_EQ(*parse_action("1I2"), (Action{Stage{1}, ActionKind::I, Microbatch{2}}));
+  EXPECT_EQ(*parse_action("0SEND_F3:2"),
+            (Action{Stage{0}, ActionKind::SEND_F, Microbatch{3}, Stage{2}}));
 }
 
 // PyTorch's own pattern accepts a prefix; ours is a full match. 2147483648 is one above the largest
 // index.
 TEST(Action, RefusesEverythingElse) {
   for (const char* text : {"", "F0", "2F", "2F0x", " 2F0", "2f0", "2BW0", "2147483648F0", "-1F0",
-                           "0OPTIMIZER1", "0REDUCE"}) {
+                           "0OPTIMIZER1", "0REDUCE", "0F3:2", "0SEND_F3:", "0SEND_F:2"}) {
     EXPECT_FALSE(parse_action(text)) << text;
   }
 }

@@ -99,6 +99,8 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
       patch ? patched_megatron(*patch, plan.loaded.plan, options) : exporter(plan.loaded, options);
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
   if (patch) result.changes = patch->changes;
+  if (plan.loaded.plan.skips == SkipTransport::direct)
+    result.not_carried.push_back({"skips", "direct: stages hand on what they do not take"});
   // What nobody chose trains all the same: it is said.
   const Optimizer& o = plan.loaded.plan.optimizer;
   if (o == Optimizer{} && !job.whole_job) {

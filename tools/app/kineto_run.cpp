@@ -43,6 +43,8 @@ PlannedTrace load_kineto_run(const KinetoOptions& options,
   if (options.save_trace && options.save_trace->extension() != ".json")
     throw UsageError("--save-trace: expected a name that ends in .json");
   PlacedPlan plan = load(options.plan, session);
+  if (plan.loaded.plan.skips == SkipTransport::direct)
+    throw InputError(name_of(options.plan), "skips", "direct: PyTorch's stages hand skips on");
   KinetoTrace found = read_kineto(plan.loaded.program, files);
   log_found(found, session);
   if (options.save_trace) {

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "plan/job/direct_skips.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/lower.hpp"
@@ -119,12 +120,29 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
   return schedule;
 }
 
+// Where stages begin was chosen for skips that are relayed.
+void send_skips_directly(const PlanRequest& r, const Model& model, const Schedule& schedule,
+                         Plan& plan, PlanResult& result) {
+  plan.skips = SkipTransport::direct;
+  if (const auto misfit = cannot_go_directly(model, plan, schedule.shape))
+    throw InputError("plan", misfit->key, misfit->reason);
+  if (!r.common.slots) plan.slots = fewest_slots(schedule, 2, skip_routes(model, plan.boundaries));
+  if (r.boundaries.empty() && plan.pp > 1)
+    result.choices.emplace_back("boundaries: chosen for skips that are relayed");
+}
+
 PlanResult by_hand(const PlanRequest& r, const Session& session) {
   PlanResult result;
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
+  if (direct && (r.recompute == kAuto || name_of(r.schedule) == kAuto)) {
+    throw UsageError(
+        "--skips direct: --recompute and --schedule auto count what stages hand on; say them");
+  }
   const Schedule schedule = complete(r, model, cluster, plan, result, session);
+  if (direct) send_skips_directly(r, model, schedule, plan, result);
   const auto folder = std::filesystem::current_path();
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
@@ -249,6 +267,11 @@ Fields fields(PlanRequest& r) {
         &r.boundaries,
         "First layers of stages 1..., as 3,6 (default: by --partition)",
         {.range = kBoundary}},
+       {"--skips",
+        &r.skips,
+        "Skips across stages: relay (the stages between hand them on) or direct (messages from "
+        "the stage that makes one to the one that takes it), of a unet of blocks",
+        {.choices = {"relay", "direct"}}},
        {"--partition",
         &r.partition,
         "Without --boundaries: optimal (the shortest simulated step), minimax (the fastest "

@@ -27,6 +27,7 @@ struct PlanRequest {
   bool allow_reordered = false;
   std::string recompute = "none", recompute_microbatches, memory_limit;
   std::vector<int> boundaries;  // none: by `partition`
+  std::string skips = "relay";
   std::string partition = "optimal";
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;

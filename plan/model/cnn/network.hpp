@@ -108,7 +108,8 @@ struct UNet {
 [[nodiscard]] Model unet(const UNet& sizes, const Image& image);
 
 // The same as layers that can be executed, a level each, with batch norms and rectifiers; the loss
-// is the mean over all places, of `outputs` classes. Skips are relayed.
+// is the mean over all places, of `outputs` classes. Skips are relayed; where they go directly,
+// plan/job/direct_skips has the layers.
 [[nodiscard]] Model unet_blocks(const UNet& sizes, const Image& image);
 
 // AmoebaNet-D(L, D) (Real et al., AAAI 2019) as GPipe trained it. Preconditions: L a multiple of 3,

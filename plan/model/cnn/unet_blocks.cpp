@@ -9,7 +9,9 @@
 //   decoder.0    [y1 | s0]          -> y0
 //   segment      a class and its loss at each place
 //
-// A level is B times convolution, batch norm and rectifier.
+// Layer l's map is taken by layer 2 depth - l; what a plan sends past stages directly their layers
+// do not hand on (plan/model/cnn/stashes). A level is B times convolution, batch norm and
+// rectifier.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -74,6 +76,9 @@ Model unet_blocks(const UNet& sizes, const Image& image) {
     relay(cell, {down, made}, at, at.map.numbers());
     at.map = smaller;
     at.stashed.insert(at.stashed.begin(), skipped);
+    model.stashes.push_back({static_cast<std::int32_t>(level),
+                             static_cast<std::int32_t>(2 * sizes.depth - level),
+                             skipped.numbers()});
     model.layers.push_back({fmt::format("encoder.{}", level), cell.take(), "level"});
   }
   CellBuilder middle(at.row());
