@@ -168,29 +168,32 @@ TEST(Processes, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   EXPECT_EQ(first.trace.ranks, count / 2);
 }
 
-// T = 2 devices divide each layer of K = count / 2 ranks: sums of two parts, so losses agree to 5
-// digits, and repeat to the last bit.
+// T = 2 devices divide each layer of K = count / 2 ranks, and under sequence parallelism the rows
+// between: sums of two parts, so losses agree to 5 digits, and repeat to the last bit.
 TEST(Processes, DividedLayersTrainAsWholeOnes) {
   const int count = processes().count();
   if (count % 2 != 0) GTEST_SKIP() << "an odd number of processes";
   const TinyModel model(true, 0.1, 37);
-  Plan plan = plan_of(model, {"1f1b"}, count / 2);
-  plan.tp = 2;
+  const Plan whole = plan_of(model, {"1f1b"}, count / 2);
   RunOptions options;
   options.steps = 3;
-  const RunResult first = run_here(model.load(plan), options);
-  const RunResult again = run_here(model.load(plan), options);
-  if (processes().index() != 0) return;
-  EXPECT_EQ(first.parameters_sha256, again.parameters_sha256);
-  // Threads add in the order of places too.
-  EXPECT_EQ(first.parameters_sha256,
-            run_in_one_process(model.load(plan), options, cpu_only()).parameters_sha256);
-  plan.tp = 1;
-  const RunResult one = run(model.load(plan), options, cpu_only());
-  ASSERT_EQ(first.steps.size(), one.steps.size());
-  for (std::size_t s = 0; s < one.steps.size(); ++s)
-    EXPECT_NEAR(first.steps[s].loss, one.steps[s].loss, 1e-5);
-  EXPECT_EQ(first.peak_memory.size(), static_cast<std::size_t>(count / 2));
+  for (const bool sequence_parallel : {false, true}) {
+    Plan plan = whole;
+    plan.tp = 2;
+    plan.sequence_parallel = sequence_parallel;
+    const RunResult first = run_here(model.load(plan), options);
+    const RunResult again = run_here(model.load(plan), options);
+    if (processes().index() != 0) continue;
+    EXPECT_EQ(first.parameters_sha256, again.parameters_sha256);
+    // Threads add in the order of places too.
+    EXPECT_EQ(first.parameters_sha256,
+              run_in_one_process(model.load(plan), options, cpu_only()).parameters_sha256);
+    const RunResult one = run(model.load(whole), options, cpu_only());
+    ASSERT_EQ(first.steps.size(), one.steps.size());
+    for (std::size_t s = 0; s < one.steps.size(); ++s)
+      EXPECT_NEAR(first.steps[s].loss, one.steps[s].loss, 1e-5);
+    EXPECT_EQ(first.peak_memory.size(), static_cast<std::size_t>(count / 2));
+  }
 }
 
 }  // namespace
