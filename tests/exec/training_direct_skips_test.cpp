@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -44,6 +45,15 @@ std::vector<double> losses(const RunResult& result) {
   std::vector<double> all;
   for (const StepResult& step : result.steps) all.push_back(step.loss);
   return all;
+}
+
+// Bytes of a sample.
+std::int64_t largest_message(const StagePart& stage) {
+  std::int64_t most = std::max(stage.message_bytes({{}, ActionKind::RECV_F}),
+                               stage.message_bytes({{}, ActionKind::SEND_F}));
+  for (const StageSkip& skip : stage.skips_in) most = std::max(most, skip.bytes);
+  for (const StageSkip& skip : stage.skips_out) most = std::max(most, skip.bytes);
+  return most;
 }
 
 Plan direct(Plan plan) {
@@ -169,10 +179,14 @@ TEST(TrainingDirectSkips, TakeTheMemoryThatIsForecast) {
   }
 }
 
-// Of several, a message may come a moment before or after another tensor goes: within a hundredth
-// and the rows that an edge has slots for.
+// Of several, a message may come a moment before or after another tensor goes: most ranks' peaks
+// are the arena's to the byte, the others within two messages, for which an edge has slots.
 TEST(TrainingDirectSkips, TakeTheMemoryThatIsForecastInFlight) {
   const TinyModel model(tiny_unet());
+  RunOptions one_step;  // the one whose times the forecast is given
+  one_step.steps = 1;
+  one_step.warmup_steps = 0;
+  int exact = 0, not_exact = 0;
   for (const std::vector<int>& boundaries :
        std::vector<std::vector<int>>{{1, 2, 3, 4}, {1, 2, 4}, {2, 3}}) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
@@ -180,21 +194,21 @@ TEST(TrainingDirectSkips, TakeTheMemoryThatIsForecastInFlight) {
         Plan plan = direct(model.plan(boundaries, 6, schedule));
         plan.recompute = mode(words);
         const ResolvedPlan loaded = model.load(plan);
-        const RunResult result = run(loaded, {}, cpu_only());
+        const RunResult result = run(loaded, one_step, cpu_only());
         const std::span<const Span> spans(result.trace.spans.data(), loaded.program.size());
         const auto peaks = memory_peaks(loaded, loaded.program, spans, result.scratch);
         for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
           const StagePart& stage = loaded.stages[rank];
-          const auto messages = static_cast<double>(
-              plan.micro_batch_size * 2 * std::max(stage.input_bytes, stage.output_bytes));
-          const auto measured = static_cast<double>(result.peak_memory[rank].count());
-          EXPECT_NEAR(static_cast<double>(peaks[rank].peak.count()), measured,
-                      0.01 * measured + messages)
+          const std::int64_t messages = 2 * plan.micro_batch_size * largest_message(stage);
+          const std::int64_t apart = peaks[rank].peak.count() - result.peak_memory[rank].count();
+          EXPECT_LE(std::abs(apart), messages)
               << "K" << plan.pp << " " << schedule << " " << words << " rank " << rank;
+          ++(apart == 0 ? exact : not_exact);
         }
       }
     }
   }
+  EXPECT_GT(exact, not_exact);
 }
 
 // Nor are they launched on streams.
