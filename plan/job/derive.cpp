@@ -43,16 +43,10 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
     part = std::make_shared<const ModelPart>(
         model_part(model, plan.seq_length, plan.dtype, plan.split()));
   }
-  ResolvedPlan resolved{std::move(plan),
-                        std::move(model),
-                        std::move(schedule),
-                        std::move(part),
-                        {},
-                        {},
-                        {},
-                        {},
-                        {},
-                        {}};
+  ResolvedPlan resolved{.plan = std::move(plan),
+                        .model = std::move(model),
+                        .schedule = std::move(schedule),
+                        .part = std::move(part)};
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
   if (goes_directly(resolved.plan)) send_skips_directly(resolved);
   resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Random plans of one mini-batch train to the same bits: whatever K, v, partition, schedule and
-re-materialisation, the weights' hash and the losses are those of K = 1.
+re-materialisation, the weights' hash and the losses are those of K = 1. A quarter are of a U-Net,
+whose skips are relayed or go directly.
 Usage: bitwise_test.py SOURCE_DIR WEIR [PLANS] [SEED]"""
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -18,6 +19,9 @@ LAYERS = 6  # the embedding, three blocks, the norm and the head, which is tied 
 MODEL = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
          "n_positions": 8, "resid_pdrop": 0.1}
 LAYER_LISTS = ("0", "1-2", "0,2,4-5", "3-4")
+# Two levels: as many layers. Its skips cross stages, handed on or directly.
+UNET = {"schema": "weir.cnn/1", "network": "unet", "layers": "blocks", "depth": 2, "channels": 4,
+        "convolutions": 1, "image": 8, "output_channels": 3}
 
 
 def call(line, folder):
@@ -39,8 +43,15 @@ def draw(choice):
     return line + (f" --boundaries {','.join(map(str, cuts))}" if cuts else "")
 
 
+def draw_batch(choice):
+    """The model and what of its training changes the bits."""
+    if choice.random() < 0.25:
+        return f"unet.json -M {choice.choice((2, 6))} -b 2"
+    return f"tiny.json -M {choice.choice((2, 6))} --attention {choice.choice(('unfused', 'fused'))}"
+
+
 def trained(options, folder):
-    call(f"plan tiny.json {options} -o plan.json", folder)
+    call(f"plan {options} -o plan.json", folder)
     run = json.loads(call("--json run plan.json --warmup 0 --steps 2", folder))
     return run["parameters_sha256"], [step["loss"] for step in run["steps"]]
 
@@ -48,18 +59,22 @@ def trained(options, folder):
 with tempfile.TemporaryDirectory() as name:
     root = pathlib.Path(name)
     (root / "tiny.json").write_text(json.dumps(MODEL))
+    (root / "unet.json").write_text(json.dumps(UNET))
     picks = random.Random(SEED)
-    known, failed = {}, 0
+    known, failed, direct = {}, 0, 0
     for number in range(PLANS):
-        batch = f"-M {picks.choice((2, 6))} --attention {picks.choice(('unfused', 'fused'))}"
+        batch = draw_batch(picks)
         if batch not in known:
             known[batch] = trained(f"{batch} -K 1 --schedule gpipe", root)
         options = f"{batch} {draw(picks)}"
+        if "unet" in batch and "-v 1" in options and picks.random() < 0.7:
+            options += " --skips direct"
+            direct += 1
         if trained(options, root) != known[batch]:
             failed += 1
-            print(f"FAILED: seed {SEED}, plan {number}: weir plan tiny.json {options}")
+            print(f"FAILED: seed {SEED}, plan {number}: weir plan {options}")
 hashes = len({digest for digest, _ in known.values()})
-print(f"seed {SEED}: {PLANS} random plans, {hashes} hashes for {len(known)} trainings, "
-      f"{failed} failed")
+print(f"seed {SEED}: {PLANS} random plans, {direct} with direct skips, {hashes} hashes for "
+      f"{len(known)} trainings, {failed} failed")
 # Another M or attention is another training: a hash that sees nothing would be the same.
 sys.exit(1 if failed or hashes != len(known) else 0)
