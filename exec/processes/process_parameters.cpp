@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/processes/process_parameters.hpp"
 
+#include <algorithm>
+
 #include "exec/processes/leader.hpp"
+#include "exec/processes/shared_gradients.hpp"
 #include "exec/rank/tensor_shards.hpp"
 
 namespace weir {
@@ -15,10 +18,16 @@ ProcessParameters::ProcessParameters(const ResolvedPlan& loaded, const Training&
       processes_(processes),
       grid_(loaded.plan, loaded.program.shape().ranks),
       tag_(tag),
-      all_(stage_parameters(loaded)) {}
+      all_(stage_parameters(loaded)),
+      summed_with_first_(summed_with_first(loaded.program, gradient_copies(loaded))) {}
 
 FetchParameter ProcessParameters::fetch() {
   return [this](Stage stage, std::size_t parameter, ParameterPart part, std::span<float> values) {
+    const GradientKey key{stage.value, static_cast<int>(parameter)};
+    if (part == ParameterPart::gradient && summed_with_first_.contains(key)) {
+      std::ranges::fill(values, 0.0F);
+      return;
+    }
     const StageParameter& own = all_[stage.position()][parameter];
     fetch_whole(own, {stage, parameter, part, own.description}, values);
   };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "exec/device/backend.hpp"
@@ -10,6 +11,7 @@
 #include "exec/rank/trainer.hpp"
 #include "exec/training/each_weight.hpp"
 #include "exec/training/gradient_copies.hpp"
+#include "exec/training/gradient_peers.hpp"
 #include "exec/training/replica_share.hpp"
 
 namespace weir {
@@ -21,7 +23,9 @@ class ProcessParameters {
                     Processes& processes, int tag);
 
   // Replica 0's parameters go to the leader one after the other; of what devices divide each one's
-  // part, and under ZeRO-1 of what replicas divide each one's slice.
+  // part, and under ZeRO-1 of what replicas divide each one's slice. Gradients are those of a step
+  // that has ended: of a weight that several ranks have the first use's is the sum, the others' are
+  // zeros.
   [[nodiscard]] FetchParameter fetch();
 
  private:
@@ -44,6 +48,7 @@ class ProcessParameters {
   ProcessGrid grid_;
   int tag_;
   std::vector<std::vector<StageParameter>> all_;
+  std::set<GradientKey> summed_with_first_;
   std::vector<float> shard_;  // of a parameter on its way to the leader
 };
 

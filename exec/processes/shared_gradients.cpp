@@ -12,6 +12,22 @@ constexpr std::size_t kPiece = std::size_t{1} << 18;  // numbers: a megabyte a u
 
 }  // namespace
 
+std::set<GradientKey> summed_with_first(const Program& program, const GradientCopies& copies) {
+  const ScheduleShape& shape = program.shape();
+  std::set<GradientKey> later;
+  for (const auto& stage : copies) {
+    for (const std::vector<GradientUse>& uses : stage) {
+      const auto apart = [&](const GradientUse& use) {
+        return shape.rank_of(use.stage) != shape.rank_of(uses.front().stage);
+      };
+      if (std::ranges::none_of(uses, apart)) continue;
+      for (std::size_t u = 1; u < uses.size(); ++u)
+        later.emplace(uses[u].stage.value, uses[u].parameter);
+    }
+  }
+  return later;
+}
+
 SharedGradients::SharedGradients(const Program& program, const GradientCopies& copies, Rank own)
     : own_(own) {
   const ScheduleShape& shape = program.shape();

@@ -17,6 +17,11 @@
 
 namespace weir {
 
+// Uses, all but the first, of weights that several ranks have: after `sum` the first use's gradient
+// has theirs in it.
+[[nodiscard]] std::set<GradientKey> summed_with_first(const Program& program,
+                                                      const GradientCopies& copies);
+
 class SharedGradients {
  public:
   SharedGradients(const Program& program, const GradientCopies& copies, Rank own);

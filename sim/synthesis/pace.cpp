@@ -3,6 +3,7 @@
 #include "sim/synthesis/pace.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <numeric>
@@ -32,18 +33,10 @@ std::vector<Due> dues(const SynthesisProblem& problem) {
   return all;
 }
 
-// Times are looked at in steps of `grid`. What overlaps by less than `slack` can wait for so long:
-// messages that are short beside the actions put them off a little, and no pace fits exactly.
-struct Resolution {
-  std::int64_t grid = 0;
-  std::int64_t slack = 0;
-};
-
 class Starts {
  public:
-  Starts(std::vector<Due> dues, std::int64_t period, const Resolution& resolution)
-      : dues_(std::move(dues)), period_(period), grid_(resolution.grid), slack_(resolution.slack) {
-    for (std::int64_t apart = 0; apart < period_; apart += grid_) free_.push_back(are_free(apart));
+  Starts(const std::vector<Due>& dues, std::int64_t period) : dues_(dues), period_(period) {
+    for (std::int64_t apart = 0; apart < period_; ++apart) free_.push_back(are_free(apart));
   }
 
   // `count` starts within a period; empty where none were found with little effort.
@@ -58,7 +51,7 @@ class Starts {
   [[nodiscard]] bool meet(std::int64_t a, std::int64_t a_length, std::int64_t b,
                           std::int64_t b_length) const {
     const std::int64_t apart = ((b - a) % period_ + period_) % period_;
-    return apart < a_length - slack_ || period_ - apart < b_length - slack_;
+    return apart < a_length || period_ - apart < b_length;
   }
   // Whether a micro-batch's F and I are due at different times on each rank.
   [[nodiscard]] bool itself() const {
@@ -75,8 +68,8 @@ class Starts {
     });
   }
   [[nodiscard]] bool fits(std::int64_t start) const {
-    return std::ranges::all_of(
-        starts_, [&](std::int64_t other) { return free_[at((start - other) / grid_)]; });
+    return std::ranges::all_of(starts_,
+                               [&](std::int64_t other) { return free_[at(start - other)]; });
   }
   // Whether each micro-batch's W can follow its I on the rank, at the first time that is free, and
   // end before the next period's F that takes its room.
@@ -95,7 +88,7 @@ class Starts {
       };
       const std::int64_t last = start + due.forward + period_ - due.w;
       std::int64_t time = start + due.backward + due.i;
-      while (time <= last && taken(time)) time += grid_;
+      while (time <= last && taken(time)) ++time;
       if (time > last) return false;
       placed.push_back(time);
     }
@@ -106,7 +99,7 @@ class Starts {
       return std::ranges::all_of(dues_, [this](const Due& due) { return weights_fit(due); });
     }
     constexpr std::int64_t kMostTries = 20'000;
-    for (std::int64_t start = starts_.back() + grid_; start < period_; start += grid_) {
+    for (std::int64_t start = starts_.back() + 1; start < period_; ++start) {
       if (++tries_ > kMostTries) return false;
       if (!fits(start)) continue;
       starts_.push_back(start);
@@ -116,12 +109,56 @@ class Starts {
     return false;
   }
 
-  std::vector<Due> dues_;
-  std::int64_t period_, grid_, slack_;
-  std::vector<bool> free_;  // by distance, in grid steps
+  const std::vector<Due>& dues_;
+  std::int64_t period_;
+  std::vector<bool> free_;  // by distance
   std::vector<std::int64_t> starts_;
   std::int64_t tries_ = 0;
 };
+
+// Times in whole units, the nearest; an action takes one at least, a short message none.
+SynthesisProblem in_units(const SynthesisProblem& problem, std::int64_t unit) {
+  SynthesisProblem rounded = problem;
+  const auto units = [unit](std::int64_t time) { return (time + unit / 2) / unit; };
+  for (SynthesisTimes& times : rounded.stages) {
+    for (std::int64_t* time : {&times.f, &times.i, &times.w})
+      *time = std::max<std::int64_t>(1, units(*time));
+  }
+  for (auto* messages : {&rounded.forward_ns, &rounded.backward_ns}) {
+    for (std::int64_t& message : *messages) message = units(message);
+  }
+  return rounded;
+}
+
+// A period is a micro-batch's way down and back with its W at least, and `most` ones' work on any
+// stage.
+std::int64_t least_period(const SynthesisProblem& problem, const std::vector<Due>& due,
+                          std::int64_t most) {
+  std::int64_t least = due.front().backward + due.front().i + problem.stages.front().w;
+  for (const SynthesisTimes& t : problem.stages) least = std::max(least, most * (t.f + t.i + t.w));
+  return least;
+}
+
+// What divides all times, where that leaves few enough starts to try; and parts of the shortest
+// action, of which times are not whole multiples.
+std::vector<std::int64_t> units_of(const SynthesisProblem& problem, std::int64_t least) {
+  std::int64_t divisor = 0, shortest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t s = 0; s < problem.stages.size(); ++s) {
+    const SynthesisTimes& t = problem.stages[s];
+    for (const std::int64_t time : {t.f, t.i, t.w, problem.forward_ns[s], problem.backward_ns[s]})
+      divisor = std::gcd(divisor, time);
+    shortest = std::min({shortest, t.f, t.i, t.w});
+  }
+  std::vector<std::int64_t> units{divisor};
+  for (const std::int64_t parts : {1, 2, 4, 8}) units.push_back(shortest / parts);
+  constexpr std::int64_t kMostStarts = 400;
+  std::erase_if(units, [&](std::int64_t unit) { return unit < 1 || least / unit > kMostStarts; });
+  std::vector<std::int64_t> once;
+  for (const std::int64_t unit : units) {
+    if (std::ranges::find(once, unit) == once.end()) once.push_back(unit);
+  }
+  return once;
+}
 
 }  // namespace
 
@@ -130,31 +167,24 @@ std::vector<std::vector<std::int64_t>> paces_of(const SynthesisProblem& problem)
   const std::int64_t kept = std::max<std::int64_t>(1, problem.kept.front());
   const std::int64_t most = problem.room[shape.rank_of(Stage{0}).position()] / kept;
   if (shape.stages != shape.ranks || most < 2 || most >= shape.microbatches) return {};
-  std::int64_t grid = 0, least = 0, shortest = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t s = 0; s < problem.stages.size(); ++s) {
-    const SynthesisTimes& t = problem.stages[s];
-    for (const std::int64_t time : {t.f, t.i, t.w, problem.forward_ns[s], problem.backward_ns[s]})
-      grid = std::gcd(grid, time);
-    least = std::max(least, most * (t.f + t.i + t.w));
-    shortest = std::min({shortest, t.f, t.i, t.w});
-  }
-  if (grid == 0) return {};
-  const std::vector<Due> due = dues(problem);
-  least = std::max(least, due.front().backward + due.front().i + problem.stages.front().w);
-  // Times that have no divisor in common are taken as if they had.
-  constexpr std::int64_t kMostStarts = 400, kPeriods = 12;
-  while (least / grid > kMostStarts) grid *= 2;
-  const std::int64_t step = std::max<std::int64_t>(1, shortest / (4 * grid)) * grid;
-  const Resolution resolution{grid, shortest / 16};
+  const std::int64_t least = least_period(problem, dues(problem), most);
+  constexpr std::int64_t kPeriods = 12;
   std::vector<std::vector<std::int64_t>> paces;
-  for (std::int64_t p = 0; p < kPeriods; ++p) {
-    const std::int64_t period = least / grid * grid + p * step;
-    if (period < least) continue;
-    const std::vector<std::int64_t> starts = Starts(due, period, resolution).find(at(most));
-    if (starts.empty()) continue;
-    std::vector<std::int64_t>& begins = paces.emplace_back();
-    for (std::int64_t m = 0; m < shape.microbatches; ++m)
-      begins.push_back(m / most * period + starts[at(m % most)]);
+  for (const std::int64_t unit : units_of(problem, least)) {
+    const SynthesisProblem rounded = in_units(problem, unit);
+    const std::vector<Due> due = dues(rounded);
+    const std::int64_t least_units = least_period(rounded, due, most);
+    // As long as the times are that were rounded.
+    const double length = static_cast<double>(least) / static_cast<double>(least_units);
+    for (std::int64_t period = least_units; period < least_units + kPeriods; ++period) {
+      const std::vector<std::int64_t> starts = Starts(due, period).find(at(most));
+      if (starts.empty()) continue;
+      std::vector<std::int64_t>& begins = paces.emplace_back();
+      for (std::int64_t m = 0; m < shape.microbatches; ++m) {
+        const std::int64_t begin = m / most * period + starts[at(m % most)];
+        begins.push_back(std::llround(static_cast<double>(begin) * length));
+      }
+    }
   }
   return paces;
 }

@@ -28,17 +28,17 @@ class ParallelCommand : public InFolder {
 
 TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
   ASSERT_EQ(
-      weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 1 -o plan.json").code,
+      weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 2 -o plan.json").code,
       0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   EXPECT_EQ(weir("run plan.json").out,
-            "weir: the plan has sequence_parallel = true; that can be forecast, not run\n");
+            "weir: the plan has zero = 2; that can be forecast, not run\n");
   const CommandResult forecast = weir("--json simulate plan.json" + cluster_);
   ASSERT_EQ(forecast.code, 0) << forecast.out;
   EXPECT_EQ(Json::parse(forecast.out)["ranks"].size(), 2U);  // one device of each rank's four
   EXPECT_NE(weir("simulate plan.json --tp 4" + cluster_).out,
             weir("simulate plan.json" + cluster_).out);
-  EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s dp2 zero1 M4 b1"));
+  EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s dp2 zero2 M4 b1"));
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective -o plan.json").code, 0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute full:2 -o plan.json").code, 0);
