@@ -12,8 +12,8 @@ namespace {
 
 using Four = std::int64_t __attribute__((vector_size(32)));  // aliases its elements
 
-// In two parts, for AVX2: of 64 bytes at once, which it does not have, the compiler would choose
-// the larger number by number, five times slower.
+// In two parts, for AVX2: of 64 bytes at once, which it does not have, GCC would choose the larger
+// number by number.
 struct Eight {
   Four low, high;
 
