@@ -1,52 +1,33 @@
-// Looks a device up in the table of what `weir reproduce` found of it, and says so.
+// Looks a device up in the tables of what `weir reproduce` found of it, and says so.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/builtin_accuracy.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
-
-#include "costmodel/fit/builtin_interval.hpp"
-#include "tools/app/machine.hpp"
 
 namespace weir {
 
 using Json = nlohmann::ordered_json;
 
-std::optional<BuiltinAccuracy> builtin_accuracy(std::string_view device) {
-  const auto all = builtin_accuracies();
-  const auto found = std::ranges::find(all, device, &BuiltinAccuracy::device);
+namespace {
+
+template <class Accuracy>
+std::optional<Accuracy> of_device(std::span<const Accuracy> all, std::string_view device) {
+  const auto found = std::ranges::find(all, device, &Accuracy::device);
   return found == all.end() ? std::nullopt : std::optional(*found);
 }
 
+}  // namespace
+
+std::optional<BuiltinAccuracy> builtin_accuracy(std::string_view device) {
+  return of_device(builtin_accuracies(), device);
+}
+
 std::optional<CrossValidatedAccuracy> cross_validated(std::string_view device) {
-  struct Weighted {
-    double error, rows;  // a quantile stands for its share of the group's rows
-  };
-  std::vector<Weighted> errors;
-  CrossValidatedAccuracy accuracy;
-  const std::string text(shipped_group_errors());
-  for (const GroupErrors& group : parse_group_errors(text, "builtin_errors.csv")) {
-    if (group.quantity != BuiltinQuantity::step) continue;
-    if (app::load_cluster_or_name(group.cluster).device.name != device) continue;
-    accuracy.rows += group.rows;
-    const double share = group.rows / static_cast<double>(group.quantiles.size());
-    for (const double quantile : group.quantiles) errors.push_back({quantile, share});
-  }
-  if (errors.empty()) return std::nullopt;
-  // The median over the rows of all groups: the first error with half of the weight up to it.
-  std::ranges::sort(errors, {}, &Weighted::error);
-  double below = 0;
-  for (const Weighted& each : errors) {
-    accuracy.median = std::expm1(each.error);  // they are |log(measured / forecast)|
-    below += each.rows;
-    if (below >= accuracy.rows / 2.0) break;
-  }
-  return accuracy;
+  return of_device(cross_validated_accuracies(), device);
 }
 
 std::string describe(const std::optional<BuiltinAccuracy>& accuracy, std::string_view device) {

@@ -1,5 +1,5 @@
 // How far built-in costs were off where they can be held to published measurements: what stands in
-// the place of an interval that nothing measured could give. Looked up in a table that
+// the place of an interval that nothing measured could give. Looked up in tables that
 // tools/reproduce/accuracy_table.cpp wrote when Weir was built; nothing is reproduced here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -29,9 +29,12 @@ struct BuiltinAccuracy {
 // How built-in costs forecast the measured steps of clusters of this device, each left out, with
 // its software, of what was learnt: the shipped table of weir reproduce --cross-validate.
 struct CrossValidatedAccuracy {
+  std::string_view device;
   int rows = 0;
   double median = 0;  // of |measured / forecast - 1|
+  bool operator==(const CrossValidatedAccuracy&) const = default;
 };
+[[nodiscard]] std::span<const CrossValidatedAccuracy> cross_validated_accuracies();
 // nullopt: no measured run is of this device.
 [[nodiscard]] std::optional<CrossValidatedAccuracy> cross_validated(std::string_view device);
 
