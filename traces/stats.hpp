@@ -18,6 +18,10 @@ using Weighted = std::pair<double, double>;
 // weights give the median. Precondition: not empty.
 [[nodiscard]] double weighted_median(std::vector<Weighted> values);
 
+// Spreads within which a residual counts in full in a robust fit: 95 % efficient where errors are
+// normal (Huber 1964).
+inline constexpr double kHuberThreshold = 1.345;
+
 // Median |value - c| / c about c, the median of the fastest half (the odd one included): what is
 // disturbed is slower, so the fastest values tell best what undisturbed ones would be.
 // Precondition: not empty, above 0.

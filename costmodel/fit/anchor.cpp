@@ -22,8 +22,6 @@ constexpr double kRepeats = 0.01;
 constexpr double kFamily = 0.08;
 constexpr double kFactor = 0.5;
 
-constexpr double kHuber = 1.345;  // standard deviations within which a residual counts in full
-
 constexpr int kTimes = 3;
 constexpr std::array<double AnchorFactors::*, kTimes> kTimeFactors{
     &AnchorFactors::compute, &AnchorFactors::messages, &AnchorFactors::step};
@@ -116,7 +114,7 @@ class Regression {
       x = (roots.asDiagonal() * a).colPivHouseholderQr().solve(roots.cwiseProduct(y));
       const Eigen::VectorXd sizes = (a * x - y).cwiseAbs();
       for (Eigen::Index i = 0; i < robust; ++i)
-        roots(i) = std::sqrt(kHuber / std::max(kHuber, sizes(i)));
+        roots(i) = std::sqrt(kHuberThreshold / std::max(kHuberThreshold, sizes(i)));
     }
     return x;
   }

@@ -1,11 +1,12 @@
-// Fits costs to measured runs: corrections by kind of action and by micro-batch size in turn
-// (docs/theory.md 8.3), then overheads, jitter and the slowdown by transfers.
+// Fits costs to measured runs: corrections by kind of action and of what any micro-batch size takes
+// in turn (docs/theory.md 8.3), then overheads, jitter and the slowdown by transfers.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/fit/calibrate.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "traces/stats.hpp"
@@ -24,7 +25,7 @@ double huber_location(const std::vector<Weighted>& values) {
   double location = weighted_median(values);
   for (int iteration = 0; iteration < 50; ++iteration) {
     const double spread = 1.4826 * median_distance(values, location);
-    const double threshold = 1.345 * std::max(spread, 1e-6);
+    const double threshold = kHuberThreshold * std::max(spread, 1e-6);
     double sum = 0, weights = 0;
     for (const auto& [value, own] : values) {
       const double weight = own * threshold / std::max(threshold, std::abs(value - location));
@@ -50,55 +51,78 @@ double effective_number(const std::vector<Weighted>& values) {
 
 using KindKey = std::pair<ActionKind, bool>;  // and whether alone
 
-// Additive in logs: an observation is what its kind shows plus what its micro-batch size shows. The
-// two are fitted in turn (backfitting), each by a Huber location of what the other leaves, until
-// they stand still. Each observation counts by its time, which is what forecasts are of.
+// Additive in logs: an observation is what its kind shows plus what the factor of the fixed part
+// makes of it. The two are fitted in turn (backfitting), each to what the other leaves, until they
+// stand still. Each observation counts by its time, which is what forecasts are of.
 struct Locations {
   std::map<KindKey, double> kinds;
-  SizeCorrection sizes;  // logs; empty where all runs had one micro-batch size
+  double fixed = 1;  // factor
 };
 
-// Few observations of a size say little about it: its location is drawn towards 0 as if so many
-// more had shown nothing.
-constexpr double kShownNothing = 4;
+double kind_effect(const KindObservation& o, const Locations& at) {
+  return at.kinds.at({o.kind, o.alone});
+}
+double fixed_effect(const KindObservation& o, double factor) {
+  return std::log1p((factor - 1) * o.fixed);
+}
 
-std::vector<Weighted> left_of(const Observations& seen, const Locations& at, auto wanted,
-                              auto explained) {
+std::vector<Weighted> of_kind(const Observations& seen, const Locations& at, KindKey key) {
   std::vector<Weighted> values;
   for (const KindObservation& o : seen.kinds) {
-    if (wanted(o)) values.emplace_back(o.log_ratio - explained(o, at), o.time.count());
+    if (KindKey(o.kind, o.alone) == key)
+      values.emplace_back(o.log_ratio - fixed_effect(o, at.fixed), o.time.count());
   }
   return values;
 }
 
-double size_effect(const KindObservation& o, const Locations& at) {
-  if (o.kind == ActionKind::OPTIMIZER) return 0;
-  const auto found = at.sizes.find(o.micro_batch_size);
-  return found == at.sizes.end() ? 0 : found->second;
-}
-double kind_effect(const KindObservation& o, const Locations& at) {
-  return at.kinds.at({o.kind, o.alone});
+double huber_loss(double residual) {
+  const double size = std::abs(residual);
+  return size < kHuberThreshold ? size * size / 2 : kHuberThreshold * (size - kHuberThreshold / 2);
 }
 
-std::vector<Weighted> of_kind(const Observations& seen, const Locations& at, KindKey key) {
-  return left_of(
-      seen, at, [&](const KindObservation& o) { return KindKey(o.kind, o.alone) == key; },
-      size_effect);
-}
-std::vector<Weighted> of_size(const Observations& seen, const Locations& at, int size) {
-  const auto wanted = [size](const KindObservation& o) {
-    return o.micro_batch_size == size && o.kind != ActionKind::OPTIMIZER;
+// The factor that leaves the least: Huber's loss of the residuals over their spread, and how far
+// its logarithm is from 0, where it is expected within 0.5.
+double fit_fixed(const Observations& seen, const Locations& at) {
+  constexpr double kExpectedWithin = 0.5;
+  std::vector<Weighted> now;
+  for (const KindObservation& o : seen.kinds) {
+    const double left = o.log_ratio - kind_effect(o, at) - fixed_effect(o, at.fixed);
+    now.emplace_back(left, o.time.count());
+  }
+  double times = 0;
+  for (const auto& [left, time] : now) times += time;
+  const double weight = effective_number(now) / times;  // of a second
+  const double spread = std::max(1e-3, 1.4826 * median_distance(std::move(now), 0));
+  const auto loss = [&](double log_factor) {
+    double sum = std::pow(log_factor / kExpectedWithin, 2) / 2;
+    for (const KindObservation& o : seen.kinds) {
+      const double left = o.log_ratio - kind_effect(o, at) - fixed_effect(o, std::exp(log_factor));
+      sum += weight * o.time.count() * huber_loss(left / spread);
+    }
+    return sum;
   };
-  return left_of(seen, at, wanted, kind_effect);
+  // Downhill by steps that are halved where neither side is lower.
+  double best = 0;
+  for (double step = 0.25; step > 1e-9;) {
+    const double here = loss(best);
+    if (loss(best + step) < here) {
+      best += step;
+    } else if (loss(best - step) < here) {
+      best -= step;
+    } else {
+      step /= 2;
+    }
+  }
+  return std::exp(best);
 }
 
 Locations fit_locations(const Observations& seen) {
   Locations at;
+  std::set<int> sizes;
   for (const KindObservation& o : seen.kinds) {
     at.kinds[{o.kind, o.alone}] = 0;
-    if (o.kind != ActionKind::OPTIMIZER) at.sizes[o.micro_batch_size] = 0;
+    sizes.insert(o.micro_batch_size);
   }
-  if (at.sizes.size() < 2) at.sizes.clear();
   for (int round = 0; round < 100; ++round) {
     double moved = 0;
     for (auto& [key, location] : at.kinds) {
@@ -106,13 +130,10 @@ Locations fit_locations(const Observations& seen) {
       moved = std::max(moved, std::abs(next - location));
       location = next;
     }
-    for (auto& [size, location] : at.sizes) {
-      const std::vector<Weighted> values = of_size(seen, at, size);
-      const double n = effective_number(values);
-      const double next = huber_location(values) * n / (n + kShownNothing);
-      moved = std::max(moved, std::abs(next - location));
-      location = next;
-    }
+    // Runs of one size do not tell the two parts apart.
+    const double next = sizes.size() < 2 ? 1 : fit_fixed(seen, at);
+    moved = std::max(moved, std::abs(std::log(next / at.fixed)));
+    at.fixed = next;
     if (moved < 1e-7) break;
   }
   return at;
@@ -140,9 +161,13 @@ std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at
     add(std::string(to_string(key.first)) + (key.second ? " alone" : ""), location,
         of_kind(seen, at, key));
   }
-  for (const auto& [size, location] : at.sizes) {
-    add("b = " + std::to_string(size), location, of_size(seen, at, size));
+  std::vector<Weighted> left;
+  for (const KindObservation& o : seen.kinds) {
+    if (o.fixed > 0)
+      left.emplace_back(o.log_ratio - kind_effect(o, at) - fixed_effect(o, at.fixed),
+                        o.time.count());
   }
+  if (at.fixed != 1) add("fixed", std::log(at.fixed), left);
   return quality;
 }
 
@@ -192,9 +217,7 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
   }
   for (const auto& [kind, location] : busy) result.costs.correction[kind] *= std::exp(location);
   for (const auto& [kind, location] : alone) result.costs.alone[kind] *= std::exp(location);
-  for (const auto& [size, location] : at.sizes) {
-    result.costs.by_size[size] = factor_at(base.by_size, size) * std::exp(location);
-  }
+  result.costs.fixed = base.fixed * at.fixed;
   result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();

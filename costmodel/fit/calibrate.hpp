@@ -15,7 +15,8 @@ namespace weir {
 // How well one factor describes its observations: the residuals of log(measured / predicted) about
 // it.
 struct FitQuality {
-  std::string kind;  // "F", "B", ..., "F alone" for K = 1, "b = 4" for a micro-batch size
+  std::string
+      kind;  // "F", "B", ..., "F alone" for K = 1, "fixed" for what any micro-batch size takes
   double factor = 1;
   int observations = 0;        // (plan, stage) pairs
   double median_residual = 0;  // median |log ratio - log factor|, by time
@@ -28,9 +29,9 @@ struct Calibration {
 
 // Huber location of the log ratios (Huber 1964; threshold 1.345 scaled by the median absolute
 // deviation), each observation weighted by its time, per action kind, for K = 1 apart from K > 1,
-// and per micro-batch size where the runs had several. `base` is what the runs' predictions are
-// made from; its own corrections are kept as the starting point and multiplied. Cold first steps
-// are left out by the caller.
+// and where the runs had several micro-batch sizes one factor of what passes take at any of them.
+// `base` is what the runs' predictions are made from; its own corrections are kept as the starting
+// point and multiplied. Cold first steps are left out by the caller.
 [[nodiscard]] Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
                                     const Cluster& cluster);
 

@@ -69,6 +69,10 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
              Observations& seen) {
   const Program& program = run.plan->program;
   const CostTableResult table = cost_table(*run.plan, base, cluster);
+  // Only what grows with the samples: the rest of a time is fixed.
+  Costs growing = base;
+  growing.fixed = 0;
+  const CostTableResult without = cost_table(*run.plan, growing, cluster);
   std::map<std::pair<std::int32_t, ActionKind>, Seen> kinds;
   for (std::size_t step = 0; step < run.measured->steps.size(); ++step) {
     const auto spans = run.measured->of_step(static_cast<std::int32_t>(step));
@@ -104,8 +108,11 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
     for (auto& [key, of_kind] : kinds) of_kind.end_step();
   }
   for (const auto& [key, of_kind] : kinds) {
-    const StageCost& cost = table.table.stages[static_cast<std::size_t>(key.first)];
-    const double expected = to_seconds(cost[key.second]).count();
+    const auto predicted = [&, stage = static_cast<std::size_t>(key.first),
+                            kind = key.second](const CostTableResult& by) {
+      return to_seconds(by.table.stages[stage][kind]).count();
+    };
+    const double expected = predicted(table);
     // A step is a sum of its actions, so what counts of them is their mean; of steps, the median.
     const double measured = median(of_kind.step_means);
     if (measured > 0) note_scatter(key.second, of_kind, measured, seen);
@@ -114,7 +121,8 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
     const double a_step = static_cast<double>(of_kind.durations.size()) /
                           static_cast<double>(run.measured->steps.size());
     seen.kinds.push_back({key.second, plan.pp == 1, plan.micro_batch_size,
-                          std::log(measured / expected), Seconds(measured * a_step)});
+                          std::log(measured / expected), 1 - predicted(without) / expected,
+                          Seconds(measured * a_step)});
   }
 }
 

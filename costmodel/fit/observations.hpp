@@ -25,6 +25,7 @@ struct KindObservation {
   bool alone = false;        // K = 1
   int micro_batch_size = 1;  // samples
   double log_ratio = 0;  // log(measured / predicted); measured: mean of a step, median over steps
+  double fixed = 0;      // share of what is predicted that any micro-batch size takes
   Seconds time{0};       // measured, all of a step's: an embedding that has a stage of its own
                          // says nothing of the blocks' thousand times longer passes
 };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "traces/stats.hpp"
+
 namespace weir {
 namespace {
 
@@ -53,7 +55,7 @@ std::vector<double> robust_fit(const std::vector<FitRow>& rows, const std::vecto
     std::vector<double> sorted(sizes.begin(), sizes.end());
     std::nth_element(sorted.begin(), sorted.begin() + count / 2, sorted.end());
     const double threshold =
-        std::max(1e-3, 1.345 * 1.4826 * sorted[static_cast<std::size_t>(count / 2)]);
+        std::max(1e-3, kHuberThreshold * 1.4826 * sorted[static_cast<std::size_t>(count / 2)]);
     // 1 within the threshold, threshold / residual beyond.
     weights = (threshold / sizes.array().max(threshold)).matrix();
   }

@@ -52,7 +52,7 @@ Line robust_line(std::span<const TimedMessage> samples, double factor) {
   for (int iteration = 0; iteration < 30; ++iteration) {
     const Eigen::ArrayXd residual = ((line.latency + line.per_byte * bytes) / time - 1).abs();
     const double threshold =
-        1.345 * std::max(1.4826 * median({residual.begin(), residual.end()}), kNoise);
+        kHuberThreshold * std::max(1.4826 * median({residual.begin(), residual.end()}), kNoise);
     weight = (residual <= threshold).select(1.0, threshold / residual);
     line = solved(bytes, time, weight);
   }

@@ -45,6 +45,7 @@ struct Costs {
       alone;  // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
   Correction correction;   // learnt by calibrate
   SizeCorrection by_size;  // learnt by calibrate, beside `correction`; not the optimizer's
+  double fixed = 1;        // likewise, of what a pass takes at any micro-batch size (fixed_part)
   std::optional<IntervalModel> interval;
   std::optional<CalibratedRange> range;  // of calibrated costs
   Jitter jitter;                         // of calibrated costs

@@ -107,6 +107,7 @@ nlohmann::ordered_json to_json(const Costs& costs) {
   for (const auto& [size, factor] : costs.by_size) {
     json["by_size"].push_back({{"micro_batch_size", size}, {"factor", factor}});
   }
+  json["fixed"] = costs.fixed;
   json["interval"] = nullptr;
   if (costs.interval) {
     json["interval"] = {{"nominal", costs.interval->nominal},
@@ -203,6 +204,7 @@ Costs load_costs(const std::filesystem::path& file) {
     costs.by_size[size] = at.number("factor", 1e-6, 1e6);
     at.finish();
   }
+  costs.fixed = top.number_or("fixed", 1, 0, 1e6);
   if (!top.at("interval").is_null()) {
     JsonObject interval = top.object("interval");
     IntervalModel model;

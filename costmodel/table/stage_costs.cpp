@@ -9,6 +9,7 @@
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/table/backward_halves.hpp"
+#include "costmodel/table/fixed_part.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -440,7 +441,12 @@ LayerTime StageCosts::matched(int l) {
   const TimeAt at = at_batch(*cost, batch);
   if (!at.inside)
     warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
-  LayerTime time = scaled(at.time, divided ? 1.0 / (split.tp * split.cp * split.slices) : 1);
+  LayerTime whole = at.time;
+  if (const double fixed = known_.costs().fixed; fixed != 1) {
+    const PerKind<Seconds> part = fixed_part(*cost);
+    for (const ActionKind kind : kPassKinds) whole[kind] += part[kind] * (fixed - 1);
+  }
+  LayerTime time = scaled(whole, divided ? 1.0 / (split.tp * split.cp * split.slices) : 1);
   if (!halves_known(*cost)) {
     // No schedule that divides the backward is priced by these (unknown_halves); for what adds the
     // two up.

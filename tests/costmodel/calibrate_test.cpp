@@ -54,39 +54,33 @@ TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
   EXPECT_EQ(fit.costs.range->pp_high, 2);
 }
 
-// F takes 1.2 times the profile; of micro-batches of one sample everything takes 1.1 times as long
-// besides, of four 1 / 1.1; four take 1.21 times one, so both weigh alike. Forty plans of each: the
-// sizes' factors come out but for the pull towards 1, and halfway in the log of the size (b = 2)
-// there is none. F weighs 0.6 of B (1.2 / 2), so 160 observations, half of them F, count
-// (80 * 1.6)^2 / (80 * 1.36) = 150.6: the pull leaves 150.6 / 154.6 of the log.
-TEST(Calibrate, FindsWhatSmallMicroBatchesCost) {
-  const ResolvedPlan small = two_blocks(2, 1), large = two_blocks(2, 4);
+// Half of what a micro-batch of one takes, any takes: t(4) = (0.5 + 0.5 * 4) t(1) = 2.5 t(1). In
+// the pipeline F takes 1.2 times as long and that half 1.5 times besides, so of one sample 1.5 *
+// 0.5 + 0.5 = 1.25 times the profile, of four (0.75 + 2) / 2.5 = 1.1, and of two, which were never
+// run, 0.75 + 1 = 1.75 times t(1).
+TEST(Calibrate, FindsWhatAnyMicroBatchSizeTakes) {
+  const ResolvedPlan small = two_blocks(2, 1), two = two_blocks(2, 2), large = two_blocks(2, 4);
   Costs base = costs_of(block(), 4);
   auto& by_batch = base.layers.front().by_batch;
   by_batch[4] = by_batch.at(1);
   for (Seconds* time : {&by_batch[4].f, &by_batch[4].i, &by_batch[4].w, &by_batch[4].b})
-    *time = *time * 1.21;
-  constexpr double kCount = 80 * 1.6 * 1.6 / 1.36, kLeft = kCount / (kCount + 4);
+    *time = *time * 2.5;
   const Trace of_small =
-      scaled_run(small, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
+      scaled_run(small, base, {{ActionKind::F, 1.2 * 1.25}, {ActionKind::B, 1.25}});
   const Trace of_large =
-      scaled_run(large, base, {{ActionKind::F, 1.2 / 1.1}, {ActionKind::B, 1 / 1.1}});
-  std::vector<CalibrationRun> runs;
-  for (int i = 0; i < 40; ++i) {
-    runs.push_back({&small, &of_small});
-    runs.push_back({&large, &of_large});
-  }
+      scaled_run(large, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
+  const CalibrationRun runs[] = {{&small, &of_small}, {&large, &of_large}};
   const Calibration fit = calibrate(base, runs, {});
-  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-4);
-  EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-4);
-  EXPECT_NEAR(std::log(fit.costs.by_size.at(1)), std::log(1.1) * kLeft, 1e-4);
-  EXPECT_NEAR(std::log(fit.costs.by_size.at(4)), -std::log(1.1) * kLeft, 1e-4);
-  EXPECT_NEAR(factor_at(fit.costs.by_size, 2), 1, 1e-4);
-  EXPECT_EQ(factor_at(fit.costs.by_size, 8), fit.costs.by_size.at(4));
-  EXPECT_EQ(factor_at({}, 3), 1);
-  const StageCost after = cost_table(small, fit.costs, {}).table.stages[0];
-  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * std::exp(std::log(1.1) * kLeft),
-              200);
+  EXPECT_NEAR(fit.costs.fixed, 1.5, 1e-3);
+  EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-3);
+  EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-3);
+  EXPECT_EQ(fit.quality.back().kind, "fixed");
+  const StageCost after = cost_table(two, fit.costs, {}).table.stages[0];
+  EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * 1.75, 3000);
+  // A fit of a fit finds nothing more.
+  EXPECT_NEAR(calibrate(fit.costs, runs, {}).costs.fixed, 1.5, 1e-3);
+  // Runs of one size leave it, whatever they took.
+  EXPECT_EQ(calibrate(base, std::span(runs, 1), {}).costs.fixed, 1);
 }
 
 // Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never

@@ -111,6 +111,7 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   costs.interval = IntervalModel{0.9, 2.5, 0.04, 20};
   costs.correction.f = 1.25;
   costs.by_size = {{1, 1.04}, {8, 0.97}};
+  costs.fixed = 0.8;
   costs.range = CalibratedRange{1, 2, 4, 8, {"1f1b", "gpipe"}};
   costs.first_backward_in_w = true;
   save_costs(costs, folder / "a.json");

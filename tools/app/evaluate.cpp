@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "costmodel/fit/intervals.hpp"
 #include "plan/text/new_file.hpp"
@@ -34,6 +37,10 @@ namespace weir::app {
 namespace {
 
 constexpr Range kPlansOrNone{0, 1 << 16};  // that fit, or set the interval
+// Plans of the fit that are run again beside others, to see whether the machine kept its pace.
+constexpr std::size_t kControls = 4;
+// Of such a plan, the steps that show the pace of now.
+constexpr std::size_t kLatestSteps = 2;
 // Measured steps of a run whose start takes longer than a step.
 constexpr int kStepsBesideWeights = 4;
 
@@ -224,10 +231,38 @@ class Evaluator {
     }
   }
 
+  // Runs them with some plans of the fit among them, whose trials it returns.
+  [[nodiscard]] std::vector<Trial> run_beside_controls(std::vector<Trial>& trials,
+                                                       const char* title) const {
+    const auto own = std::ssize(trials);
+    for (const Control& control : controls_)
+      trials.push_back(make_trial(control.plan, costs_, host_));
+    run_all(trials, title, r_.rounds);
+    std::vector<Trial> again(std::make_move_iterator(trials.begin() + own),
+                             std::make_move_iterator(trials.end()));
+    trials.resize(static_cast<std::size_t>(own));
+    return again;
+  }
+
+  // How much longer the plans of the fit took than when they were last run, of their latest steps:
+  // the logarithm of the ratio, in the median; 0 where no plan fitted.
+  [[nodiscard]] double slower(const std::vector<Trial>& again, std::size_t steps) {
+    std::vector<double> longer;
+    for (std::size_t i = 0; i < again.size(); ++i) {
+      const std::vector<double>& times = again[i].times;
+      const auto latest = static_cast<std::ptrdiff_t>(std::min(steps, times.size()));
+      const Seconds now(median({times.end() - latest, times.end()}));
+      longer.push_back(std::log(now / std::exchange(controls_[i].last, now)));
+    }
+    return longer.empty() ? 0 : median(std::move(longer));
+  }
+
   void fit() {
     const Watch watch;
     std::vector<Trial> fitting = next_trials(r_.fit);
     run_all(fitting, "fit", 3);
+    for (std::size_t i = 0; i < std::min(kControls, fitting.size()); ++i)
+      controls_.push_back({fitting[i].plan.plan, fitting[i].measured()});
     disturbance_ = disturbance_of(costs_, fitting, watch);
     note_disturbance(disturbance_, "what is learnt from these runs is as doubtful", session_);
     Refit learnt = refit(fitting, costs_, host_);
@@ -244,7 +279,7 @@ class Evaluator {
 
   void set_interval() {
     std::vector<Trial> setting = next_trials(r_.interval);
-    run_all(setting, "interval", r_.rounds);
+    const std::vector<Trial> again = run_beside_controls(setting, "interval");
     std::vector<Miss> misses;
     for (const Trial& t : setting) {
       const Forecast& f = t.first.forecast;
@@ -252,6 +287,10 @@ class Evaluator {
       costs_.range = widened(costs_.range.value_or(CalibratedRange{}), t.plan.plan);
     }
     costs_.interval = conformal_interval(misses, 0.9, model_spread_);
+    // The misses have what the machine's pace moved since the fit, as those of forecasts will have
+    // what it moves from here; the forecasts start at the pace of now.
+    const double longer = slower(again, kLatestSteps);
+    for (const ActionKind kind : kComputeKinds) costs_.correction[kind] *= std::exp(longer);
   }
 
   // Writes what is forecast, and says its hash, before any of these plans is run.
@@ -281,7 +320,7 @@ class Evaluator {
                             .interval = costs_.interval};
     report.provenance = provenance(session_, r_.seed);
     const Watch watch;
-    run_all(held_out, "held-out", r_.rounds);
+    const std::vector<Trial> again = run_beside_controls(held_out, "held-out");
     const Disturbance judged = disturbance_of({}, held_out, watch);
     note_disturbance(judged, "errors of forecasts are of this, too", session_);
     disturbance_ = worse_of(disturbance_, judged);
@@ -297,6 +336,9 @@ class Evaluator {
     const auto& devices = held_out.front().run.devices;
     if (!devices.empty()) report.sharing = devices.front().sharing;
     report.accuracy = accuracy(report.outcomes);
+    if (!controls_.empty())
+      report.pace = pace_of(report.outcomes, slower(again, std::numeric_limits<std::size_t>::max()),
+                            static_cast<int>(again.size()));
     if (report.interval)
       report.band = coverage_band(*report.interval, report.accuracy.with_interval);
     return report;
@@ -311,6 +353,11 @@ class Evaluator {
   Unfinished unfinished_;
   Cluster host_;
   Costs profile_, costs_;  // as measured; fitted, and with an interval
+  struct Control {
+    Plan plan;
+    Seconds last;  // its median step when it was last run
+  };
+  std::vector<Control> controls_;
   std::vector<Plan> plans_;
   std::size_t used_ = 0;     // of the plans
   std::string predictions_;  // of the held-out plans, as they are written
@@ -363,7 +410,7 @@ EvaluateResult evaluate(const EvaluateRequest& r, const Session& session) {
 nlohmann::ordered_json to_json(const EvaluateResult& result) {
   const EvaluationReport& r = result.report;
   const Accuracy& a = r.accuracy;
-  nlohmann::ordered_json coverage = nullptr, sharing = nullptr, memory = nullptr;
+  nlohmann::ordered_json coverage = nullptr, sharing = nullptr, memory = nullptr, pace = nullptr;
   if (a.memory_error) memory = *a.memory_error;
   if (r.interval) {
     coverage = {{"nominal", r.interval->nominal},
@@ -373,6 +420,13 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                 {"calibration_plans", r.interval->calibration_plans}};
   }
   if (!r.sharing.empty()) sharing = r.sharing;
+  if (r.pace) {
+    pace = {{"ratio", r.pace->ratio},
+            {"plans", r.pace->plans},
+            {"median_abs_error", r.pace->median_error},
+            {"hits", nullptr}};
+    if (r.interval) pace["hits"] = r.pace->hits;
+  }
   nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
                               {"machine", r.machine},
                               {"seed", r.seed},
@@ -387,6 +441,7 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                               {"kendall_tau", a.tau},
                               {"top1_regret", a.regret},
                               {"coverage", coverage},
+                              {"pace", pace},
                               {"memory_max_abs_error", memory},
                               {"sharing", sharing},
                               {"idle", nlohmann::ordered_json::object()},

@@ -18,9 +18,10 @@ bool is_far(double factor) { return factor > kFarFit || factor < 1 / kFarFit; }
 void doubt_far_fits(const std::vector<FitQuality>& quality, std::string_view question,
                     const Session& session) {
   for (const FitQuality& q : quality) {
-    // "F" and "F alone" are times of passes; an optimizer's or a size's factor is no model's.
+    // "F" and "F alone" are times of passes; the optimizer's and the fixed part's factors are no
+    // model's.
     const bool pass = q.kind.size() == 1 || (q.kind.size() > 1 && q.kind[1] == ' ');
-    if (!pass || q.kind.front() == 'b' || !is_far(q.factor)) continue;
+    if (!pass || !is_far(q.factor)) continue;
     session.note(fmt::format("{} took {:.2f} times what its costs forecast: {}", q.kind, q.factor,
                              question));
     return;

@@ -55,6 +55,20 @@ bool Outcome::inside() const {
   return interval && interval->low <= measured() && measured() <= interval->high;
 }
 
+Pace pace_of(const std::vector<Outcome>& outcomes, double longer, int plans) {
+  Pace pace{.ratio = std::exp(longer), .plans = plans};
+  std::vector<double> errors;
+  for (Outcome now : outcomes) {
+    now.predicted *= pace.ratio;
+    if (now.interval)
+      now.interval = {now.interval->low * pace.ratio, now.interval->high * pace.ratio};
+    errors.push_back(std::abs(now.error()));
+    pace.hits += now.inside() ? 1 : 0;
+  }
+  pace.median_error = median(std::move(errors));
+  return pace;
+}
+
 Accuracy accuracy(const std::vector<Outcome>& outcomes) {
   Accuracy a;
   std::vector<double> errors, unfitted;

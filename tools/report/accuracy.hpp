@@ -36,6 +36,18 @@ struct Accuracy {
   int hits = 0, with_interval = 0;  // measured inside its interval, of so many that had one
 };
 
+// Whether the machine kept its pace from when the forecasts were made to the runs that judge them,
+// seen in plans that were run at both times, and how forecasts would have done at the pace of then.
+struct Pace {
+  double ratio = 1;  // step time now over step time then, in the median of those plans
+  int plans = 0;
+  double median_error = 0;  // of |error| of the forecasts times the ratio
+  int hits = 0;             // measured inside the interval times the ratio
+};
+
+// `longer`: the logarithm of the ratio that so many plans showed.
+[[nodiscard]] Pace pace_of(const std::vector<Outcome>& outcomes, double longer, int plans);
+
 // Precondition: there is at least one outcome.
 [[nodiscard]] Accuracy accuracy(const std::vector<Outcome>& outcomes);
 

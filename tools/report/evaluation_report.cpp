@@ -63,6 +63,20 @@ std::string all_plans(std::vector<Outcome> outcomes) {
   return html_table(text);
 }
 
+// What of the errors is the machine's: it ran faster or slower than when the forecasts were made.
+std::string pace_text(const EvaluationReport& report) {
+  const Pace& pace = *report.pace;
+  std::string text = fmt::format(
+      "\nmeanwhile the machine took {:.1f} % {} a step ({} plans of the fit, run again): less "
+      "that, "
+      "median error {:.1f} %",
+      std::abs(pace.ratio - 1) * 100, pace.ratio < 1 ? "less" : "more", pace.plans,
+      pace.median_error * 100);
+  if (report.interval)
+    text += fmt::format(", {} of {} inside", pace.hits, report.accuracy.with_interval);
+  return text;
+}
+
 }  // namespace
 
 Chart scatter_chart(const std::vector<Outcome>& outcomes) {
@@ -97,7 +111,10 @@ std::string accuracy_text(const EvaluationReport& report) {
         fmt::format("\nby the profile, before {} plans fitted it: {:.1f} % and {:.1f} %",
                     report.fitted, a.by_profile_median_error * 100, a.by_profile_p95_error * 100);
   }
-  if (!report.interval) return text + "\nno interval: fewer than 9 plans cannot promise 90 %";
+  if (!report.interval) {
+    text += "\nno interval: fewer than 9 plans cannot promise 90 %";
+    return report.pace ? text + pace_text(report) : text;
+  }
   std::vector<double> widths;
   for (const Outcome& o : report.outcomes) {
     if (o.interval) widths.push_back(o.interval->high / o.predicted - 1);
@@ -107,6 +124,7 @@ std::string accuracy_text(const EvaluationReport& report) {
       a.with_interval, report.band.low, report.band.high, report.interval->calibration_plans);
   if (!widths.empty())
     text += fmt::format(", half as wide as {:.1f} % in the median", median(widths) * 100);
+  if (report.pace) text += pace_text(report);
   return text;
 }
 
@@ -131,7 +149,8 @@ std::string evaluation_html(const EvaluationReport& report) {
       "with "
       "those forecasts has sha256 {}. Plans ran interleaved in random order; a plan's truth is the "
       "median of its "
-      "steps.</p>\n",
+      "steps. Among them plans of the fit were run again: what those take longer or shorter than "
+      "then is the machine's and not the model's.</p>\n",
       report.fitted, report.interval ? report.interval->calibration_plans : 0,
       report.predictions_sha256);
   return html_page("weir evaluate: " + report.model, body, report.provenance);

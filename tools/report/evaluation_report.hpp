@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct EvaluationReport {
   Accuracy accuracy;
   std::optional<IntervalModel> interval;
   CoverageBand band;
+  std::optional<Pace> pace;  // where plans fitted
   IdleShares idle;
   std::string sharing;  // of GPUs; empty where ranks are cores
   Provenance provenance;

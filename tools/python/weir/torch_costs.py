@@ -71,7 +71,8 @@ def costs_of(job, found, cuda):
             "link": {"latency_s": latency, "bandwidth_bytes_per_s": bandwidth},
             "host_overhead_s": gap, "step_overhead_s": end, "first_backward_in_w": True,
             "alone": found["alone"],
-            "correction": dict.fromkeys(CORRECTIONS, 1.0), "by_size": [], "interval": None,
+            "correction": dict.fromkeys(CORRECTIONS, 1.0), "by_size": [], "fixed": 1.0,
+            "interval": None,
             "range": None, "jitter": {}, "disturbance": job["disturbance"],
             "overlap": {"compute_slowdown": 0, "transfer_slowdown": 0}, "layers": layers}
 
