@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-LayerCost of_times(std::map<int, double> f, std::map<int, double> b) {
+LayerCost of_times(const std::map<int, double>& f, const std::map<int, double>& b) {
   LayerCost cost;
   for (const auto& [size, time] : f) {
     LayerTime& at = cost.by_batch[size];
