@@ -72,9 +72,8 @@ class Lister {
     if (drops) add("dropout_kernel", 3 * output());
     action_ = "B";
     if (drops) add("dropout_kernel", 2 * output(), 2);  // for the input's pass and the weights'
-    product(gelu ? "product: down input, GELU gradient" : "product: down input", f, h,
-            gelu ? up : 0);
-    if (!gelu) add("activate_kernel", 2 * up + activated);
+    product("product: down input", f, h);
+    add("activate_kernel", 2 * up + activated);
     product("product: up input", h, f);
     norm_gradient(h, output());
     product("product: attention output input", h, h);
@@ -101,21 +100,15 @@ class Lister {
   void operator()(const HeadShape& shape) {
     const std::int64_t logits = rows_ * logits_row(shape.vocabulary, e_) * e_;
     action_ = "F";
-    // In 16 bits the last columns are products of their own, so that the others are whole tiles
-    // (exec/cuda/blas/head_products.hpp).
-    const std::int64_t v = shape.vocabulary, h = shape.hidden, tiled = v / kTile * kTile;
-    const bool parts = step_.dtype == Dtype::bf16 && v % 8 != 0 && tiled > 0;
-    const std::int64_t most = parts ? tiled : v;
-    if (parts) product("product: last logits", v - tiled, h);
-    product("product: logits", most, h);
+    // In 16 bits with the padding (exec/cuda/blas/head_products.hpp).
+    const std::int64_t v = logits_row(shape.vocabulary, e_), h = shape.hidden;
+    product("product: logits", v, h);
     add(holds_row(shape) ? "held_cross_entropy_kernel" : "cross_entropy_kernel",
         2 * logits + rows_ * (kIndex + kLoss));
     add("sum_losses_kernel", rows_ * kLoss);
     action_ = "B";
-    if (parts) product("product: head input from the last logits", h, v - tiled);
-    product("product: head input", h, most, parts ? rows_ * h * e_ : 0);  // added to the other's
-    if (parts) weight("product: last rows of head weight", h, v - tiled, false, false);
-    weight("product: head weight", h, most, false, false);
+    product("product: head input", h, v);
+    weight("product: head weight", h, v, false, false);
   }
 
   void operator()(const CellShape&) { refuse(); }
@@ -217,7 +210,6 @@ class Lister {
   }
 
   static constexpr std::int64_t kHeldVectors = 7;
-  static constexpr std::int64_t kTile = 128;  // columns
   const ExecutorStep& step_;
   std::vector<KernelWork>& all_;
   std::int64_t rows_, e_;

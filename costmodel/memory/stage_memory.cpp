@@ -147,10 +147,12 @@ BytesByKind StageMemory::parameters() const {
       const ParameterTensor& tensor = layer.tensors.parameters[t];
       const int copies = tensor.expert ? plan_.expert_replicas() : plan_.replicas();
       const StateShare share = zero_share(tensor.elements(), bytes, plan_.zero, copies);
-      kinds[MemoryKind::gradients] += round(share.gradients.count());
+      const std::int64_t padding = own_tensors_ ? tensor.padding : 0;
+      kinds[MemoryKind::gradients] += round(share.gradients.count() + padding * 4);
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
       if (held_already(layer.weights[t], use)) continue;
-      kinds[MemoryKind::weights] += round(share.weights.count());
+      kinds[MemoryKind::weights] +=
+          round(share.weights.count() + padding * bytes_per_element(plan_.dtype));
       // Tensors of their own in fp32: the master weights, each moment.
       const bool learned = !layer.tensors.parameters[t].running;
       const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;

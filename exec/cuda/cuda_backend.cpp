@@ -124,6 +124,10 @@ class CudaBackend : public Backend {
   void to_host(void* to, const Tensor& from, std::int64_t bytes) override {
     copy(to, from.data, bytes, cudaMemcpyDeviceToHost);
   }
+  void put_zeros(const Tensor& to) override {
+    CUDA_CHECK(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.bytes), stream_.handle()));
+    finish();
+  }
   void evict_caches() override;
   [[nodiscard]] std::optional<DeviceUse> device_use() const override;
 
@@ -134,13 +138,11 @@ class CudaBackend : public Backend {
     try {
       cuda::LaunchTimer timer(seat_.place.device, stream_.handle());
       for (const Layer& layer : layers) {
-        if (const auto* head = std::get_if<HeadShape>(&layer.shape))
-          cuda::offer_whole_head(*head, batch, seq_length, matmul_);
+        if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
+          cuda::offer_gelu_gradient(*block, batch, seq_length, matmul_);
       }
       matmul_.keep_fastest(timer, *fixed_);
       for (const Layer& layer : layers) {
-        if (const auto* head = std::get_if<HeadShape>(&layer.shape))
-          cuda::keep_faster_head(*head, batch, seq_length, matmul_, *fixed_);
         if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
           cuda::keep_faster_epilogues(*block, batch, seq_length, matmul_, timer, *fixed_);
       }

@@ -1,9 +1,7 @@
-// GELU and its slope, and gradients of biases: fused to a product, or behind it. A head's products
-// whole, or in parts.
+// GELU and its slope, and gradients of biases: fused to a product, or behind it.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/epilogues.hpp"
 
-#include "exec/cuda/blas/head_products.hpp"
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/kernels/activation.hpp"
 #include "exec/cuda/kernels/sums.hpp"
@@ -54,24 +52,14 @@ void contest(const TransformerShape& block, std::int64_t rows, Contest c) {
   }
 }
 
-// visit(the whole of one of the head's products, its parts) for those that have parts.
-template <class Visit>
-void visit_head(const HeadShape& shape, std::int64_t rows, Element element, Visit visit) {
-  const HeadProducts head{
-      .rows = rows, .hidden = shape.hidden, .vocabulary = shape.vocabulary, .element = element};
-  for (const bool accumulate : {false, true}) {
-    const HeadPart whole = head.whole(accumulate);
-    const std::vector<HeadPart> parts = head.parts(accumulate);
-    if (parts.size() < 2) return;
-    for (const auto product : {&HeadPart::forward, &HeadPart::input, &HeadPart::weight}) {
-      std::vector<Gemm> of;
-      for (const HeadPart& part : parts) of.push_back(part.*product);
-      visit(whole.*product, of);
-    }
-  }
-}
-
 }  // namespace
+
+void offer_gelu_gradient(const TransformerShape& block, std::int64_t batch, std::int64_t seq_length,
+                         Matmul& matmul) {
+  if (!block_epilogues(block, matmul.element()).gelu) return;
+  const Linear down{batch * seq_length, block.ffn, block.hidden};
+  matmul.try_prepare(down.input(Epilogue::gelu_gradient));
+}
 
 void keep_faster_epilogues(const TransformerShape& block, std::int64_t batch,
                            std::int64_t seq_length, Matmul& matmul, LaunchTimer& timer,
@@ -82,27 +70,6 @@ void keep_faster_epilogues(const TransformerShape& block, std::int64_t batch,
   } else {
     contest<float>(block, batch * seq_length, c);
   }
-}
-
-void offer_whole_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
-                      Matmul& matmul) {
-  visit_head(head, batch * seq_length, matmul.element(),
-             [&](const Gemm& whole, const std::vector<Gemm>&) { matmul.try_prepare(whole); });
-}
-
-void keep_faster_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
-                      Matmul& matmul, FixedChoices& fixed) {
-  visit_head(head, batch * seq_length, matmul.element(),
-             [&](const Gemm& whole, const std::vector<Gemm>& parts) {
-               if (!matmul.ready(whole)) return;
-               const auto [wins, fresh] = fixed.whole_wins.try_emplace(matmul.key(whole));
-               if (fresh) {
-                 Seconds apart{0};
-                 for (const Gemm& part : parts) apart += matmul.time(part);
-                 wins->second = matmul.time(whole) < apart;
-               }
-               if (!wins->second) matmul.forget(whole);
-             });
 }
 
 }  // namespace weir::cuda

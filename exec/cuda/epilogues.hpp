@@ -1,5 +1,5 @@
 // Which epilogues of a block's products pay: those that are faster than the product with a pass of
-// our own behind it. And whether a head's products pay whole.
+// our own behind it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,11 +16,10 @@ void keep_faster_epilogues(const TransformerShape& block, std::int64_t batch,
                            std::int64_t seq_length, Matmul& matmul, LaunchTimer& timer,
                            FixedChoices& fixed);
 
-// A head's products whole, beside the parts that are prepared, to be timed with them ...
-void offer_whole_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
-                      Matmul& matmul);
-// ... and afterwards taken away where the parts together are faster.
-void keep_faster_head(const HeadShape& head, std::int64_t batch, std::int64_t seq_length,
-                      Matmul& matmul, FixedChoices& fixed);
+// GELU's slope fused to its product, to be timed with the others. The library's own order is no
+// guide to it: on an H100 cuBLASLt 13.1 puts first an algorithm that runs the slope as a pass of
+// its own, of 180 us where ours takes 50 (MEASURED.md), so untimed it is not taken.
+void offer_gelu_gradient(const TransformerShape& block, std::int64_t batch, std::int64_t seq_length,
+                         Matmul& matmul);
 
 }  // namespace weir::cuda

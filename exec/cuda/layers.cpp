@@ -21,16 +21,6 @@ HeadProducts head_products(const HeadShape& s, std::int64_t rows, Element elemen
   return {.rows = rows, .hidden = s.hidden, .vocabulary = s.vocabulary, .element = element};
 }
 
-// launch(gemm, first token) of one of the head's products: whole where that was found to be faster
-// (keep_faster_head), else part by part.
-template <class Launch>
-void launch_head(const HeadProducts& head, Gemm HeadPart::*product, bool accumulate,
-                 const Matmul& matmul, Launch launch) {
-  const HeadPart whole = head.whole(accumulate);
-  if (matmul.ready(whole.*product)) return launch(whole.*product, whole.first);
-  for (const HeadPart& part : head.parts(accumulate)) launch(part.*product, part.first);
-}
-
 }  // namespace
 
 std::int64_t ScratchNeeds::bytes() const {
@@ -160,27 +150,20 @@ void backward_weight(const NormShape& shape, const LayerCall& call, const Workbe
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
                      Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
-  for (const bool accumulate : {false, true}) {
-    for (const HeadPart& p : head_products(shape, rows, matmul.element()).parts(accumulate)) {
-      for (const Gemm& gemm : {p.forward, p.input, p.weight}) matmul.prepare(gemm);
-    }
-  }
+  const HeadProducts head = head_products(shape, rows, matmul.element());
+  for (const Gemm& gemm : {head.forward(), head.input(), head.weight(false), head.weight(true)})
+    matmul.prepare(gemm);
   return {.tokens = batch * (seq_length + 1), .row_losses = rows};
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
-  const std::int64_t bytes = bytes_of(on.matmul->element());
   const HeadProducts head = head_products(shape, rows, on.matmul->element());
-  launch_head(
-      head, &HeadPart::forward, false, *on.matmul, [&](const Gemm& gemm, std::int64_t first) {
-        on.multiply(gemm, {call.input.data, call.weights[0].data + first * shape.hidden * bytes,
-                           call.saved[0].data + first * bytes});
-      });
+  on.multiply(head.forward(), {call.input.data, call.weights[0].data, call.saved[0].data});
   double* loss = on.row_losses + rows;
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, head.logits_step()},
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, head.columns()},
                      on.bring_tokens(call), static_cast<float>(call.loss_scale), on.row_losses,
                      loss, on.stream);
   });
@@ -191,23 +174,16 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  const std::int64_t bytes = bytes_of(on.matmul->element());
-  launch_head(head_products(shape, call.batch * call.seq_length, on.matmul->element()),
-              &HeadPart::input, false, *on.matmul, [&](const Gemm& gemm, std::int64_t first) {
-                on.multiply(gemm, {call.saved[0].data + first * bytes,
-                                   call.weights[0].data + first * shape.hidden * bytes,
-                                   call.input_gradient.data});
-              });
+  const HeadProducts head =
+      head_products(shape, call.batch * call.seq_length, on.matmul->element());
+  on.multiply(head.input(), {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  const std::int64_t bytes = bytes_of(on.matmul->element());
-  launch_head(head_products(shape, call.batch * call.seq_length, on.matmul->element()),
-              &HeadPart::weight, call.accumulate, *on.matmul,
-              [&](const Gemm& gemm, std::int64_t first) {
-                on.multiply(gemm, {call.saved[0].data + first * bytes, call.input.data,
-                                   call.gradients[0].floats() + first * shape.hidden});
-              });
+  const HeadProducts head =
+      head_products(shape, call.batch * call.seq_length, on.matmul->element());
+  on.multiply(head.weight(call.accumulate),
+              {call.saved[0].data, call.input.data, call.gradients[0].floats()});
 }
 
 }  // namespace weir::cuda

@@ -376,10 +376,7 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
         matmul.try_prepare(linear.weight(accumulate, Epilogue::row_sums_of_a));
     }
   }
-  if (epilogues.gelu) {
-    matmul.try_prepare(z.up().forward(Epilogue::bias_gelu));
-    matmul.try_prepare(z.down().input(Epilogue::gelu_gradient));
-  }
+  if (epilogues.gelu) matmul.try_prepare(z.up().forward(Epilogue::bias_gelu));
   if (shape.residual_dropout == 0) {
     for (const Linear& linear : {z.out(), z.down()}) matmul.try_prepare(linear.forward_onto());
   }

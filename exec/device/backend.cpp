@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "plan/words/error.hpp"
@@ -24,6 +26,16 @@ void Backend::logits(const LayerCall&, float*) {
 
 double Backend::sum_of_squares(std::span<const Tensor>, std::int64_t) {
   throw MissingComponent("gradients are clipped on the cpu backend only");
+}
+
+// Some at a time: as many zeros beside a tensor as it has itself would be twice its memory.
+void Backend::put_zeros(const Tensor& to) {
+  static constexpr std::array<float, 16384> kZeros{};
+  constexpr std::int64_t kAtOnce = sizeof(kZeros);
+  for (std::int64_t done = 0; done < to.bytes; done += kAtOnce) {
+    const std::int64_t part = std::min(kAtOnce, to.bytes - done);
+    to_device({to.data + done, part}, kZeros.data(), part);
+  }
 }
 
 void Backend::copy_rows(const RowsCopy& copy) {

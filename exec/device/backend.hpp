@@ -170,6 +170,7 @@ class Backend : public BlockSource {
   [[nodiscard]] virtual bool in_host_memory() const { return false; }
   virtual void to_device(const Tensor& to, const void* from, std::int64_t bytes) = 0;
   virtual void to_host(void* to, const Tensor& from, std::int64_t bytes) = 0;
+  virtual void put_zeros(const Tensor& to);  // all of it
 
   // What is left of memory that all devices of this kind share, before any of it is asked for;
   // absent where each has its own or nobody knows.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <new>
@@ -21,19 +20,18 @@
 namespace weir {
 namespace {
 
-// Some at a time: as many zeros beside a tensor as it has itself would be twice its memory.
-void put_zeros(Backend& backend, const Tensor& to, std::int64_t bytes) {
-  static constexpr std::array<float, 16384> kZeros{};
-  constexpr std::int64_t kAtOnce = sizeof(kZeros);
-  for (std::int64_t done = 0; done < bytes; done += kAtOnce) {
-    const std::int64_t part = std::min(kAtOnce, bytes - done);
-    backend.to_device({to.data + done, part}, kZeros.data(), part);
-  }
-}
-
+// Some at a time: what is converted is then still in the caches when it is copied, and memory of a
+// whole tensor is not asked for and given back.
 void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtype dtype) {
-  const std::vector<std::byte> bytes = stored(values, dtype);
-  backend.to_device(to, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+  constexpr std::size_t kAtOnce = std::size_t{1} << 18;
+  std::byte* at = to.data;
+  for (std::size_t first = 0; first < values.size(); first += kAtOnce) {
+    const std::vector<std::byte> bytes =
+        stored(values.subspan(first, std::min(kAtOnce, values.size() - first)), dtype);
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    backend.to_device({at, size}, bytes.data(), size);
+    at += size;
+  }
 }
 
 }  // namespace
@@ -90,8 +88,9 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     const std::int64_t elements = made.description.elements();
     const int sharers = dividing_replicas(plan_, made.description, ParameterPart::state1);
     made.updated = replica_slice(elements, sharers > 1 ? peers_.replica : 0, sharers);
-    made.gradient = take(elements * 4, layer, made.description.name + "'s gradient");
-    put_zeros(backend_, made.gradient, elements * 4);  // stays so without micro-batches
+    const std::int64_t padding = made.description.padding;
+    made.gradient = take((elements + padding) * 4, layer, made.description.name + "'s gradient");
+    backend_.put_zeros(made.gradient);  // stays so without micro-batches
     const Parameter* same = nullptr;
     for (const Parameter& other : parameters_) {
       if (other.first_use == weight) same = &other;
@@ -100,7 +99,9 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
       made.weight = same->weight;
       made.master = same->master;
     } else {
-      made.weight = take(elements * bytes_per_element(plan_.dtype), layer, made.description.name);
+      const std::int64_t each = bytes_per_element(plan_.dtype);
+      made.weight = take((elements + padding) * each, layer, made.description.name);
+      backend_.put_zeros({made.weight.data + elements * each, padding * each});
       const std::string state_of = made.description.name + "'s optimizer state";
       const std::int64_t kept = made.updated.count * 4;
       if (bytes_per_element(plan_.dtype) < 4) made.master = take(kept, layer, state_of);
@@ -122,7 +123,7 @@ void StageWorker::put_state(const Parameter& parameter, const ParameterState& st
   const auto begin = [&](const Tensor& tensor, const std::vector<float>& values) {
     if (!tensor) return;
     const Slice& kept = parameter.updated;
-    if (values.empty()) return put_zeros(backend_, tensor, kept.count * 4);
+    if (values.empty()) return backend_.put_zeros(tensor);
     put(backend_, tensor,
         std::span(values).subspan(static_cast<std::size_t>(kept.first),
                                   static_cast<std::size_t>(kept.count)),

@@ -38,6 +38,7 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
                             ParameterTensor::Init::normal,
                             true,
                             e.tied ? "token" : ""});
+    if (e.tied) t.parameters.back().padding = padded_rows(e.vocabulary, z.element) * e.hidden;
   }
   if (e.positions > 0) {
     std::vector<std::int64_t> shape{e.positions, e.hidden};

@@ -45,6 +45,7 @@ LayerTensors tensors(const HeadShape& head, const DeviceTokens& z) {
                             ParameterTensor::Init::normal,
                             true,
                             head.tied ? "token" : ""});
+    t.parameters.back().padding = padded_rows(head.vocabulary, z.element) * head.hidden;
   }
   if (head.bias)
     t.parameters.push_back({"bias", {head.vocabulary}, ParameterTensor::Init::zeros, false, ""});

@@ -17,12 +17,18 @@ inline constexpr std::int64_t kTensorAlignment = 64;
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// Elements from one row of logits to the next. In 16 bits a row is padded to 16 bytes: a vocabulary
-// such as GPT-2's 50257 would else leave every product that reads or writes them without aligned
-// accesses. fp32 rows are packed.
+// Elements from one row of logits to the next, and rows of the table they are made with. In 16 bits
+// padded to 16 bytes: a vocabulary such as GPT-2's 50257 would else leave every product that reads
+// or writes them without aligned accesses, or extents that the fast kernels take. fp32 is packed.
 [[nodiscard]] constexpr std::int64_t logits_row(std::int64_t vocabulary,
                                                 std::int64_t bytes_per_element) {
   return bytes_per_element == 2 ? (vocabulary + 7) / 8 * 8 : vocabulary;
+}
+
+// Rows of that table behind those of tokens.
+[[nodiscard]] constexpr std::int64_t padded_rows(std::int64_t vocabulary,
+                                                 std::int64_t bytes_per_element) {
+  return logits_row(vocabulary, bytes_per_element) - vocabulary;
 }
 
 // Of a batch norm: the mean and the variance of each channel that a trained model uses, moved once
@@ -48,6 +54,9 @@ struct ParameterTensor {
   bool decays = false;    // weight decay applies (matrices and embeddings)
   std::string tied_with;  // group of copies, e.g. "token_embedding"; empty: not tied
   bool expert = false;    // a device's part of experts that expert parallelism shares
+  // Elements behind the last that are zero and stay so: whole rows, for products whose extents are
+  // multiples of 16 bytes (logits_row). Memory of weight and gradient, and of nothing else.
+  std::int64_t padding = 0;
   // Not learned: channels' running means, then their variances. No optimizer state.
   std::optional<RunningStatistics> running = {};
   [[nodiscard]] std::int64_t elements() const;

@@ -84,17 +84,17 @@ void add_linear(std::vector<Case>& cases, const std::string& name, const Linear&
   cases.push_back({name + " weight gradient", linear.weight(true, Epilogue::none), times});
 }
 
-// In parts, as the executor runs them, and beside them whole.
+// As the executor runs them, padded, and beside them the vocabulary alone.
 void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabulary) {
   const HeadProducts head{kTokens, hidden, vocabulary, Element::bf16};
-  const auto add = [&cases](const HeadPart& part, const std::string& name, int times) {
-    cases.insert(cases.end(), {{"head forward" + name, part.forward, times},
-                               {"head input gradient" + name, part.input, times},
-                               {"head weight gradient" + name, part.weight, times}});
-  };
-  for (const HeadPart& part : head.parts(true))
-    add(part, fmt::format(", {} columns", part.forward.n), 1);
-  add(head.whole(true), ", whole", 0);
+  Gemm forward = head.forward(), input = head.input(), weight = head.weight(true);
+  cases.insert(cases.end(), {{"head forward", forward, 1},
+                             {"head input gradient", input, 1},
+                             {"head weight gradient", weight, 1}});
+  forward.n = input.k = weight.m = vocabulary;
+  cases.insert(cases.end(), {{"head forward, not padded", forward, 0},
+                             {"head input gradient, not padded", input, 0},
+                             {"head weight gradient, not padded", weight, 0}});
 }
 
 std::vector<Case> gpt2_cases() {

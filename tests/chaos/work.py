@@ -186,7 +186,8 @@ class Evaluate(Measuring):
                 if name.startswith("held-out")}
 
     def times(self, output):
-        return {round(time * 1e9) for trial in read_json(output / "evaluation.json")["trials"]
+        found = read_json(output / "evaluation.json")
+        return {round(time * 1e9) for trial in found["trials"] + found["pace"]["plans"]
                 for time in trial["times_s"]}
 
 

@@ -211,7 +211,7 @@ TEST(CudaKernels, LieWithinTheirActions) {
                        [&](const std::string& name) { return name.starts_with(part); });
   };
   for (const char* own :
-       {"embed_kernel", "layer_norm_kernel", "cross_entropy_kernel", "adamw_kernel"}) {
+       {"embed_kernel", "layer_norm_kernel", "held_cross_entropy_kernel", "adamw_kernel"}) {
     EXPECT_TRUE(has(own)) << own;
   }
   // A second recording in the same process begins anew: as many kernels, none of the first.

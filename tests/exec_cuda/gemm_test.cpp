@@ -105,22 +105,12 @@ TEST(Alignment, LogitsAreWorthTheirPadding) {
   EXPECT_EQ(alignment_bytes({50257, 1024, 50264, false}, 0, Element::bf16), 16);
 }
 
-// 50,257 = 392 x 128 + 81 columns. Extents and steps of the many are multiples of 16 bytes;
-// together the parts are the whole, dx is made by the few and added to by the many. What is
-// aligned, narrow or fp32 stays whole.
-TEST(Alignment, AHeadIsInPartsWhoseExtentsAreAligned) {
+// 50,257 columns are padded to 50,264: extents and steps of all products are multiples of 16 bytes.
+// What is aligned or fp32 keeps its size.
+TEST(Alignment, AHeadsExtentsAreAligned) {
   const HeadProducts head{8192, 768, 50257, Element::bf16};
-  const std::vector<HeadPart> parts = head.parts(false);
-  ASSERT_EQ(parts.size(), 2U);
-  const HeadPart &few = parts[0], &many = parts[1];
-  EXPECT_EQ(few.first, 50176);
-  EXPECT_EQ(many.first, 0);
-  EXPECT_EQ(few.forward.n, 81);
-  EXPECT_EQ(few.forward.n + many.forward.n, head.whole(false).forward.n);
-  EXPECT_FALSE(few.input.accumulate);
-  EXPECT_TRUE(many.input.accumulate);
-  EXPECT_TRUE(head.parts(true).front().weight.accumulate);
-  for (const Gemm& p : {many.forward, many.input, many.weight}) {
+  EXPECT_EQ(head.columns(), 50264);
+  for (const Gemm& p : {head.forward(), head.input(), head.weight(false), head.weight(true)}) {
     const ColumnMajorGemm columns = column_major(p);
     for (const ColumnMajor& matrix : {columns.first, columns.second, columns.result}) {
       EXPECT_EQ(matrix.rows % 8, 0);
@@ -128,9 +118,8 @@ TEST(Alignment, AHeadIsInPartsWhoseExtentsAreAligned) {
       EXPECT_EQ(alignment_bytes(matrix, 0, Element::bf16), 16);
     }
   }
-  EXPECT_EQ(HeadProducts({8, 16, 50304, Element::bf16}).parts(false).size(), 1U);
-  EXPECT_EQ(HeadProducts({8, 16, 127, Element::bf16}).parts(false).size(), 1U);
-  EXPECT_EQ(HeadProducts({8, 16, 50257, Element::fp32}).parts(false).size(), 1U);
+  EXPECT_EQ(HeadProducts({8, 16, 50304, Element::bf16}).columns(), 50304);
+  EXPECT_EQ(HeadProducts({8, 16, 50257, Element::fp32}).columns(), 50257);
 }
 
 // The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a gemm

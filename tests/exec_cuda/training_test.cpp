@@ -109,7 +109,7 @@ TEST(CudaTraining, LossesInBf16AreTheCpusInFp32) {
   expect_the_cpus_losses(Dtype::bf16, 2e-2);
 }
 
-// 301 tokens are two products of the head, and the embedding's table is the same.
+// 301 tokens are padded to 304, in the embedding's table too, which is the same.
 TEST(CudaTraining, LossesOfAnOddVocabularyInBf16AreTheCpusInFp32) {
   WEIR_NEEDS_BF16();
   expect_the_cpus_losses(Dtype::bf16, 2e-2, 0.1, AttentionKind::unfused, 301);

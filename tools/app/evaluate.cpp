@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -231,30 +229,18 @@ class Evaluator {
     }
   }
 
-  // Runs them with some plans of the fit among them, whose trials it returns.
-  [[nodiscard]] std::vector<Trial> run_beside_controls(std::vector<Trial>& trials,
-                                                       const char* title) const {
-    const auto own = std::ssize(trials);
+  // Runs them with some plans of the fit among them, which it returns.
+  [[nodiscard]] std::vector<RunAgain> run_beside_controls(std::vector<Trial>& trials,
+                                                          const char* title) const {
+    const std::size_t own = trials.size();
     for (const Control& control : controls_)
       trials.push_back(make_trial(control.plan, costs_, host_));
     run_all(trials, title, r_.rounds);
-    std::vector<Trial> again(std::make_move_iterator(trials.begin() + own),
-                             std::make_move_iterator(trials.end()));
-    trials.resize(static_cast<std::size_t>(own));
+    std::vector<RunAgain> again;
+    for (std::size_t i = 0; i < controls_.size(); ++i)
+      again.push_back({controls_[i].plan, controls_[i].last, trials[own + i].times});
+    trials.resize(own);
     return again;
-  }
-
-  // How much longer the plans of the fit took than when they were last run, of their latest steps:
-  // the logarithm of the ratio, in the median; 0 where no plan fitted.
-  [[nodiscard]] double slower(const std::vector<Trial>& again, std::size_t steps) {
-    std::vector<double> longer;
-    for (std::size_t i = 0; i < again.size(); ++i) {
-      const std::vector<double>& times = again[i].times;
-      const auto latest = static_cast<std::ptrdiff_t>(std::min(steps, times.size()));
-      const Seconds now(median({times.end() - latest, times.end()}));
-      longer.push_back(std::log(now / std::exchange(controls_[i].last, now)));
-    }
-    return longer.empty() ? 0 : median(std::move(longer));
   }
 
   void fit() {
@@ -279,7 +265,7 @@ class Evaluator {
 
   void set_interval() {
     std::vector<Trial> setting = next_trials(r_.interval);
-    const std::vector<Trial> again = run_beside_controls(setting, "interval");
+    std::vector<RunAgain> again = run_beside_controls(setting, "interval");
     std::vector<Miss> misses;
     for (const Trial& t : setting) {
       const Forecast& f = t.first.forecast;
@@ -289,7 +275,12 @@ class Evaluator {
     costs_.interval = conformal_interval(misses, 0.9, model_spread_);
     // The misses have what the machine's pace moved since the fit, as those of forecasts will have
     // what it moves from here; the forecasts start at the pace of now.
-    const double longer = slower(again, kLatestSteps);
+    for (std::size_t i = 0; i < again.size(); ++i) {
+      std::vector<double>& times = again[i].times_s;
+      if (times.size() > kLatestSteps) times.erase(times.begin(), times.end() - kLatestSteps);
+      controls_[i].last = again[i].now();
+    }
+    const double longer = slower(again);
     for (const ActionKind kind : kComputeKinds) costs_.correction[kind] *= std::exp(longer);
   }
 
@@ -320,7 +311,7 @@ class Evaluator {
                             .interval = costs_.interval};
     report.provenance = provenance(session_, r_.seed);
     const Watch watch;
-    const std::vector<Trial> again = run_beside_controls(held_out, "held-out");
+    std::vector<RunAgain> again = run_beside_controls(held_out, "held-out");
     const Disturbance judged = disturbance_of({}, held_out, watch);
     note_disturbance(judged, "errors of forecasts are of this, too", session_);
     disturbance_ = worse_of(disturbance_, judged);
@@ -336,9 +327,7 @@ class Evaluator {
     const auto& devices = held_out.front().run.devices;
     if (!devices.empty()) report.sharing = devices.front().sharing;
     report.accuracy = accuracy(report.outcomes);
-    if (!controls_.empty())
-      report.pace = pace_of(report.outcomes, slower(again, std::numeric_limits<std::size_t>::max()),
-                            static_cast<int>(again.size()));
+    if (!again.empty()) report.pace = pace_of(report.outcomes, std::move(again));
     if (report.interval)
       report.band = coverage_band(*report.interval, report.accuracy.with_interval);
     return report;
@@ -422,10 +411,15 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
   if (!r.sharing.empty()) sharing = r.sharing;
   if (r.pace) {
     pace = {{"ratio", r.pace->ratio},
-            {"plans", r.pace->plans},
             {"median_abs_error", r.pace->median_error},
-            {"hits", nullptr}};
+            {"hits", nullptr},
+            {"plans", nlohmann::ordered_json::array()}};
     if (r.interval) pace["hits"] = r.pace->hits;
+    for (const RunAgain& p : r.pace->plans) {
+      pace["plans"].push_back({{"plan", summary(p.plan)},
+                               {"earlier_step_time_s", p.earlier.count()},
+                               {"times_s", p.times_s}});
+    }
   }
   nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
                               {"machine", r.machine},

@@ -55,8 +55,14 @@ bool Outcome::inside() const {
   return interval && interval->low <= measured() && measured() <= interval->high;
 }
 
-Pace pace_of(const std::vector<Outcome>& outcomes, double longer, int plans) {
-  Pace pace{.ratio = std::exp(longer), .plans = plans};
+double slower(const std::vector<RunAgain>& plans) {
+  std::vector<double> longer;
+  for (const RunAgain& p : plans) longer.push_back(std::log(p.now() / p.earlier));
+  return longer.empty() ? 0 : median(std::move(longer));
+}
+
+Pace pace_of(const std::vector<Outcome>& outcomes, std::vector<RunAgain> plans) {
+  Pace pace{.ratio = std::exp(slower(plans)), .plans = std::move(plans)};
   std::vector<double> errors;
   for (Outcome now : outcomes) {
     now.predicted *= pace.ratio;

@@ -8,6 +8,7 @@
 #include "plan/job/plan.hpp"
 #include "plan/words/units.hpp"
 #include "sim/forecast.hpp"
+#include "traces/stats.hpp"
 
 namespace weir {
 
@@ -36,17 +37,29 @@ struct Accuracy {
   int hits = 0, with_interval = 0;  // measured inside its interval, of so many that had one
 };
 
+// A plan that was run before the forecasts were made and again among what they are of.
+struct RunAgain {
+  Plan plan;
+  Seconds earlier;              // its median step before
+  std::vector<double> times_s;  // of the steps now; at least one
+
+  [[nodiscard]] Seconds now() const { return Seconds(median(times_s)); }
+};
+
+// How much longer they took than before: the logarithm of the ratio, in the median; 0 of none.
+[[nodiscard]] double slower(const std::vector<RunAgain>& plans);
+
 // Whether the machine kept its pace from when the forecasts were made to the runs that judge them,
 // seen in plans that were run at both times, and how forecasts would have done at the pace of then.
 struct Pace {
   double ratio = 1;  // step time now over step time then, in the median of those plans
-  int plans = 0;
+  std::vector<RunAgain> plans;
   double median_error = 0;  // of |error| of the forecasts times the ratio
   int hits = 0;             // measured inside the interval times the ratio
 };
 
-// `longer`: the logarithm of the ratio that so many plans showed.
-[[nodiscard]] Pace pace_of(const std::vector<Outcome>& outcomes, double longer, int plans);
+// Precondition: some plan was run again.
+[[nodiscard]] Pace pace_of(const std::vector<Outcome>& outcomes, std::vector<RunAgain> plans);
 
 // Precondition: there is at least one outcome.
 [[nodiscard]] Accuracy accuracy(const std::vector<Outcome>& outcomes);

@@ -70,7 +70,7 @@ std::string pace_text(const EvaluationReport& report) {
       "\nmeanwhile the machine took {:.1f} % {} a step ({} plans of the fit, run again): less "
       "that, "
       "median error {:.1f} %",
-      std::abs(pace.ratio - 1) * 100, pace.ratio < 1 ? "less" : "more", pace.plans,
+      std::abs(pace.ratio - 1) * 100, pace.ratio < 1 ? "less" : "more", pace.plans.size(),
       pace.median_error * 100);
   if (report.interval)
     text += fmt::format(", {} of {} inside", pace.hits, report.accuracy.with_interval);

@@ -27,7 +27,6 @@ struct FixedChoices {
   std::mutex mutex;  // held while a rank chooses: the others then find its choices
   std::map<Key, FixedChoice> products;
   std::map<Key, bool> epilogue_wins;  // over the product and a pass behind it
-  std::map<Key, bool> whole_wins;     // over the parts of a head's product
 };
 
 }  // namespace weir::cuda

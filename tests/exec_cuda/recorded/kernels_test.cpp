@@ -56,7 +56,7 @@ TEST_F(RecordedKernels, LaunchesAreThoseOfTheList) {
     for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
       for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::sgd}) {
         SCOPED_TRACE(std::string(to_string(dtype)) + ", dropout " + std::to_string(dropout));
-        // With AdamW 256 tokens and 45, of which bf16 makes two products.
+        // With AdamW 256 tokens, and 301, which bf16 pads.
         const TinyModel model(true, dropout, optimizer == OptimizerKind::adamw ? 301 : 32, 2, 4);
         Plan plan = model.plan({}, 1, "gpipe");
         plan.dtype = dtype;

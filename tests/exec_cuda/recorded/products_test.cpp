@@ -105,28 +105,6 @@ TEST_F(RecordedProducts, AnEpilogueThatLosesIsLeftApart) {
   }
 }
 
-// The head of 301 tokens in bf16: 256 and 45 of them, unless one product is timed to be faster; all
-// of a device here take the same time, so the two together take twice as long.
-TEST_F(RecordedProducts, AHeadIsInPartsUnlessItsWholeIsFaster) {
-  const TinyModel model(true, 0.0, 301, 1, 4);
-  Plan plan = model.plan({}, 2, "gpipe");
-  plan.dtype = Dtype::bf16;
-  const ResolvedPlan loaded = model.load(plan);
-  const auto products = [&](bool fastest) {
-    std::int64_t before = 0, after = 0;
-    for (const int steps : {1, 2}) {
-      RunOptions options = steps_on_cuda(steps);
-      options.fastest = fastest;
-      machine().reset(1);
-      static_cast<void>(train(loaded, options));
-      EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
-      (steps == 1 ? before : after) = machine().ran["a product"];
-    }
-    return after - before;
-  };
-  EXPECT_EQ(products(false) - products(true), 2 * 3);  // micro-batches, products
-}
-
 // Arithmetic gives two groups of 64 of 132 multiprocessors; the device makes none above 56.
 TEST_F(RecordedProducts, GroupsThatUnevenClustersMakeSmallerAreSaid) {
   const TinyModel model(true, 0.0, 32, 1, 4);
