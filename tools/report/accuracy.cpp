@@ -62,7 +62,8 @@ double slower(const std::vector<RunAgain>& plans) {
 }
 
 Pace pace_of(const std::vector<Outcome>& outcomes, std::vector<RunAgain> plans) {
-  Pace pace{.ratio = std::exp(slower(plans)), .plans = std::move(plans)};
+  Pace pace{.ratio = std::exp(slower(plans))};
+  pace.plans = std::move(plans);
   std::vector<double> errors;
   for (Outcome now : outcomes) {
     now.predicted *= pace.ratio;
