@@ -100,7 +100,7 @@ class Lister {
   void operator()(const HeadShape& shape) {
     const std::int64_t logits = rows_ * logits_row(shape.vocabulary, e_) * e_;
     action_ = "F";
-    // In 16 bits with the padding (exec/cuda/blas/head_products.hpp).
+    // In 16 bits with the padding (exec/cuda/blas/linear.hpp).
     const std::int64_t v = logits_row(shape.vocabulary, e_), h = shape.hidden;
     product("product: logits", v, h);
     add(holds_row(shape) ? "held_cross_entropy_kernel" : "cross_entropy_kernel",

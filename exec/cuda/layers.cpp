@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "exec/cuda/blas/head_products.hpp"
+#include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
 #include "exec/cuda/kernels/norms.hpp"
@@ -17,8 +17,8 @@ namespace {
 Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
 
 // No head with a bias comes here (exec/training/trainable).
-HeadProducts head_products(const HeadShape& s, std::int64_t rows, Element element) {
-  return {.rows = rows, .hidden = s.hidden, .vocabulary = s.vocabulary, .element = element};
+Linear head_of(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
+  return head_linear(shape, call.batch * call.seq_length, on.matmul->element());
 }
 
 }  // namespace
@@ -150,20 +150,23 @@ void backward_weight(const NormShape& shape, const LayerCall& call, const Workbe
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
                      Matmul& matmul) {
   const std::int64_t rows = batch * seq_length;
-  const HeadProducts head = head_products(shape, rows, matmul.element());
-  for (const Gemm& gemm : {head.forward(), head.input(), head.weight(false), head.weight(true)})
-    matmul.prepare(gemm);
+  const Linear head = head_linear(shape, rows, matmul.element());
+  matmul.prepare(head.forward(Epilogue::none));
+  matmul.prepare(head.input(Epilogue::none));
+  for (const bool accumulate : {false, true})
+    matmul.prepare(head.weight(accumulate, Epilogue::none));
   return {.tokens = batch * (seq_length + 1), .row_losses = rows};
 }
 
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
-  const HeadProducts head = head_products(shape, rows, on.matmul->element());
-  on.multiply(head.forward(), {call.input.data, call.weights[0].data, call.saved[0].data});
+  const Linear head = head_of(shape, call, on);
+  on.multiply(head.forward(Epilogue::none),
+              {call.input.data, call.weights[0].data, call.saved[0].data});
   double* loss = on.row_losses + rows;
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, head.columns()},
+    cross_entropy<E>({elements<E>(call.saved[0]), shape.vocabulary, head.out},
                      on.bring_tokens(call), static_cast<float>(call.loss_scale), on.row_losses,
                      loss, on.stream);
   });
@@ -174,15 +177,12 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
 }
 
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  const HeadProducts head =
-      head_products(shape, call.batch * call.seq_length, on.matmul->element());
-  on.multiply(head.input(), {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
+  on.multiply(head_of(shape, call, on).input(Epilogue::none),
+              {call.saved[0].data, call.weights[0].data, call.input_gradient.data});
 }
 
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
-  const HeadProducts head =
-      head_products(shape, call.batch * call.seq_length, on.matmul->element());
-  on.multiply(head.weight(call.accumulate),
+  on.multiply(head_of(shape, call, on).weight(call.accumulate, Epilogue::none),
               {call.saved[0].data, call.input.data, call.gradients[0].floats()});
 }
 

@@ -101,7 +101,8 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     } else {
       const std::int64_t each = bytes_per_element(plan_.dtype);
       made.weight = take((elements + padding) * each, layer, made.description.name);
-      backend_.put_zeros({made.weight.data + elements * each, padding * each});
+      if (padding > 0)  // read by products, and written by nobody
+        backend_.put_zeros({made.weight.data + elements * each, padding * each});
       const std::string state_of = made.description.name + "'s optimizer state";
       const std::int64_t kept = made.updated.count * 4;
       if (bytes_per_element(plan_.dtype) < 4) made.master = take(kept, layer, state_of);

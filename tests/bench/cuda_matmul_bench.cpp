@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "exec/cuda/blas/head_products.hpp"
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/device_info.hpp"
@@ -86,11 +85,11 @@ void add_linear(std::vector<Case>& cases, const std::string& name, const Linear&
 
 // As the executor runs them, padded, and beside them the vocabulary alone.
 void add_head(std::vector<Case>& cases, std::int64_t hidden, std::int64_t vocabulary) {
-  const HeadProducts head{kTokens, hidden, vocabulary, Element::bf16};
-  Gemm forward = head.forward(), input = head.input(), weight = head.weight(true);
-  cases.insert(cases.end(), {{"head forward", forward, 1},
-                             {"head input gradient", input, 1},
-                             {"head weight gradient", weight, 1}});
+  const Linear padded =
+      head_linear({.vocabulary = vocabulary, .hidden = hidden}, kTokens, Element::bf16);
+  add_linear(cases, "head", padded, 1);
+  Gemm forward = padded.forward(Epilogue::none), input = padded.input(Epilogue::none),
+       weight = padded.weight(true, Epilogue::none);
   forward.n = input.k = weight.m = vocabulary;
   cases.insert(cases.end(), {{"head forward, not padded", forward, 0},
                              {"head input gradient, not padded", input, 0},

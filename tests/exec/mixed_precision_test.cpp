@@ -77,7 +77,7 @@ Plan bf16_plan(const TinyModel& model, const std::vector<int>& boundaries) {
 // Weights 2 bytes, master copies 4, gradients 4, moments 8, activations 2, statistics and norm
 // gradients 4. With K = 1 nothing travels, so the peak is the forecast's to the byte; with more,
 // one message slot more or less is a matter of timing (tests/exec/training_test.cpp). A vocabulary
-// of 33 pads its rows of logits.
+// of 33 pads its rows of logits, and its table by 7 rows.
 TEST(MixedPrecision, PredictedPeakIsTheArenas) {
   const TinyModel model(true, 0.1, 33);
   for (const std::vector<int>& boundaries : std::vector<std::vector<int>>{{}, {3}, {2, 4}}) {

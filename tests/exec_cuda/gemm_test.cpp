@@ -7,7 +7,6 @@
 
 #include <stdexcept>
 
-#include "exec/cuda/blas/head_products.hpp"
 #include "exec/cuda/blas/linear.hpp"
 #include "plan/model/layer_tensors.hpp"
 
@@ -108,9 +107,13 @@ TEST(Alignment, LogitsAreWorthTheirPadding) {
 // 50,257 columns are padded to 50,264: extents and steps of all products are multiples of 16 bytes.
 // What is aligned or fp32 keeps its size.
 TEST(Alignment, AHeadsExtentsAreAligned) {
-  const HeadProducts head{8192, 768, 50257, Element::bf16};
-  EXPECT_EQ(head.columns(), 50264);
-  for (const Gemm& p : {head.forward(), head.input(), head.weight(false), head.weight(true)}) {
+  const auto head_of = [](std::int64_t vocabulary, Element element) {
+    return head_linear({.vocabulary = vocabulary, .hidden = 768}, 8192, element);
+  };
+  const Linear head = head_of(50257, Element::bf16);
+  EXPECT_EQ(head.out, 50264);
+  for (const Gemm& p : {head.forward(Epilogue::none), head.input(Epilogue::none),
+                        head.weight(false, Epilogue::none), head.weight(true, Epilogue::none)}) {
     const ColumnMajorGemm columns = column_major(p);
     for (const ColumnMajor& matrix : {columns.first, columns.second, columns.result}) {
       EXPECT_EQ(matrix.rows % 8, 0);
@@ -118,8 +121,8 @@ TEST(Alignment, AHeadsExtentsAreAligned) {
       EXPECT_EQ(alignment_bytes(matrix, 0, Element::bf16), 16);
     }
   }
-  EXPECT_EQ(HeadProducts({8, 16, 50304, Element::bf16}).columns(), 50304);
-  EXPECT_EQ(HeadProducts({8, 16, 50257, Element::fp32}).columns(), 50257);
+  EXPECT_EQ(head_of(50304, Element::bf16).out, 50304);
+  EXPECT_EQ(head_of(50257, Element::fp32).out, 50257);
 }
 
 // The matrix beside GELU: leading dimension a multiple of 8; neither of a batch nor of a gemm

@@ -62,9 +62,10 @@ std::vector<Gemm> layouts() {
       {.m = 7, .n = 5, .k = 3, .a_row = 3, .b_row = 5, .c_row = 5}};  // rows that begin anywhere
 }
 
-// E: the operands' type; C: the result's. addend: the least that errors are relative to.
+// E: the operands' type; C: the result's. floor: the least that errors are relative
+// to.
 template <class E, class C>
-void check_layout(Matmul& matmul, const Gemm& p, double tolerance, double addend = 1) {
+void check_layout(Matmul& matmul, const Gemm& p, double tolerance, double floor = 1) {
   const DeviceArray<std::byte> scratch(size(Matmul::kScratchBytes));
   const auto a = random_held<E>(p.batch * 200 * 200, 31),
              b = random_held<E>(p.batch * 200 * 200, 32);
@@ -76,7 +77,7 @@ void check_layout(Matmul& matmul, const Gemm& p, double tolerance, double addend
   for (const DeviceArray<C>* out : {&c, &again}) {
     matmul.run(p, {a_in.get(), b_in.get(), out->get(), bias_in.get()}, scratch.get(), nullptr);
   }
-  expect_close(host_floats(c), expected_of(p, a, b, bias, before), tolerance, addend);
+  expect_close(host_floats(c), expected_of(p, a, b, bias, before), tolerance, floor);
   EXPECT_EQ(host_floats(c), host_floats(again));
 }
 
@@ -89,17 +90,22 @@ TEST(CudaMatmul, EveryLayoutOfThePasses) {
   }
 }
 
-// Whole sums and cut ones: either way the same bits twice. On an H100 cuBLASLt 13.1 adds the bias
-// of rows that begin anywhere by a kernel of its own, to products that are rounded already: 2^-9 of
-// the sum and 2^-9 of the product, which may be larger by a bias of up to 4: below 8e-3 of the
-// larger of the two.
+// Whole sums and cut ones: either way the same bits twice. Where a bf16 result is added to,
+// cuBLASLt 13.1 on an H100 rounds the product before it adds: 19.293 - 0.84375 is 19.25 - 0.84375,
+// and so 18.375, where the sum's nearest is 18.5. That is 2^-9 of the sum and 2^-9 of the product,
+// which is larger by an addend of up to 4.5: below 8e-3 of the sum, of 4 at least. The executor
+// adds to weights' gradients in fp32, and in bf16 to residuals alone (AddsToAnotherMatrix).
 TEST(CudaMatmul, EveryLayoutInBf16) {
   WEIR_NEEDS_BF16();
   for (const SumOverK sum : {SumOverK::whole, SumOverK::cut}) {
     Matmul matmul(Dtype::bf16, 0, sum);
     for (Gemm p : layouts()) {
       p.fp32_result = false;
-      check_layout<Bf16, Bf16>(matmul, p, 8e-3, 4);
+      if (p.accumulate) {
+        check_layout<Bf16, Bf16>(matmul, p, 8e-3, 4);
+      } else {
+        check_layout<Bf16, Bf16>(matmul, p, 4e-3);
+      }
       p.epilogue = Epilogue::none;
       p.fp32_result = true;
       check_layout<Bf16, float>(matmul, p, 1e-4);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/linear.hpp"
 
+#include "plan/model/layer_tensors.hpp"
+
 namespace weir::cuda {
 
 Gemm Linear::forward(Epilogue epilogue) const {
@@ -37,6 +39,10 @@ Gemm Linear::weight(bool accumulate, Epilogue epilogue) const {
           .epilogue = epilogue,
           .accumulate = accumulate,
           .fp32_result = true};
+}
+
+Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element) {
+  return {rows, shape.hidden, logits_row(shape.vocabulary, bytes_of(element))};
 }
 
 BlockEpilogues block_epilogues(const TransformerShape& shape, Element element) {

@@ -17,15 +17,21 @@ struct Linear {
   [[nodiscard]] Gemm weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
 };
 
-// Which epilogues a block asks cuBLASLt for; where it has no algorithm with them, and for all
+// A head's, whose outputs are logits: the vocabulary and, in 16 bits, what pads it to 16 bytes
+// (logits_row). Without, GPT-2's 50,257 columns take cuBLASLt 13.1 on an H100 six to eight times as
+// long, and the weights' gradient half as long again (MEASURED.md). Rows of w behind the vocabulary
+// are zero, so their logits are, which no loss reads, and so are their gradients.
+[[nodiscard]] Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element);
+
+// Which epilogues a block may ask cuBLASLt for; where it has no algorithm with them, and for all
 // others, a kernel of our own follows the gemm.
 //
-// `gelu`: bias and GELU in the gemm up, its slope in the gemm that makes up's gradient;
-// mlp.up is the matrix beside. Only for the tanh formula: cuBLAS's documentation of
-// CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch takes it for tanh
-// (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that. Only in
-// bf16, whose rounding is coarser than the difference between the formulas (below 5e-4) and than
-// any hardware tanh. The width must suit that matrix (may_carry).
+// `gelu`: bias and GELU in the gemm up, and, where times say so (exec/cuda/epilogues), its slope in
+// the gemm that makes up's gradient; mlp.up is the matrix beside. Only for the tanh formula:
+// cuBLAS's documentation of CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch takes it for
+// tanh (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that.
+// Only in bf16, whose rounding is coarser than the difference between the formulas (below 5e-4) and
+// than any hardware tanh. The width must suit that matrix (may_carry).
 //
 // `bias_gradient`: in the pass for the weights, where micro-batches come in ascending order. The
 // library overwrites it, whatever is done with the weight's gradient, so from the second
