@@ -4,9 +4,12 @@
 #include "exec/cpu/map_kernels.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
+
+#include "exec/cpu/vector_math.hpp"
 
 namespace weir::cpu {
 namespace {
@@ -66,6 +69,23 @@ void each_window(const Pooling& p, Begin begin, Visit visit, End end) {
 
 std::size_t input_bytes(const Pooling& p) {
   return static_cast<std::size_t>(p.batch * p.input.numbers()) * sizeof(float);
+}
+
+// Of eight numbers at most, a bit each.
+constexpr std::uint32_t kSigns[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+WEIR_INLINE std::uint8_t signs_of(const float* x, std::int64_t count) {
+  std::uint32_t bits = 0;
+  for (std::int64_t i = 0; i < count; ++i) bits |= x[i] > 0 ? kSigns[i] : 0U;
+  return static_cast<std::uint8_t>(bits);
+}
+
+// Without a branch, which would be missed at every other number.
+WEIR_INLINE void keep_signed(std::uint32_t bits, const float* dy, std::int64_t count, float* dx) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t all = (bits & kSigns[i]) != 0 ? ~0U : 0U;
+    dx[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(dy[i]) & all);
+  }
 }
 
 }  // namespace
@@ -171,27 +191,19 @@ void move_statistics(const RunningStatistics& how, std::int64_t samples,
   }
 }
 
-void rectify(const float* x, std::int64_t n, float* y, std::uint8_t* signs) {
-  for (std::int64_t first = 0; first < n; first += 8) {
-    const std::int64_t last = std::min<std::int64_t>(8, n - first);
-    unsigned bits = 0;
-    for (std::int64_t i = 0; i < last; ++i) {
-      const bool above = x[first + i] > 0;
-      bits |= static_cast<unsigned>(above) << i;
-      // Not a number stays what it is, and is found.
-      y[first + i] = x[first + i] < 0 ? 0.0F : x[first + i];
-    }
-    signs[first / 8] = static_cast<std::uint8_t>(bits);
-  }
+WEIR_MULTIVERSION void rectify(const float* x, std::int64_t n, float* y, std::uint8_t* signs) {
+  // Not a number stays what it is, and is found.
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0.0F : x[i];
+  std::int64_t first = 0;
+  for (; first + 8 <= n; first += 8) signs[first / 8] = signs_of(x + first, 8);
+  if (first < n) signs[first / 8] = signs_of(x + first, n - first);
 }
 
-void rectify_gradient(const std::uint8_t* signs, const float* dy, std::int64_t n, float* dx) {
-  for (std::int64_t first = 0; first < n; first += 8) {
-    const std::int64_t last = std::min<std::int64_t>(8, n - first);
-    const unsigned bits = signs[first / 8];
-    for (std::int64_t i = 0; i < last; ++i)
-      dx[first + i] = ((bits >> i) & 1U) != 0 ? dy[first + i] : 0.0F;
-  }
+WEIR_MULTIVERSION void rectify_gradient(const std::uint8_t* signs, const float* dy, std::int64_t n,
+                                        float* dx) {
+  std::int64_t first = 0;
+  for (; first + 8 <= n; first += 8) keep_signed(signs[first / 8], dy + first, 8, dx + first);
+  if (first < n) keep_signed(signs[first / 8], dy + first, n - first, dx + first);
 }
 
 void max_pool(const Pooling& p, const float* x, float* y, std::uint8_t* places) {

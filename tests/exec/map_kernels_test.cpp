@@ -168,6 +168,11 @@ TEST(Rectifier, KeepsSigns) {
   EXPECT_EQ(signs, (std::vector<std::uint8_t>{0b01101010, 1}));
   cpu::rectify_gradient(signs.data(), ramp(9).data(), 9, dx.data());
   EXPECT_EQ(dx, (std::vector<float>{0, 2, 0, 4, 0, 6, 7, 0, 9}));
+  // What is no number stays so where it may be found, and passes nothing back.
+  const std::vector<float> broken{-1, std::nanf(""), 3};
+  cpu::rectify(broken.data(), 3, y.data(), signs.data());
+  EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_EQ(signs[0], 0b100);
 }
 
 // Windows of two, a step of two and a padding of one on three columns: the first holds column 0
