@@ -82,7 +82,7 @@ class BesideANeighbour : public InFolder {
     write("model.json",
           R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 64,
               "n_positions": 32})");
-    EXPECT_EQ(weir("-q plan model.json -K 1 -M 2 -o plan.json").code, 0);
+    EXPECT_EQ(weir("-q plan model.json -K 1 -M 8 -o plan.json").code, 0);
   }
   ~BesideANeighbour() override {
     ::kill(neighbour_, SIGKILL);
