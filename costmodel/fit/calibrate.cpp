@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
+#include <string>
 #include <utility>
 
 #include "traces/stats.hpp"
@@ -39,40 +39,42 @@ double huber_location(const std::vector<Weighted>& values) {
   return location;
 }
 
-// How many equal observations say as much as these (Kish, Survey Sampling, 1965).
-double effective_number(const std::vector<Weighted>& values) {
+// How many equal runs say as much as these (Kish, Survey Sampling, 1965).
+double effective_number(const std::map<std::size_t, double>& weights) {
   double sum = 0, squares = 0;
-  for (const auto& [value, weight] : values) {
+  for (const auto& [run, weight] : weights) {
     sum += weight;
     squares += weight * weight;
   }
   return sum * sum / squares;
 }
 
-using KindKey = std::pair<ActionKind, bool>;  // and whether alone
-
-// Additive in logs: an observation is what its kind shows plus what the factor of the fixed part
-// makes of it. The two are fitted in turn (backfitting), each to what the other leaves, until they
-// stand still. Each observation counts by its time, which is what forecasts are of.
+// Additive in logs: an observation is what its kind shows, what the kind's factor of quiet
+// neighbours makes of it and what the factor of the fixed part does. They are fitted in turn
+// (backfitting), each to what the others leave, until they stand still. Each observation counts by
+// its time, which is what forecasts are of.
 struct Locations {
-  std::map<KindKey, double> kinds;
-  double fixed = 1;  // factor
+  std::map<ActionKind, double> kinds, alone;  // logarithms
+  double fixed = 0;                           // likewise
 };
 
-double kind_effect(const KindObservation& o, const Locations& at) {
-  return at.kinds.at({o.kind, o.alone});
-}
-double fixed_effect(const KindObservation& o, double factor) {
-  return std::log1p((factor - 1) * o.fixed);
+double alone_effect(const KindObservation& o, double log_factor) { return o.quiet * log_factor; }
+double fixed_effect(const KindObservation& o, double log_factor) {
+  return std::log1p(std::expm1(log_factor) * o.fixed);
 }
 
-std::vector<Weighted> of_kind(const Observations& seen, const Locations& at, KindKey key) {
-  std::vector<Weighted> values;
+// What the three leave of an observation.
+double left_of(const KindObservation& o, const Locations& at) {
+  return o.log_ratio - at.kinds.at(o.kind) - alone_effect(o, at.alone.at(o.kind)) -
+         fixed_effect(o, at.fixed);
+}
+
+std::vector<const KindObservation*> of_kind(const Observations& seen, ActionKind kind) {
+  std::vector<const KindObservation*> found;
   for (const KindObservation& o : seen.kinds) {
-    if (KindKey(o.kind, o.alone) == key)
-      values.emplace_back(o.log_ratio - fixed_effect(o, at.fixed), o.time.count());
+    if (o.kind == kind) found.push_back(&o);
   }
-  return values;
+  return found;
 }
 
 double huber_loss(double residual) {
@@ -80,24 +82,41 @@ double huber_loss(double residual) {
   return size < kHuberThreshold ? size * size / 2 : kHuberThreshold * (size - kHuberThreshold / 2);
 }
 
-// The factor that leaves the least: Huber's loss of the residuals over their spread, and how far
-// its logarithm is from 0, where it is expected within 0.5.
-double fit_fixed(const Observations& seen, const Locations& at) {
-  constexpr double kExpectedWithin = 0.5;
+// A factor of which some observations have more than others.
+struct SharedFactor {
+  double log_now = 0;
+  double expected_within = 0;  // its logarithm of 0
+  double (*effect)(const KindObservation& o, double log_factor) = nullptr;
+};
+
+// Its logarithm that leaves the least: Huber's loss of the residuals over their spread, and how far
+// it is from 0. A run has one plan and one pace of the machine for all its stages and kinds, so as
+// many are counted as there are runs, and the spread is at least what runs of one plan differ by.
+double fit_factor(const std::vector<const KindObservation*>& seen, const Locations& at,
+                  const SharedFactor& factor) {
+  constexpr double kRunsDiffer = 0.01;
+  struct Left {
+    const KindObservation* of;
+    double all;  // without this factor
+  };
+  std::vector<Left> left;
   std::vector<Weighted> now;
-  for (const KindObservation& o : seen.kinds) {
-    const double left = o.log_ratio - kind_effect(o, at) - fixed_effect(o, at.fixed);
-    now.emplace_back(left, o.time.count());
-  }
+  std::map<std::size_t, double> of_run;
   double times = 0;
-  for (const auto& [left, time] : now) times += time;
-  const double weight = effective_number(now) / times;  // of a second
-  const double spread = std::max(1e-3, 1.4826 * median_distance(std::move(now), 0));
+  for (const KindObservation* o : seen) {
+    const double time = o->time.count(), residual = left_of(*o, at);
+    left.push_back({o, residual + factor.effect(*o, factor.log_now)});
+    now.emplace_back(residual, time);
+    of_run[o->run] += time;
+    times += time;
+  }
+  const double weight = effective_number(of_run) / times;  // of a second
+  const double spread = std::max(kRunsDiffer, 1.4826 * median_distance(std::move(now), 0));
   const auto loss = [&](double log_factor) {
-    double sum = std::pow(log_factor / kExpectedWithin, 2) / 2;
-    for (const KindObservation& o : seen.kinds) {
-      const double left = o.log_ratio - kind_effect(o, at) - fixed_effect(o, std::exp(log_factor));
-      sum += weight * o.time.count() * huber_loss(left / spread);
+    double sum = std::pow(log_factor / factor.expected_within, 2) / 2;
+    for (const auto& [o, all] : left) {
+      const double residual = all - factor.effect(*o, log_factor);
+      sum += weight * o->time.count() * huber_loss(residual / spread);
     }
     return sum;
   };
@@ -113,27 +132,42 @@ double fit_fixed(const Observations& seen, const Locations& at) {
       step /= 2;
     }
   }
-  return std::exp(best);
+  return best;
+}
+
+// Whether the observations differ in what `of` says of them: where not, nothing tells its factor.
+template <class Of>
+bool differ(const std::vector<const KindObservation*>& seen, Of of) {
+  return std::ranges::any_of(seen,
+                             [&](const KindObservation* o) { return of(*o) != of(*seen[0]); });
 }
 
 Locations fit_locations(const Observations& seen) {
+  constexpr double kFixedWithin = 0.5, kAloneWithin = 0.1;
   Locations at;
-  std::set<int> sizes;
+  std::vector<const KindObservation*> all;
   for (const KindObservation& o : seen.kinds) {
-    at.kinds[{o.kind, o.alone}] = 0;
-    sizes.insert(o.micro_batch_size);
+    at.kinds[o.kind] = at.alone[o.kind] = 0;
+    all.push_back(&o);
   }
+  const bool tells_fixed = differ(all, [](const auto& o) { return o.micro_batch_size; });
   for (int round = 0; round < 100; ++round) {
     double moved = 0;
-    for (auto& [key, location] : at.kinds) {
-      const double next = huber_location(of_kind(seen, at, key));
-      moved = std::max(moved, std::abs(next - location));
-      location = next;
+    const auto move = [&moved](double& from, double to) {
+      moved = std::max(moved, std::abs(to - from));
+      from = to;
+    };
+    for (auto& [kind, location] : at.kinds) {
+      const auto its = of_kind(seen, kind);
+      std::vector<Weighted> values;
+      for (const KindObservation* o : its)
+        values.emplace_back(left_of(*o, at) + location, o->time.count());
+      move(location, huber_location(values));
+      double& alone = at.alone.at(kind);
+      if (differ(its, [](const auto& o) { return o.quiet; }))
+        move(alone, fit_factor(its, at, {alone, kAloneWithin, alone_effect}));
     }
-    // Runs of one size do not tell the two parts apart.
-    const double next = sizes.size() < 2 ? 1 : fit_fixed(seen, at);
-    moved = std::max(moved, std::abs(std::log(next / at.fixed)));
-    at.fixed = next;
+    if (tells_fixed) move(at.fixed, fit_factor(all, at, {at.fixed, kFixedWithin, fixed_effect}));
     if (moved < 1e-7) break;
   }
   return at;
@@ -152,22 +186,25 @@ void lend_to_relatives(std::map<ActionKind, double>& locations) {
 
 std::vector<FitQuality> quality_of(const Observations& seen, const Locations& at) {
   std::vector<FitQuality> quality;
-  const auto add = [&quality](std::string name, double location,
-                              const std::vector<Weighted>& values) {
-    quality.push_back({std::move(name), std::exp(location), static_cast<int>(values.size()),
-                       median_distance(values, location)});
+  // Of the observations that have a part of the factor.
+  const auto add = [&](std::string name, double log_factor, auto has_part) {
+    std::vector<Weighted> left;
+    for (const KindObservation& o : seen.kinds) {
+      if (has_part(o)) left.emplace_back(left_of(o, at), o.time.count());
+    }
+    const auto count = static_cast<int>(left.size());
+    quality.push_back(
+        {std::move(name), std::exp(log_factor), count, median_distance(std::move(left), 0)});
   };
-  for (const auto& [key, location] : at.kinds) {
-    add(std::string(to_string(key.first)) + (key.second ? " alone" : ""), location,
-        of_kind(seen, at, key));
+  for (const auto& [kind, location] : at.kinds) {
+    const auto of_it = [kind = kind](const KindObservation& o) { return o.kind == kind; };
+    const std::string name(to_string(kind));
+    add(name, location, of_it);
+    if (at.alone.at(kind) == 0) continue;
+    add(name + " alone", at.alone.at(kind),
+        [&](const KindObservation& o) { return of_it(o) && o.quiet > 0; });
   }
-  std::vector<Weighted> left;
-  for (const KindObservation& o : seen.kinds) {
-    if (o.fixed > 0)
-      left.emplace_back(o.log_ratio - kind_effect(o, at) - fixed_effect(o, at.fixed),
-                        o.time.count());
-  }
-  if (at.fixed != 1) add("fixed", std::log(at.fixed), left);
+  if (at.fixed != 0) add("fixed", at.fixed, [](const KindObservation& o) { return o.fixed > 0; });
   return quality;
 }
 
@@ -204,20 +241,14 @@ double slowdown_of(const std::vector<std::pair<double, double>>& overlapped) {
 Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
                       const Cluster& cluster) {
   const Observations seen = observe(base, runs, cluster);
-  const Locations at = fit_locations(seen);
+  Locations at = fit_locations(seen);
   Calibration result{base, quality_of(seen, at)};
   result.costs.basis = Basis::calibrated;
-  // What is learnt with K > 1 holds for all, and K = 1 differs from it by its own factor.
-  std::map<ActionKind, double> busy, alone;
-  for (const auto& [key, location] : at.kinds) (key.second ? alone : busy)[key.first] = location;
-  lend_to_relatives(busy);
-  lend_to_relatives(alone);
-  for (auto& [kind, location] : alone) {
-    if (const auto found = busy.find(kind); found != busy.end()) location -= found->second;
-  }
-  for (const auto& [kind, location] : busy) result.costs.correction[kind] *= std::exp(location);
-  for (const auto& [kind, location] : alone) result.costs.alone[kind] *= std::exp(location);
-  result.costs.fixed = base.fixed * at.fixed;
+  lend_to_relatives(at.kinds);
+  lend_to_relatives(at.alone);
+  for (const auto& [kind, location] : at.kinds) result.costs.correction[kind] *= std::exp(location);
+  for (const auto& [kind, location] : at.alone) result.costs.alone[kind] *= std::exp(location);
+  result.costs.fixed = base.fixed * std::exp(at.fixed);
   result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();

@@ -15,8 +15,8 @@ namespace weir {
 // How well one factor describes its observations: the residuals of log(measured / predicted) about
 // it.
 struct FitQuality {
-  std::string
-      kind;  // "F", "B", ..., "F alone" for K = 1, "fixed" for what any micro-batch size takes
+  // "F", "B", ..., "F alone" of quiet neighbours, "fixed" for what any micro-batch size takes.
+  std::string kind;
   double factor = 1;
   int observations = 0;        // (plan, stage) pairs
   double median_residual = 0;  // median |log ratio - log factor|, by time

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "costmodel/table/neighbours.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/program/program.hpp"
 #include "traces/stats.hpp"
@@ -65,8 +66,8 @@ void note_scatter(ActionKind kind, const Seen& run, double typical, Observations
   }
 }
 
-void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluster,
-             Observations& seen) {
+void add_run(std::size_t index, const CalibrationRun& run, const Costs& base,
+             const Cluster& cluster, Observations& seen) {
   const Program& program = run.plan->program;
   const CostTableResult table = cost_table(*run.plan, base, cluster);
   // Only what grows with the samples: the rest of a time is fixed.
@@ -120,7 +121,7 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
     const Plan& plan = run.plan->plan;
     const double a_step = static_cast<double>(of_kind.durations.size()) /
                           static_cast<double>(run.measured->steps.size());
-    seen.kinds.push_back({key.second, plan.pp == 1, plan.micro_batch_size,
+    seen.kinds.push_back({index, key.second, quiet_share(plan, base), plan.micro_batch_size,
                           std::log(measured / expected), 1 - predicted(without) / expected,
                           Seconds(measured * a_step)});
   }
@@ -131,7 +132,7 @@ void add_run(const CalibrationRun& run, const Costs& base, const Cluster& cluste
 Observations observe(const Costs& base, std::span<const CalibrationRun> runs,
                      const Cluster& cluster) {
   Observations seen;
-  for (const CalibrationRun& run : runs) add_run(run, base, cluster, seen);
+  for (std::size_t i = 0; i < runs.size(); ++i) add_run(i, runs[i], base, cluster, seen);
   return seen;
 }
 

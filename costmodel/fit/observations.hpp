@@ -21,8 +21,9 @@ struct CalibrationRun {
 
 // The actions of one kind of one stage of one plan.
 struct KindObservation {
+  std::size_t run = 0;
   ActionKind kind = ActionKind::F;
-  bool alone = false;        // K = 1
+  double quiet = 0;          // quiet_share: of the time, none works beside it
   int micro_batch_size = 1;  // samples
   double log_ratio = 0;  // log(measured / predicted); measured: mean of a step, median over steps
   double fixed = 0;      // share of what is predicted that any micro-batch size takes

@@ -41,8 +41,8 @@ struct Costs {
   // Nobody computes the gradient of the model's input (PyTorch): where backward is divided, the
   // first stage's I is nothing, and its W is the whole backward.
   bool first_backward_in_w = false;
-  Correction
-      alone;  // times of a device whose neighbours are idle, over those of a busy machine (K = 1)
+  // Times of a device whose neighbours are idle, over those of a busy machine (quiet_share).
+  Correction alone;
   Correction correction;   // learnt by calibrate
   SizeCorrection by_size;  // learnt by calibrate, beside `correction`; not the optimizer's
   double fixed = 1;        // likewise, of what a pass takes at any micro-batch size (fixed_part)

@@ -1,18 +1,16 @@
-// From costs of layers to the costs of a plan's stages and messages. Each layer is priced once for
-// the plan's micro-batch size, with what it sends; a stage is a sum over its layers, wherever it
+// The costs of a plan's stages and messages. A stage is a sum over its layers' prices, wherever it
 // begins.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "costmodel/links/parallel.hpp"
 #include "costmodel/table/cost_table.hpp"
 #include "costmodel/table/layer_costs.hpp"
+#include "costmodel/table/layer_prices.hpp"
 #include "costmodel/table/per_cause.hpp"
 #include "plan/job/placement.hpp"
 
@@ -53,50 +51,29 @@ class StageCosts {
                                            std::span<const StagePart> stages) const;
   // What was extrapolated, one line each; empty: every layer and micro-batch size lies within what
   // was measured.
-  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  // The device's time of a layer's pass over the host's time about its collectives, the least of
-  // all: above 1 the host runs ahead of the device. Infinite where the host takes none.
-  [[nodiscard]] double device_over_host() const { return device_over_host_; }
+  [[nodiscard]] std::vector<std::string> warnings() const;
+  // LayerPrices::device_over_host, the least of all kinds.
+  [[nodiscard]] double device_over_host() const;
 
  private:
   // On the first kind of nodes.
   [[nodiscard]] StageCost own(const StagePart& stage) const;
   [[nodiscard]] PerKind<PerCause<Seconds>> own_parts(const StagePart& stage);
-  // One layer of one device, for one micro-batch.
-  struct LayerPrice {
-    LayerTime time;            // what corrections apply to
-    PerKind<Seconds> traffic;  // what they do not
-    Seconds rebuild{0};  // its R within its B and I (recompute full); a part of neither's `time`
-  };
-  // Of a price, what its sums do not show.
-  struct PriceParts {
-    PerKind<Seconds> tensor, context, experts;  // of its traffic
-    PerKind<Seconds> replicas;                  // of its time, what ZeRO sends beyond the kernels
-    Seconds core{0};  // of its I and B, the attention core again (selective)
-  };
-  [[nodiscard]] LayerPrice price(int layer, PriceParts* parts = nullptr);
   // Once a step, for one stage; factors of the costs included.
   [[nodiscard]] StepTraffic once_a_step(const StagePart& stage) const;
-  // What corrections make of a layer's own time in actions of this kind.
-  [[nodiscard]] double corrected(ActionKind kind) const;
   // Its I is nothing and its W the whole backward.
   [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
-  // The layer's own time, with R and its share of the update.
-  [[nodiscard]] LayerTime matched(int layer);
   [[nodiscard]] MessageCost message(const ScheduleShape& shape, Stage from, Stage to,
                                     std::int64_t sample_bytes) const;
-  void warn(std::string warning);
   void block_messages(CostTable& table, const ScheduleShape& shape) const;
   [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;
 
   const Plan& plan_;
   const LayerCosts& known_;
   const Cluster& cluster_;
-  ParallelLinks links_;
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
-  double device_over_host_ = std::numeric_limits<double>::infinity();
-  std::vector<LayerPrice> prices_;
-  std::vector<std::string> warnings_;
+  Correction corrected_;  // what corrections make of a layer's own time
+  LayerPrices prices_;
   std::vector<StageCosts> other_kinds_;  // of nodes, by Cluster::kind - 1
   std::optional<Placement> placement_;   // where there are some
 };

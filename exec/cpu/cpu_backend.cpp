@@ -18,8 +18,9 @@
 namespace weir {
 namespace {
 
-constexpr std::size_t kEvictedBytes = std::size_t{8}
-                                      << 20;  // several times a core's second-level cache
+// All of a core's second-level cache, and of the third's what cores share of it: between two uses
+// of its weights a stage has been through all its other layers.
+constexpr std::size_t kEvictedBytes = std::size_t{32} << 20;
 
 class CpuBackend : public Backend {
  public:

@@ -3,10 +3,11 @@
 // written. A GPU's caches are emptied last: its neighbours share them, and would have emptied them
 // as well.
 //
-// Each device works through the same list of (layer, micro-batch size) in step with the others. A
-// repetition runs F, then I, then W, then F and the whole B, as the executor would. What the clock
-// does not see: the first touch of fresh memory (warm-up takes it), and how a neighbour's different
-// kind of action slows this one (calibration learns that).
+// One device works through a list of (layer, micro-batch size) while its neighbours work at the
+// layers that other stages would hold: two devices at the same wide layer would fight for memory as
+// no two stages do. A repetition runs F, then I, then W, then F and the whole B, as the executor
+// would. What the clock does not see: the first touch of fresh memory (warm-up takes it), and what
+// the pipeline's order makes of it (calibration learns that).
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/profiling/measure.hpp"
 
@@ -179,9 +180,8 @@ struct Job {
   int batch;
 };
 
-// All devices through one job; device 0 says when it has seen enough. What they do next is decided
-// at each barrier, by the last to arrive, so it is the same for all: they go on, end the job, or,
-// when one failed, leave.
+// Device 0 through the jobs, each with its neighbours at work until it has seen enough. At the
+// barriers all learn whether one of them failed, and leave.
 class Measuring {
  public:
   Measuring(const Model& model, const Plan& plan, const MeasureOptions& options,
@@ -191,8 +191,7 @@ class Measuring {
         options_(options),
         factory_(backends.at(options.backend)),
         working_(options.working > 0 ? options.working : options.devices),
-        barrier_(working_, Decide{this}),
-        times_(static_cast<std::size_t>(working_)) {}
+        barrier_(working_, Decide{this}) {}
 
   void run(const std::vector<Job>& jobs, Measurements& result) {
     Team(working_, [&](int device) { work(device, jobs, result); }).join();
@@ -200,12 +199,10 @@ class Measuring {
   }
 
  private:
+  // By the last to arrive, so it is the same for all.
   struct Decide {
     Measuring* all;
-    void operator()() noexcept {
-      all->leaves_ = all->failed_.load();
-      all->ends_job_ = std::exchange(all->enough_, false);
-    }
+    void operator()() noexcept { all->leaves_ = all->failed_.load(); }
   };
 
   // The first failure is the one that comes out.
@@ -224,54 +221,65 @@ class Measuring {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       std::unique_ptr<Backend> backend;
       std::unique_ptr<LayerBench> bench;
-      Times& mine = times_[static_cast<std::size_t>(device)];
       guarded([&] {
+        // The neighbours last read it before the latest barrier.
+        if (device == 0) enough_.store(false);
         Plan plan = plan_;
         plan.micro_batch_size = jobs[j].batch;
         backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
-        bench = std::make_unique<LayerBench>(model_, plan, jobs[j].layer, *backend);
+        bench = std::make_unique<LayerBench>(model_, plan, layer_of(device, jobs[j]), *backend);
         Times warm;
         bench->repeat(warm);
-        mine = {};
       });
       barrier_.arrive_and_wait();
       if (leaves_) return;
-      for (int repetition = 0; repetition < options_.most && !ends_job_; ++repetition) {
-        guarded([&] {
-          bench->repeat(mine);
-          if (device == 0) enough_ = repetition + 1 >= options_.least && settled(mine);
-        });
-        barrier_.arrive_and_wait();
-        if (leaves_) return;
-      }
       guarded([&] {
-        if (device != 0) return;
-        note(jobs[j], bench->scratch_bytes(), result);
-        if (options_.progress)
-          options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
+        if (device == 0) {
+          note(jobs[j], times_of(*bench), bench->scratch_bytes(), result);
+        } else {
+          work_beside(*bench);
+        }
       });
       barrier_.arrive_and_wait();
       if (leaves_) return;
+      if (device == 0 && options_.progress)
+        options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
     }
+  }
+
+  // A neighbour's layer stands as far from the measured one as its stage would.
+  [[nodiscard]] int layer_of(int device, const Job& job) const {
+    const auto layers = static_cast<int>(model_.layers.size());
+    return (job.layer + device * layers / options_.devices) % layers;
+  }
+
+  [[nodiscard]] Times times_of(LayerBench& bench) {
+    Times times;
+    for (int repetition = 0; repetition < options_.most && !failed_.load(); ++repetition) {
+      bench.repeat(times);
+      if (repetition + 1 >= options_.least && settled(times)) break;
+    }
+    enough_.store(true);
+    return times;
+  }
+
+  void work_beside(LayerBench& bench) const {
+    Times unread;
+    while (!enough_.load() && !failed_.load()) bench.repeat(unread);
   }
 
   [[nodiscard]] bool settled(const Times& times) const {
     return relative_spread(times.f) < options_.spread && relative_spread(times.b) < options_.spread;
   }
 
-  void note(const Job& job, std::int64_t scratch, Measurements& result) const {
-    Times all;
-    for (const Times& t : times_) {
-      for (const ActionKind kind : kComputeKinds)
-        all[kind].insert(all[kind].end(), t[kind].begin(), t[kind].end());
-    }
+  static void note(const Job& job, const Times& times, std::int64_t scratch, Measurements& result) {
     PerKind<Seconds> time;
     for (const ActionKind kind : kComputeKinds) {
-      if (kind != ActionKind::R) time[kind] = Seconds(median(all[kind]));
+      if (kind != ActionKind::R) time[kind] = Seconds(median(times[kind]));
     }
     time.r = time.f;
-    result.samples.push_back({job.layer, job.batch, time, relative_spread(all.f),
-                              spread_over_fastest_half(all.f), Bytes(scratch)});
+    result.samples.push_back({job.layer, job.batch, time, relative_spread(times.f),
+                              spread_over_fastest_half(times.f), Bytes(scratch)});
     result.optimizer[static_cast<std::size_t>(job.layer)] = time.optimizer;
   }
 
@@ -281,9 +289,8 @@ class Measuring {
   const BackendFactory& factory_;
   int working_;
   std::barrier<Decide> barrier_;
-  std::vector<Times> times_;
-  bool enough_ = false;                     // device 0's
-  bool leaves_ = false, ends_job_ = false;  // decided at the latest barrier
+  std::atomic<bool> enough_{false};  // device 0 has
+  bool leaves_ = false;              // decided at the latest barrier
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;

@@ -29,7 +29,7 @@ struct MeasureOptions {
   std::function<void(int done, int of)> progress;
 };
 
-// Medians over repetitions and devices, for layer index `layer` of the model.
+// Medians over repetitions, for layer index `layer` of the model.
 struct LayerSample {
   int layer = 0;
   int micro_batch_size = 1;

@@ -57,7 +57,8 @@ TEST(Calibrate, FindsTheFactorsThatWerePutIn) {
 // Half of what a micro-batch of one takes, any takes: t(4) = (0.5 + 0.5 * 4) t(1) = 2.5 t(1). In
 // the pipeline F takes 1.2 times as long and that half 1.5 times besides, so of one sample 1.5 *
 // 0.5 + 0.5 = 1.25 times the profile, of four (0.75 + 2) / 2.5 = 1.1, and of two, which were never
-// run, 0.75 + 1 = 1.75 times t(1).
+// run, 0.75 + 1 = 1.75 times t(1). The factor is expected near 1, and two runs are drawn there by
+// 0.2 %.
 TEST(Calibrate, FindsWhatAnyMicroBatchSizeTakes) {
   const ResolvedPlan small = two_blocks(2, 1), two = two_blocks(2, 2), large = two_blocks(2, 4);
   Costs base = costs_of(block(), 4);
@@ -71,21 +72,41 @@ TEST(Calibrate, FindsWhatAnyMicroBatchSizeTakes) {
       scaled_run(large, base, {{ActionKind::F, 1.2 * 1.1}, {ActionKind::B, 1.1}});
   const CalibrationRun runs[] = {{&small, &of_small}, {&large, &of_large}};
   const Calibration fit = calibrate(base, runs, {});
-  EXPECT_NEAR(fit.costs.fixed, 1.5, 1e-3);
+  EXPECT_NEAR(fit.costs.fixed, 1.5, 3e-3);
   EXPECT_NEAR(fit.costs.correction.f, 1.2, 1e-3);
   EXPECT_NEAR(fit.costs.correction.b, 1.0, 1e-3);
   EXPECT_EQ(fit.quality.back().kind, "fixed");
   const StageCost after = cost_table(two, fit.costs, {}).table.stages[0];
   EXPECT_NEAR(static_cast<double>(after.f.count()), 1e6 * 1.2 * 1.75, 3000);
   // A fit of a fit finds nothing more.
-  EXPECT_NEAR(calibrate(fit.costs, runs, {}).costs.fixed, 1.5, 1e-3);
+  EXPECT_NEAR(calibrate(fit.costs, runs, {}).costs.fixed, 1.5, 3e-3);
   // Runs of one size leave it, whatever they took.
   EXPECT_EQ(calibrate(base, std::span(runs, 1), {}).costs.fixed, 1);
 }
 
+// F takes 1.2 times the profile, and 0.9 of that where the neighbour rests: with four micro-batches
+// on two ranks a quarter of the time, 1.2 * 0.9^(1/4), on one rank all of it. Factors are
+// expected near 1, so what two runs tell is drawn there by less than a hundredth.
+TEST(Calibrate, FindsWhatQuietNeighboursGain) {
+  const ResolvedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
+  const Costs base = costs_of(block(), 4);
+  const Trace busy = scaled_run(two, base, {{ActionKind::F, 1.2 * std::pow(0.9, 0.25)}});
+  const Trace quiet = scaled_run(one, base, {{ActionKind::F, 1.2 * 0.9}});
+  const CalibrationRun runs[] = {{&two, &busy}, {&one, &quiet}};
+  const Costs fitted = calibrate(base, runs, {}).costs;
+  EXPECT_NEAR(fitted.correction.f, 1.2, 0.01);
+  EXPECT_NEAR(fitted.alone.f, 0.9, 0.01);
+  EXPECT_NEAR(fitted.alone.r, 0.9, 0.01);  // not seen: F's
+  EXPECT_NEAR(fitted.alone.b, 1, 1e-6);
+  // Runs of one plan do not tell the two apart: what they show is the kind's.
+  const Costs of_one = calibrate(base, std::span(&runs[1], 1), {}).costs;
+  EXPECT_NEAR(of_one.correction.f, 1.08, 1e-6);
+  EXPECT_EQ(of_one.alone.f, 1);
+}
+
 // Alone F takes 1.1 and B 0.8, among others 1.2 and 0.9. A plan of one rank whose kinds were never
 // run there (split backward, re-materialisation) is then forecast by 0.8 and 1.1: each relative's
-// factor once, not twice.
+// factor once, not twice, but for what the factors of neighbours are drawn to 1.
 TEST(Calibrate, BorrowedFactorsCountOnce) {
   const ResolvedPlan two = two_blocks(2, 1), one = two_blocks(1, 1);
   const Costs base = costs_of(block(), 4);
@@ -98,13 +119,13 @@ TEST(Calibrate, BorrowedFactorsCountOnce) {
   const auto ratio = [](Nanoseconds a, Nanoseconds b) {
     return static_cast<double>(a.count()) / static_cast<double>(b.count());
   };
-  EXPECT_NEAR(ratio(after.f, before.f), 1.1, 1e-5);
-  EXPECT_NEAR(ratio(after.r, before.r), 1.1, 1e-5);
-  EXPECT_NEAR(ratio(after.b, before.b), 0.8, 1e-5);
-  EXPECT_NEAR(ratio(after.i, before.i), 0.8, 1e-5);
-  EXPECT_NEAR(ratio(after.w, before.w), 0.8, 1e-5);
+  EXPECT_NEAR(ratio(after.f, before.f), 1.1, 0.003);
+  EXPECT_NEAR(ratio(after.r, before.r), 1.1, 0.003);
+  EXPECT_NEAR(ratio(after.b, before.b), 0.8, 0.003);
+  EXPECT_NEAR(ratio(after.i, before.i), 0.8, 0.003);
+  EXPECT_NEAR(ratio(after.w, before.w), 0.8, 0.003);
   const StageCost shared = cost_table(two, fitted, {}).table.stages[0];
-  EXPECT_NEAR(ratio(shared.r, cost_table(two, base, {}).table.stages[0].r), 1.2, 1e-5);
+  EXPECT_NEAR(ratio(shared.r, cost_table(two, base, {}).table.stages[0].r), 1.2, 0.003);
 }
 
 // The first stage holds a layer of a thousandth of the block's time, and takes twice what the

@@ -364,6 +364,10 @@ TEST_F(Command, EvaluatesItsOwnForecasts) {
   EXPECT_LE(json["coverage"]["hits"].get<int>(), 3);
   EXPECT_LT(json["memory_max_abs_error"].get<double>(),
             0.2);  // a message is large beside this model's weights
+  // The fit's plans span the micro-batch sizes; they are run again beside the others.
+  ASSERT_EQ(json["pace"]["plans"].size(), 2U);
+  EXPECT_THAT(json["pace"]["plans"][0]["plan"], HasSubstr(" M1 b8 "));
+  EXPECT_THAT(json["pace"]["plans"][1]["plan"], HasSubstr(" M8 b1 "));
   const Json predictions = Json::parse(read("out/predictions.json"));
   EXPECT_EQ(predictions["plans"].size(), 3U);
   ASSERT_EQ(json["trials"].size(), 3U);

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <set>
 #include <utility>
 
 #include "costmodel/fit/intervals.hpp"
@@ -16,13 +14,11 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/partition/balanced.hpp"
-#include "sim/search/layer_times.hpp"
-#include "sim/search/sweep.hpp"
 #include "tools/app/fit_doubts.hpp"
 #include "tools/app/host.hpp"
 #include "tools/app/profiling.hpp"
 #include "tools/app/provenance.hpp"
+#include "tools/app/random_plans.hpp"
 #include "tools/app/refit.hpp"
 #include "tools/app/torch_runs.hpp"
 #include "tools/app/trial.hpp"
@@ -97,7 +93,12 @@ class Evaluator {
     wait_for_quiet(r.quiet, session);
     profile_ = unfinished_.profile([&] { return profiled(most); });
     costs_ = profile_;
-    draw_plans();
+    plans_ = random_plans({.stages = stages_,
+                           .global_batch_size = r.global_batch_size,
+                           .rematerialised = !by_torch(),
+                           .spanning = r.fit,
+                           .seed = r.seed},
+                          r.fit + r.interval + r.held_out, base_, model_, costs_, host_);
   }
 
   EvaluateResult run() {
@@ -158,53 +159,6 @@ class Evaluator {
                             .micro_batch_sizes = sizes,
                             .devices = backend_ == BackendKind::cuda ? most : 0,
                             .progress = session_.part("profile")});
-  }
-
-  // K, M, micro-batch size, partition (a boundary or two moved from the best), schedule and
-  // re-materialisation at random. The order of the draws is part of what a seed means.
-  void draw_plans() {
-    std::mt19937_64 random(r_.seed);
-    const auto pick = [&random](int low, int high) {
-      return std::uniform_int_distribution<int>(low, high)(random);
-    };
-    const auto one_of = [&pick](const auto& list) {
-      return list[static_cast<std::size_t>(pick(0, static_cast<int>(std::size(list)) - 1))];
-    };
-    const std::vector<int> microbatches = divisors(r_.global_batch_size);
-    const char* const schedules[] = {"gpipe", "1f1b", "zb-h1"};
-    // PyTorch's runtime has no R of its own.
-    const std::vector<const char*> modes =
-        by_torch() ? std::vector{"none"} : std::vector{"none", "full", "stage", "except-last"};
-    std::set<std::string> seen;
-    const int wanted = r_.fit + r_.interval + r_.held_out;
-    for (int attempt = 0; std::ssize(plans_) < wanted && attempt < 10'000; ++attempt) {
-      Plan plan = base_;
-      plan.pp = one_of(stages_);
-      plan.microbatches = one_of(microbatches);
-      plan.micro_batch_size = r_.global_batch_size / plan.microbatches;
-      plan.schedule = one_of(schedules);
-      const std::string mode = one_of(modes);
-      // The only micro-batch is the last: to spare it is to re-materialise nothing.
-      plan.recompute =
-          parse_recompute(mode == "except-last" && plan.microbatches == 1 ? "stage" : mode, "");
-      plan.boundaries =
-          best_boundaries(layer_times(plan, LayerCosts(plan, model_, costs_), host_), plan.pp);
-      for (int& boundary : plan.boundaries) boundary += pick(-1, 1);
-      if (ascends(plan.boundaries) && seen.insert(summary(plan)).second) plans_.push_back(plan);
-    }
-    if (std::ssize(plans_) < wanted) {
-      throw UsageError(
-          fmt::format("only {} different plans exist for these sizes; {} were asked "
-                      "for",
-                      plans_.size(), wanted));
-    }
-  }
-
-  // Every stage has a layer.
-  [[nodiscard]] bool ascends(const std::vector<int>& boundaries) const {
-    const int layers = static_cast<int>(model_.layers.size());
-    return std::ranges::is_sorted(boundaries, std::less_equal<>()) &&
-           (boundaries.empty() || (boundaries.front() > 0 && boundaries.back() < layers));
   }
 
   // The next `count` plans, forecast and then run.

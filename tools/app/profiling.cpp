@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <set>
 #include <string>
 
@@ -33,22 +34,35 @@ std::vector<int> distinct_layers(const Model& model, const Plan& plan) {
   return layers;
 }
 
-// How much faster the layer with most to do is when its neighbours rest.
+const LayerSample& same_sample(const Measurements& measured, const LayerSample& as) {
+  return *std::ranges::find_if(measured.samples, [&as](const LayerSample& s) {
+    return s.layer == as.layer && s.micro_batch_size == as.micro_batch_size;
+  });
+}
+
+// How much faster the whole model is when the neighbours rest, at the largest micro-batch size.
 Correction measure_alone(const Model& model, const Plan& plan, const Measurements& busy,
                          MeasureOptions options) {
-  const LayerSample& slowest = *std::ranges::max_element(
-      busy.samples, {},
-      [](const LayerSample& s) { return std::pair(s.micro_batch_size, s.time.b); });
-  options.layers = {slowest.layer};
-  options.micro_batch_sizes = {slowest.micro_batch_size};
+  options.micro_batch_sizes = {std::ranges::max(options.micro_batch_sizes)};
   options.devices = 1;
   options.progress = nullptr;
   const Measurements alone = measure(model, plan.seq_length, plan, options, available_backends());
-  const LayerSample& quiet = alone.samples.front();
-  const auto layer = static_cast<std::size_t>(slowest.layer);
+  std::map<std::string, int> count;  // of layers alike
+  for (const Layer& layer : model.layers) ++count[layer_key(layer, plan.seq_length, plan.dtype)];
+  PerKind<Seconds> quiet, together;
+  for (const LayerSample& sample : alone.samples) {
+    const LayerSample& beside = same_sample(busy, sample);
+    const auto layer = static_cast<std::size_t>(sample.layer);
+    const int alike = count.at(layer_key(model.layers[layer], plan.seq_length, plan.dtype));
+    for (const ActionKind kind : kPassKinds) {
+      quiet[kind] += sample.time[kind] * alike;
+      together[kind] += beside.time[kind] * alike;
+    }
+    quiet.optimizer += alone.optimizer[layer] * alike;
+    together.optimizer += busy.optimizer[layer] * alike;
+  }
   Correction factors;
-  for (const ActionKind kind : kPassKinds) factors[kind] = quiet.time[kind] / slowest.time[kind];
-  factors.optimizer = alone.optimizer[layer] / busy.optimizer[layer];
+  for (const ActionKind kind : kComputeKinds) factors[kind] = quiet[kind] / together[kind];
   return factors;
 }
 
@@ -64,9 +78,7 @@ std::string slowed_by_neighbours(const Model& model, const Plan& plan, const Mea
   const Measurements alone = measure(model, plan.seq_length, plan, options, available_backends());
   std::string text;
   for (const LayerSample& quiet : alone.samples) {
-    const LayerSample& together = *std::ranges::find_if(busy.samples, [&](const LayerSample& s) {
-      return s.layer == quiet.layer && s.micro_batch_size == quiet.micro_batch_size;
-    });
+    const LayerSample& together = same_sample(busy, quiet);
     text += fmt::format("{}{} F {:.2f} B {:.2f}", text.empty() ? "; slowed by neighbours: " : ", ",
                         kind_name(model.layers[static_cast<std::size_t>(quiet.layer)]),
                         together.time.f / quiet.time.f, together.time.b / quiet.time.b);

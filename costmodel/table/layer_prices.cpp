@@ -1,0 +1,209 @@
+// Matches layers to times at a micro-batch size and adds what they send.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/table/layer_prices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "costmodel/layers/kernels.hpp"
+#include "costmodel/layers/layer_math.hpp"
+#include "costmodel/table/backward_halves.hpp"
+#include "costmodel/table/fixed_part.hpp"
+
+namespace weir {
+namespace {
+
+LayerTime scaled(LayerTime time, double by) {
+  for (const ActionKind kind : kComputeKinds) time[kind] *= by;
+  time.core *= by;
+  return time;
+}
+
+LayerTime blend(const LayerTime& a, const LayerTime& b, double share) {
+  const auto mix = [share](Seconds x, Seconds y) {
+    return Seconds(std::max(0.0, x.count() + share * (y.count() - x.count())));
+  };
+  LayerTime mixed{
+      {}, std::max(a.spread, b.spread), std::max(a.scratch, b.scratch), mix(a.core, b.core)};
+  for (const ActionKind kind : kComputeKinds) mixed[kind] = mix(a[kind], b[kind]);
+  return mixed;
+}
+
+// The update comes once a step.
+LayerTime anchored(const LayerTime& time, const AnchorFactors& by) {
+  LayerTime longer = scaled(time, by.compute);
+  longer.optimizer = time.optimizer * by.step;
+  return longer;
+}
+
+struct TimeAt {
+  LayerTime time;
+  bool inside = true;
+};
+
+// Linear between measured sizes; beyond them along the outermost pair, or in proportion where one
+// size was measured.
+TimeAt at_batch(const LayerCost& cost, int batch) {
+  const auto& sizes = cost.by_batch;
+  if (const auto exact = sizes.find(batch); exact != sizes.end()) return {exact->second, true};
+  if (sizes.size() == 1) {
+    const auto& [size, time] = *sizes.begin();
+    const double scale = static_cast<double>(batch) / size;
+    return {scaled(time, scale), false};
+  }
+  auto above = sizes.upper_bound(batch);
+  const bool inside = above != sizes.begin() && above != sizes.end();
+  if (above == sizes.end()) --above;
+  if (above == sizes.begin()) ++above;
+  const auto below = std::prev(above);
+  const double share = static_cast<double>(batch - below->first) / (above->first - below->first);
+  return {blend(below->second, above->second, share), inside};
+}
+
+// What selective re-materialisation does again, as a share of a block's products, where its time is
+// known only as a whole: the scores, half of the core; a fused core is one kernel and done again
+// whole.
+double core_share(const Layer& layer, std::int64_t seq_length) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return 0;
+  const double core = core_flops(*block, seq_length).forward.count();
+  return (block->attention == AttentionKind::fused ? core : core / 2) /
+         executed_flops(layer, seq_length).count();
+}
+
+}  // namespace
+
+LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
+    : plan_(plan),
+      known_(known),
+      cluster_(cluster),
+      links_(parallel_links(plan, cluster)),
+      anchor_(known.costs().factors()) {
+  const auto layers = static_cast<int>(known.model().layers.size());
+  const auto again = [&](int l) { return rebuilds(plan_.recompute, known_.part()->layer(l), l); };
+  for (int l = 0; l < layers; ++l) {
+    // Layers of a model are of few kinds: the price of the last one is this one's too.
+    const bool alike = known_.like_the_last(l) && again(l) == again(l - 1);
+    prices_.push_back(alike ? LayerPrice(prices_.back()) : price(l));
+  }
+}
+
+PriceParts LayerPrices::parts(int layer) {
+  PriceParts parts;
+  static_cast<void>(price(layer, &parts));
+  return parts;
+}
+
+// What ZeRO sends for a layer runs beside it: the longer of the two counts, and what they cost each
+// other. A layer that is rebuilt has been gathered for its backward by then, which hides that much
+// more of it.
+LayerPrice LayerPrices::price(int l, PriceParts* parts) {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  LayerTime time = anchored(matched(l), anchor_);
+  if (plan_.recompute.mode == RecomputeMode::selective) {
+    if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
+    time.i += time.core;
+    time.b += time.core;
+    if (parts != nullptr) parts->core = time.core;
+  }
+  const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
+  const Seconds rebuild = rebuilt ? time.r : Seconds(0);
+  if (plan_.replicas() > 1) {
+    const LayerPart& part = known_.part()->layer(l);
+    const std::int64_t experts = part.expert_parameters, others = part.parameters - experts;
+    if (plan_.zero >= 1 && experts == 0) {
+      time.optimizer /= plan_.replicas();
+    } else if (plan_.zero >= 1) {
+      // Experts have fewer copies to share their update among.
+      const double share = static_cast<double>(others) / plan_.replicas() +
+                           static_cast<double>(experts) / plan_.expert_replicas();
+      time.optimizer *= share / static_cast<double>(part.parameters);
+    }
+    PerKind<Seconds> replicas = replica_traffic(others, plan_, links_.replicas, cluster_.stack);
+    if (experts > 0) {
+      replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas, cluster_.stack);
+    }
+    for (const ActionKind kind : kPassKinds) {
+      const Seconds beside = replicas[kind] * anchor_.messages;
+      const Seconds own = time[kind];
+      const Seconds sent = std::max(Seconds(0), is_backward(kind) ? beside - rebuild : beside);
+      time[kind] = std::max(own, sent) + std::min(own, sent) * cluster_.stack.time.overlap_slowdown;
+      if (parts != nullptr) parts->replicas[kind] = time[kind] - own;
+    }
+  }
+  const StackTime& stack = cluster_.stack.time;
+  // A GPU's streams gather beside products; Weir's executor on a core does not.
+  const WeightGathers gathers =
+      cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
+          ? WeightGathers::counted
+          : WeightGathers::hidden;
+  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
+  const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
+  PerKind<Seconds> traffic = tensor;
+  traffic += context;
+  traffic += experts;
+  const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
+  for (const ActionKind kind : kPassKinds) {
+    traffic[kind] *= anchor_.messages;
+    if (parts != nullptr) {
+      parts->tensor[kind] = tensor[kind] * anchor_.messages;
+      parts->context[kind] = context[kind] * anchor_.messages;
+      parts->experts[kind] = experts[kind] * anchor_.messages;
+    }
+    // A host that is busy with the calls longer than the device with the work keeps it waiting; one
+    // that waits for each kernel, for as long as it is busy.
+    const Seconds busy = host[kind] * anchor_.compute;
+    if (busy.count() > 0)
+      device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
+    traffic[kind] = cluster_.stack.time.blocking_launches
+                        ? traffic[kind] + busy
+                        : std::max(traffic[kind], busy - time[kind]);
+  }
+  return {time, traffic, rebuild};
+}
+
+LayerTime LayerPrices::matched(int l) {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  const int batch = plan_.micro_batch_size;
+  if (const auto* timed = std::get_if<TimedShape>(&layer.shape)) {
+    const double b = batch;
+    return {{.f = timed->forward * b,
+             .i = timed->backward_input * b,
+             .w = timed->backward_weight * b,
+             .b = (timed->backward_input + timed->backward_weight) * b,
+             .r = timed->forward * b}};
+  }
+  const auto& [cost, divided] = known_.match(l);
+  const Split split = plan_.split();
+  if (divided) {
+    warn(fmt::format("tp = {}, cp = {}{}: times of whole layers, divided", split.tp, split.cp,
+                     split.slices > 1 ? fmt::format(", slices = {}", split.slices) : ""));
+  }
+  const TimeAt at = at_batch(*cost, batch);
+  if (!at.inside)
+    warn(fmt::format("{} at micro-batch size {} is extrapolated", kind_name(layer), batch));
+  LayerTime whole = at.time;
+  if (const double fixed = known_.costs().fixed; fixed != 1) {
+    const PerKind<Seconds> part = fixed_part(*cost);
+    for (const ActionKind kind : kPassKinds) whole[kind] += part[kind] * (fixed - 1);
+  }
+  LayerTime time = scaled(whole, divided ? 1.0 / (split.tp * split.cp * split.slices) : 1);
+  if (!halves_known(*cost)) {
+    // No schedule that divides the backward is priced by these (unknown_halves); for what adds the
+    // two up.
+    time.i = time.b;
+    time.w = Seconds(0);
+  }
+  time.r = time.f;
+  time.optimizer = cost->optimizer / (divided ? split.tp : 1.0);  // weights: by tp alone
+  return time;
+}
+
+void LayerPrices::warn(std::string warning) {
+  if (std::ranges::find(warnings_, warning) == warnings_.end())
+    warnings_.push_back(std::move(warning));
+}
+
+}  // namespace weir
