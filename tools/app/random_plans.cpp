@@ -6,14 +6,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/layer_times.hpp"
+#include "tools/app/plan_fields.hpp"
 #include "tools/app/profiling.hpp"
 
 namespace weir::app {
