@@ -36,23 +36,16 @@ std::string dotted(int version) {
 
 // Fills `nccl`, or says why not.
 std::string load(const std::vector<std::string>& libraries, Nccl& nccl) {
-  void* library = open_library(libraries);
-  if (library == nullptr) return fmt::format("no {} on this machine", libraries.front());
-  std::string why;
-  const bool complete = look_up(library, "ncclGetVersion", nccl.get_version, why) &&
-                        look_up(library, "ncclGetUniqueId", nccl.get_unique_id, why) &&
-                        look_up(library, "ncclCommInitRankConfig", nccl.init_rank, why) &&
-                        look_up(library, "ncclCommFinalize", nccl.finalize, why) &&
-                        look_up(library, "ncclCommAbort", nccl.abort, why) &&
-                        look_up(library, "ncclCommGetAsyncError", nccl.async_error, why) &&
-                        look_up(library, "ncclGetErrorString", nccl.error_string, why) &&
-                        look_up(library, "ncclGetLastError", nccl.last_error, why) &&
-                        look_up(library, "ncclGroupStart", nccl.group_start, why) &&
-                        look_up(library, "ncclGroupEnd", nccl.group_end, why) &&
-                        look_up(library, "ncclSend", nccl.send, why) &&
-                        look_up(library, "ncclRecv", nccl.receive, why) &&
-                        look_up(library, "ncclAllReduce", nccl.all_reduce, why);
-  if (!complete) return why;
+  std::string why = find_entries(
+      libraries, Entry{"ncclGetVersion", nccl.get_version},
+      Entry{"ncclGetUniqueId", nccl.get_unique_id}, Entry{"ncclCommInitRankConfig", nccl.init_rank},
+      Entry{"ncclCommFinalize", nccl.finalize}, Entry{"ncclCommAbort", nccl.abort},
+      Entry{"ncclCommGetAsyncError", nccl.async_error},
+      Entry{"ncclGetErrorString", nccl.error_string}, Entry{"ncclGetLastError", nccl.last_error},
+      Entry{"ncclGroupStart", nccl.group_start}, Entry{"ncclGroupEnd", nccl.group_end},
+      Entry{"ncclSend", nccl.send}, Entry{"ncclRecv", nccl.receive},
+      Entry{"ncclAllReduce", nccl.all_reduce});
+  if (!why.empty()) return why;
   int version = 0;
   if (nccl.get_version(&version) != ncclSuccess) return "NCCL does not say its version";
   if (version < kOldest || version / 10000 != NCCL_MAJOR) {
@@ -63,20 +56,16 @@ std::string load(const std::vector<std::string>& libraries, Nccl& nccl) {
 }
 
 // A library stays loaded, for all of the process.
-struct Loaded {
-  Nccl nccl;
-  std::string why;
-};
-const Loaded& loaded() {
-  static const Loaded once = [] {
-    Loaded found;
-    found.why = load(nccl_libraries(), found.nccl);
+const Loaded<Nccl>& loaded() {
+  static const Loaded<Nccl> once = [] {
+    Loaded<Nccl> found;
+    found.why = load(nccl_libraries(), found.api);
     return found;
   }();
   return once;
 }
 
-const Nccl& nccl() { return loaded().nccl; }
+const Nccl& nccl() { return loaded().api; }
 
 }  // namespace
 

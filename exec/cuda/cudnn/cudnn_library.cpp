@@ -27,23 +27,17 @@ struct Cudnn {
 
 // Fills `cudnn`, or says why not.
 std::string load(const std::vector<std::string>& libraries, Cudnn& cudnn) {
-  void* library = open_library(libraries);
-  if (library == nullptr) return fmt::format("no {} on this machine", libraries.front());
-  std::string why;
-  const bool complete =
-      look_up(library, "cudnnGetVersion", cudnn.get_version, why) &&
-      look_up(library, "cudnnGetErrorString", cudnn.error_string, why) &&
-      look_up(library, "cudnnGetLastErrorString", cudnn.last_error, why) &&
-      look_up(library, "cudnnCreate", cudnn.create, why) &&
-      look_up(library, "cudnnDestroy", cudnn.destroy, why) &&
-      look_up(library, "cudnnSetStream", cudnn.set_stream, why) &&
-      look_up(library, "cudnnBackendCreateDescriptor", cudnn.create_descriptor, why) &&
-      look_up(library, "cudnnBackendDestroyDescriptor", cudnn.destroy_descriptor, why) &&
-      look_up(library, "cudnnBackendSetAttribute", cudnn.set_attribute, why) &&
-      look_up(library, "cudnnBackendGetAttribute", cudnn.get_attribute, why) &&
-      look_up(library, "cudnnBackendFinalize", cudnn.finalize, why) &&
-      look_up(library, "cudnnBackendExecute", cudnn.execute, why);
-  if (!complete) return why;
+  std::string why = find_entries(
+      libraries, Entry{"cudnnGetVersion", cudnn.get_version},
+      Entry{"cudnnGetErrorString", cudnn.error_string},
+      Entry{"cudnnGetLastErrorString", cudnn.last_error}, Entry{"cudnnCreate", cudnn.create},
+      Entry{"cudnnDestroy", cudnn.destroy}, Entry{"cudnnSetStream", cudnn.set_stream},
+      Entry{"cudnnBackendCreateDescriptor", cudnn.create_descriptor},
+      Entry{"cudnnBackendDestroyDescriptor", cudnn.destroy_descriptor},
+      Entry{"cudnnBackendSetAttribute", cudnn.set_attribute},
+      Entry{"cudnnBackendGetAttribute", cudnn.get_attribute},
+      Entry{"cudnnBackendFinalize", cudnn.finalize}, Entry{"cudnnBackendExecute", cudnn.execute});
+  if (!why.empty()) return why;
   const std::size_t version = cudnn.get_version();
   if (version / 10000 != CUDNN_MAJOR) {
     return fmt::format("cuDNN {}.{}.{} is here, expected {}.x", version / 10000,
@@ -53,20 +47,16 @@ std::string load(const std::vector<std::string>& libraries, Cudnn& cudnn) {
 }
 
 // A library stays loaded, for all of the process.
-struct LoadedCudnn {
-  Cudnn cudnn;
-  std::string why;
-};
-const LoadedCudnn& loaded() {
-  static const LoadedCudnn once = [] {
-    LoadedCudnn found;
-    found.why = load(cudnn_libraries(), found.cudnn);
+const Loaded<Cudnn>& loaded() {
+  static const Loaded<Cudnn> once = [] {
+    Loaded<Cudnn> found;
+    found.why = load(cudnn_libraries(), found.api);
     return found;
   }();
   return once;
 }
 
-const Cudnn& cudnn() { return loaded().cudnn; }
+const Cudnn& cudnn() { return loaded().api; }
 
 }  // namespace
 

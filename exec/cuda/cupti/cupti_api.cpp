@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "exec/cuda/driver/cuda_check.hpp"
 #include "exec/cuda/driver/shared_library.hpp"
 #include "plan/words/error.hpp"
@@ -27,23 +29,18 @@ std::vector<std::string> cupti_libraries() {
 }
 
 CuptiLookup find_cupti(const std::vector<std::string>& libraries) {
-  void* library = open_library(libraries);
-  if (library == nullptr)
-    return {std::nullopt, fmt::format("no {} on this machine", libraries.front())};
   CuptiApi api;
-  std::string why;
-  const bool complete =
-      look_up(library, "cuptiGetVersion", api.get_version, why) &&
-      look_up(library, "cuptiGetResultString", api.get_result_string, why) &&
-      look_up(library, "cuptiActivityRegisterCallbacks", api.register_callbacks, why) &&
-      look_up(library, "cuptiActivityEnable", api.enable, why) &&
-      look_up(library, "cuptiActivityDisable", api.disable, why) &&
-      look_up(library, "cuptiActivityFlushAll", api.flush_all, why) &&
-      look_up(library, "cuptiActivityGetNextRecord", api.next_record, why) &&
-      look_up(library, "cuptiActivityGetNumDroppedRecords", api.dropped_records, why) &&
-      look_up(library, "cuptiActivityPushExternalCorrelationId", api.push_external_id, why) &&
-      look_up(library, "cuptiActivityPopExternalCorrelationId", api.pop_external_id, why);
-  if (!complete) return {std::nullopt, why};
+  std::string why = find_entries(
+      libraries, Entry{"cuptiGetVersion", api.get_version},
+      Entry{"cuptiGetResultString", api.get_result_string},
+      Entry{"cuptiActivityRegisterCallbacks", api.register_callbacks},
+      Entry{"cuptiActivityEnable", api.enable}, Entry{"cuptiActivityDisable", api.disable},
+      Entry{"cuptiActivityFlushAll", api.flush_all},
+      Entry{"cuptiActivityGetNextRecord", api.next_record},
+      Entry{"cuptiActivityGetNumDroppedRecords", api.dropped_records},
+      Entry{"cuptiActivityPushExternalCorrelationId", api.push_external_id},
+      Entry{"cuptiActivityPopExternalCorrelationId", api.pop_external_id});
+  if (!why.empty()) return {std::nullopt, std::move(why)};
   return {api, version_text(api) + ": records the kernels of a run"};
 }
 

@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace weir {
@@ -18,12 +19,38 @@ namespace weir {
 // The first that can be loaded, for as long as the process; null where none can.
 [[nodiscard]] void* open_library(const std::vector<std::string>& names);
 
-// Writes the function to `found`; false, with the reason, where the library has none of this name.
+// A function of a library, and where its address goes.
 template <class Function>
-[[nodiscard]] bool look_up(void* library, const char* name, Function& found, std::string& why) {
-  found = reinterpret_cast<Function>(dlsym(library, name));
-  if (found == nullptr) why = std::string("this library has no ") + name;
-  return found != nullptr;
+struct Entry {
+  const char* name;
+  Function& found;
+};
+template <class Function>
+Entry(const char*, Function&) -> Entry<Function>;
+
+// Fills all from the first library that can be loaded; why not, in one line, where there is none or
+// it lacks one of them.
+template <class... Functions>
+[[nodiscard]] std::string find_entries(const std::vector<std::string>& libraries,
+                                       Entry<Functions>... entries) {
+  void* library = open_library(libraries);
+  if (library == nullptr) return "no " + libraries.front() + " on this machine";
+  std::string why;
+  const auto found = [&](auto entry) {
+    using Function = std::remove_reference_t<decltype(entry.found)>;
+    entry.found = reinterpret_cast<Function>(dlsym(library, entry.name));
+    if (entry.found == nullptr) why = std::string("this library has no ") + entry.name;
+    return entry.found != nullptr;
+  };
+  static_cast<void>((found(entries) && ...));
+  return why;
 }
+
+// A table of functions, or why it is not to be used; empty: it is.
+template <class Api>
+struct Loaded {
+  Api api;
+  std::string why;
+};
 
 }  // namespace weir
