@@ -24,7 +24,7 @@ import place
 from started import Started, children, run
 from work import MPI, Broken, Run, require, require_ended
 
-MODEL = {"model_type": "gpt2", "n_embd": 128, "n_head": 4, "n_layer": 3, "vocab_size": 4096,
+MODEL = {"model_type": "gpt2", "n_embd": 128, "n_head": 4, "n_layer": 3, "vocab_size": 16384,
          "n_positions": 32, "resid_pdrop": 0.1}
 STEPS, EVERY, MICRO_BATCHES = 12, 3, 4
 PHASES = {
