@@ -1,7 +1,8 @@
 // In a pipeline a layer finds the cache full of other layers' weights and activations, and only its
 // input fresh. So before each timed pass the backend empties its caches, and then the input is
-// written. A GPU's caches are emptied last: its neighbours share them, and would have emptied them
-// as well.
+// written. A GPU's caches are emptied last, and by the measured device alone: its neighbours share
+// them and the memory behind them, and a neighbour that writes gigabytes between its passes is none
+// that a stage has.
 //
 // One device works through a list of (layer, micro-batch size) while its neighbours work at the
 // layers that other stages would hold: two devices at the same wide layer would fight for memory as
@@ -16,6 +17,7 @@
 #include <barrier>
 #include <bit>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -50,9 +52,12 @@ using Times = PerKind<std::vector<double>>;  // seconds; of R none, it is F agai
 // included.
 class LayerBench {
  public:
-  LayerBench(const Model& model, const Plan& plan, int layer, Backend& backend)
+  enum class Role : std::uint8_t { measured, neighbour };
+
+  LayerBench(const Model& model, const Plan& plan, int layer, Backend& backend, Role role)
       : arena_(backend),
         backend_(backend),
+        role_(role),
         loaded_(single(model, plan)),
         tokens_(plan.micro_batch_size * sample_words(model, plan.seq_length)),
         host_(backend.host_memory(kLossBytes + tokens_ * std::int64_t{sizeof(std::int32_t)})) {
@@ -93,6 +98,7 @@ class LayerBench {
       return std::vector<Tensor>{worker_->parameters()[i].gradient};
     };
     times.optimizer.push_back(timed([&] { worker_->update({.number = ++step_}, own); }));
+    backend_.finish();
   }
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_.bytes; }
 
@@ -132,9 +138,14 @@ class LayerBench {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
   // By the device's clock, between events. The host launches the pass while the device still
-  // empties its caches, so that no wait for a launch is in the time.
+  // empties its caches, so that no wait for a launch is in the time. A neighbour's time is
+  // nobody's.
   template <class Work>
   double timed_on_stream(Stream& stream, Work&& work) {
+    if (role_ == Role::neighbour) {
+      work();
+      return 0;
+    }
     if (begin_.of == nullptr) {
       begin_ = stream.make_event();
       end_ = stream.make_event();
@@ -165,6 +176,7 @@ class LayerBench {
 
   Arena arena_;
   Backend& backend_;
+  Role role_;
   ResolvedPlan loaded_;
   Tensor scratch_;
   std::unique_ptr<StageWorker> worker_;
@@ -227,7 +239,9 @@ class Measuring {
         Plan plan = plan_;
         plan.micro_batch_size = jobs[j].batch;
         backend = factory_({.rank = device, .ranks = options_.devices, .dtype = plan_.dtype});
-        bench = std::make_unique<LayerBench>(model_, plan, layer_of(device, jobs[j]), *backend);
+        bench = std::make_unique<LayerBench>(
+            model_, plan, layer_of(device, jobs[j]), *backend,
+            device == 0 ? LayerBench::Role::measured : LayerBench::Role::neighbour);
         Times warm;
         bench->repeat(warm);
       });

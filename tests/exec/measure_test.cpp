@@ -1,9 +1,13 @@
 // Profiling with all devices busy: every device stops at the same repetition, however threads are
-// scheduled.
+// scheduled; neighbours only keep the machine at work.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/profiling/measure.hpp"
 
 #include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
 
 #include "plan/words/error.hpp"
 #include "tests/exec/async_backend.hpp"
@@ -31,6 +35,41 @@ TEST(Measure, DevicesStopTogether) {
     ASSERT_EQ(measured.samples.size(), 9U);
     for (const LayerSample& sample : measured.samples) EXPECT_GT(sample.time.f.count(), 0);
   }
+}
+
+// Streams of one device share its caches and its memory: the measured one empties them before each
+// pass it times, five a repetition, and no neighbour writes to memory what no stage would.
+TEST(Measure, NeighboursOnStreamsEmptyNoCache) {
+  class Counting : public AsyncBackend {
+   public:
+    Counting(const BackendRequest& request, std::atomic<int>& evictions)
+        : AsyncBackend(request, std::make_shared<AsyncWorld>(AsyncOptions{})),
+          evictions_(evictions) {}
+    void evict_caches() override { ++evictions_; }
+
+   private:
+    std::atomic<int>& evictions_;
+  };
+  const TinyModel model(true, 0.1, 32, 3);
+  const Plan plan = model.plan({}, 1, "gpipe");
+  MeasureOptions options;
+  options.layers = {1};
+  options.micro_batch_sizes = {1};
+  options.devices = 3;
+  options.least = options.most = 12;
+  std::array<std::atomic<int>, 3> evictions{};
+  const Backends backends{
+      {BackendKind::cpu, [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
+         return std::make_unique<Counting>(request,
+                                           evictions[static_cast<std::size_t>(request.rank)]);
+       }}};
+  const Measurements measured =
+      measure(model.load(plan).model, plan.seq_length, plan, options, backends);
+  EXPECT_EQ(evictions[0], 5 * (1 + 12));  // the warm-up too
+  EXPECT_EQ(evictions[1], 0);
+  EXPECT_EQ(evictions[2], 0);
+  ASSERT_EQ(measured.samples.size(), 1U);
+  EXPECT_GT(measured.samples[0].time.b.count(), 0);
 }
 
 // A device that fails in the midst of a job: all leave, and its failure is what comes out.
