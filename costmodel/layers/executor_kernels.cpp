@@ -13,7 +13,7 @@ namespace weir {
 namespace {
 
 constexpr std::int64_t kIndex = 4, kFloat = 4, kLoss = 8;  // bytes
-constexpr std::int64_t kRowsPerPartial = 64;               // exec/cuda/kernels/sums.hpp
+constexpr std::int64_t kRowsPerPartial = 32;               // exec/cuda/kernels/sums.hpp
 
 // Rows x are the micro-batch's tokens, e the bytes of an activation.
 class Lister {
@@ -118,11 +118,11 @@ class Lister {
     throw std::logic_error("a layer without kernels is not listed");
   }
 
-  // A row's 16-byte words, seven to each of 1,024 threads (exec/cuda/kernels/cross_entropy.cu).
+  // As 16-byte words in shared memory (exec/cuda/kernels/cross_entropy.cu).
   [[nodiscard]] bool holds_row(const HeadShape& shape) const {
     const std::int64_t lanes = 16 / e_;
     return logits_row(shape.vocabulary, e_) % lanes == 0 &&
-           shape.vocabulary <= kHeldVectors * lanes * 1024;
+           ceil_div(shape.vocabulary, lanes) * 16 <= kMostHeld;
   }
 
   void add(std::string name, std::int64_t bytes, std::int64_t calls = 1, Flops flops = Flops(0)) {
@@ -209,7 +209,7 @@ class Lister {
     throw std::logic_error(std::string("a layer keeps no ") + name);
   }
 
-  static constexpr std::int64_t kHeldVectors = 7;
+  static constexpr std::int64_t kMostHeld = std::int64_t{99} * 1024;
   const ExecutorStep& step_;
   std::vector<KernelWork>& all_;
   std::int64_t rows_, e_;

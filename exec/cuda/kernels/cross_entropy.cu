@@ -1,9 +1,11 @@
-// One block a row, of up to 1024 threads. The way there keeps the largest logit so far and the sum
-// of exp(logit - largest). A row that its threads can hold in registers is read once and written
-// once; a longer one is read again on the way back, for the most part from the second-level cache.
+// One block a row. The way there keeps the largest logit so far and the sum of
+// exp(logit - largest). A row that shared memory can hold is read once and written once, while the
+// multiprocessor is at another row too; a longer one is read again on the way back, for the most
+// part from the second-level cache.
 // SPDX-License-Identifier: Apache-2.0
 #include <cfloat>
 
+#include "exec/cuda/driver/cuda_check.hpp"
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/device.cuh"
 
@@ -11,9 +13,13 @@ namespace weir::cuda {
 namespace {
 
 constexpr int kMostThreads = 1024;
-// Vectors of 16 bytes that a thread holds at most: 28 of the 64 registers that it has where 1024
-// share a multiprocessor. In bf16 so rows of up to 57,344 logits.
-constexpr int kMostHeld = 7;
+// Shared memory that every device from 8.0 on gives a block that asks for it (CUDA C++ Programming
+// Guide, table of technical specifications: 99 KB): in bf16 rows of up to 50,688 logits.
+constexpr int kMostHeld = 99 * 1024;
+// Two such rows are what a multiprocessor of 9.0 holds: one is read or written while the other's
+// powers are taken. Each thread then has 64 registers.
+constexpr int kHoldingThreads = 512, kRowsAtOnce = 2;
+constexpr int kInFlight = 4;  // vectors of 16 bytes that a thread reads before it looks at one
 
 // Of the elements seen: the largest, and the sum of exp(element - largest). Of none: the smallest
 // number, and 0.
@@ -64,49 +70,58 @@ __device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float lar
   store<L>(x + j, value);
 }
 
-// The same for a row of up to N * kLanes<E> logits a thread, which begins on 16 bytes as the next
-// one does; the logits of the last vector that are none are neither counted nor written.
-template <class E, int N>
-__global__ void __launch_bounds__(kMostThreads)
+// The same for a row that begins on 16 bytes, as the next one does, and is held in shared memory:
+// every thread reads there what itself wrote. The logits of the last vector that are none are
+// neither counted nor written.
+template <class E>
+__global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
     held_cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
+  extern __shared__ uint4 held[];
   constexpr int L = kLanes<E>;
   const std::int64_t row = blockIdx.x;
   const auto target = static_cast<int>(tokens.ids[token_index(tokens, row) + 1]);
   const auto vocabulary = static_cast<int>(logits.vocabulary);
-  const int start = static_cast<int>(threadIdx.x) * L, stride = static_cast<int>(blockDim.x) * L;
+  const int vectors = (vocabulary + L - 1) / L;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   E* x = logits.values + row * logits.row;
-  uint4 held[N];
   Softened own;
+  for (int first = thread; first < vectors; first += kInFlight * threads) {
+    uint4 read[kInFlight];
 #pragma unroll
-  for (int v = 0; v < N; ++v) {
-    const int j = start + v * stride;
-    if (j >= vocabulary) continue;
-    held[v] = *reinterpret_cast<const uint4*>(x + j);
-    float value[L];
-    unpack(held[v], value);
-    for (int i = 0; i < L; ++i) value[i] = j + i < vocabulary ? value[i] : -FLT_MAX;
-    own.take(value);
+    for (int n = 0; n < kInFlight; ++n) {
+      const int v = first + n * threads;
+      if (v < vectors) read[n] = *reinterpret_cast<const uint4*>(x + v * L);
+    }
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int v = first + n * threads;
+      if (v >= vectors) continue;
+      held[v] = read[n];
+      float value[L];
+      unpack(read[n], value);
+      if ((v + 1) * L > vocabulary) {
+        for (int i = 0; i < L; ++i) value[i] = v * L + i < vocabulary ? value[i] : -FLT_MAX;
+      }
+      own.take(value);
+    }
   }
   const Softened all = block_soften(own);
-  if (threadIdx.x == 0) {
+  if (thread == 0) {
     row_losses[row] =
         log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
   }
   __syncthreads();  // the target's logit is read before it is overwritten
   const float factor = scale / all.sum;
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    const int j = start + v * stride;
-    if (j >= vocabulary) continue;
+  for (int v = thread; v < vectors; v += threads) {
     float value[L];
     unpack(held[v], value);
     for (int i = 0; i < L; ++i) {
-      value[i] = expf(value[i] - all.largest) * factor - (j + i == target ? scale : 0.0F);
+      value[i] = expf(value[i] - all.largest) * factor - (v * L + i == target ? scale : 0.0F);
     }
-    if (j + L <= vocabulary) {
-      store<L>(x + j, value);
+    if ((v + 1) * L <= vocabulary) {
+      store<L>(x + v * L, value);
     } else {
-      for (int i = 0; i < L && j + i < vocabulary; ++i) x[j + i] = static_cast<E>(value[i]);
+      for (int i = 0; i < L && v * L + i < vocabulary; ++i) x[v * L + i] = static_cast<E>(value[i]);
     }
   }
 }
@@ -158,6 +173,19 @@ void sum_losses(const double* row_losses, std::int64_t rows, float scale, double
   check_launch("sum_losses");
 }
 
+// Asks for so much shared memory a block, and whether the device gives it: those before 8.0 may
+// not.
+bool gives_shared(const void* kernel, int bytes) {
+  const cudaError_t status =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (status == cudaErrorInvalidValue) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  CUDA_CHECK(status);
+  return true;
+}
+
 }  // namespace
 
 template <class E>
@@ -165,10 +193,14 @@ void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* 
                    double* loss, cudaStream_t stream) {
   const std::int64_t rows = tokens.batch * tokens.seq_length;
   const bool vectors = takes_vectors<E>(logits.row, logits.values);
-  if (vectors && logits.vocabulary <= std::int64_t{kMostHeld} * kLanes<E> * kMostThreads) {
-    const unsigned threads = threads_for_row(logits.vocabulary, kLanes<E>, kMostThreads);
-    held_cross_entropy_kernel<E, kMostHeld>
-        <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
+  const std::int64_t held =
+      (logits.vocabulary + kLanes<E> - 1) / kLanes<E> * std::int64_t{sizeof(uint4)};
+  const auto* holding = reinterpret_cast<const void*>(held_cross_entropy_kernel<E>);
+  if (vectors && held <= kMostHeld && gives_shared(holding, kMostHeld)) {
+    const unsigned threads = threads_for_row(logits.vocabulary, kLanes<E>, kHoldingThreads);
+    held_cross_entropy_kernel<E>
+        <<<static_cast<unsigned>(rows), threads, static_cast<std::size_t>(held), stream>>>(
+            logits, tokens, scale, row_losses);
     check_launch("cross_entropy");
     return sum_losses(row_losses, rows, scale, loss, stream);
   }

@@ -15,6 +15,11 @@ constexpr int kStep = 8;  // a lane holds a multiple of so many elements of a ro
 template <class E, bool kDrops>
 constexpr int kMostHeld = kDrops && sizeof(E) == 4 ? 24 : 32;
 
+// Blocks that a multiprocessor is to hold where a lane holds N elements: two, one of which reads
+// while the other computes, if nothing then goes to local memory.
+template <class E, int N, bool kDrops>
+constexpr int kBlocksAtOnce = sizeof(E) == 2 && N + (kDrops ? kStep : 0) <= 3 * kStep ? 2 : 1;
+
 // What becomes of x before its norm is taken: a kernel of its own each, since the random numbers of
 // a mask take registers that the others need not have.
 enum class Before : std::uint8_t { nothing, residual, masked_residual };
@@ -133,10 +138,11 @@ __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
 }
 
 // Both at once for kRowsPerPartial rows a block: a warp takes every kWarps-th of them, N elements a
-// lane as vectors that lie kWarp vectors apart. The warps' sums for weight and bias are then added
-// in ascending order.
+// lane as vectors that lie kWarp vectors apart. It holds them as they were read, since what is
+// computed of them fits the registers of half as many warps. The warps' sums for weight and bias
+// are then added in ascending order.
 template <class E, int N, bool kDrops>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
     layer_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   constexpr int L = kLanes<E>, kApart = L * kWarp;
   __shared__ float weight_sums[N * kWarp];
@@ -150,25 +156,31 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t row = first + warp; row < last; row += kWarps) {
     const std::int64_t begin = row * width;
     const float mean = g.statistics[2 * row], rstd = g.statistics[2 * row + 1];
-    float n[N], d[N], residual[N], sum = 0, product = 0;
+    uint4 xs[N / L], dys[N / L], residuals[N / L];
 #pragma unroll
     for (int v = 0; v < N / L; ++v) {
       const int j = v * kApart + lane * L;
-      float x[L] = {}, dy[L] = {}, weight[L] = {}, added[L] = {};
-      if (j < width) {
-        load<L>(g.x + begin + j, x);
-        load<L>(g.dy + begin + j, dy);
-        load<L>(g.weight + j, weight);
-        if (g.residual != nullptr) load<L>(g.residual + begin + j, added);
-      }
+      xs[v] = dys[v] = residuals[v] = uint4{};
+      if (j >= width) continue;
+      xs[v] = *reinterpret_cast<const uint4*>(g.x + begin + j);
+      dys[v] = *reinterpret_cast<const uint4*>(g.dy + begin + j);
+      if (g.residual != nullptr)
+        residuals[v] = *reinterpret_cast<const uint4*>(g.residual + begin + j);
+    }
+    float sum = 0, product = 0;
+#pragma unroll
+    for (int v = 0; v < N / L; ++v) {
+      const int j = v * kApart + lane * L;
+      float x[L], dy[L], weight[L] = {};
+      unpack(xs[v], x);
+      unpack(dys[v], dy);
+      if (j < width) load<L>(g.weight + j, weight);
       for (int i = 0; i < L; ++i) {
-        n[v * L + i] = (x[i] - mean) * rstd;
-        d[v * L + i] = dy[i] * weight[i];
-        residual[v * L + i] = added[i];
-        weight_sum[v * L + i] += dy[i] * n[v * L + i];
+        const float n = (x[i] - mean) * rstd, d = dy[i] * weight[i];
+        weight_sum[v * L + i] += dy[i] * n;
         bias_sum[v * L + i] += dy[i];
-        sum += d[v * L + i];
-        product += d[v * L + i] * n[v * L + i];
+        sum += d;
+        product += d * n;
       }
     }
     sum = warp_reduce(sum, Sum{}) / static_cast<float>(width);
@@ -177,9 +189,14 @@ __global__ void __launch_bounds__(kThreads)
     for (int v = 0; v < N / L; ++v) {
       const int j = v * kApart + lane * L;
       if (j >= width) continue;
-      float dx[L];
+      float x[L], dy[L], residual[L], weight[L], dx[L];
+      unpack(xs[v], x);
+      unpack(dys[v], dy);
+      unpack(residuals[v], residual);
+      load<L>(g.weight + j, weight);
       for (int i = 0; i < L; ++i) {
-        dx[i] = rstd * (d[v * L + i] - sum - n[v * L + i] * product) + residual[v * L + i];
+        const float n = (x[i] - mean) * rstd;
+        dx[i] = rstd * (dy[i] * weight[i] - sum - n * product) + residual[i];
       }
       store<L>(g.dx + begin + j, dx);
       if constexpr (kDrops) {

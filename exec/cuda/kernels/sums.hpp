@@ -7,7 +7,7 @@
 
 namespace weir::cuda {
 
-constexpr std::int64_t kRowsPerPartial = 64;
+constexpr std::int64_t kRowsPerPartial = 32;
 constexpr std::int64_t partials_of(std::int64_t rows) {
   return (rows + kRowsPerPartial - 1) / kRowsPerPartial;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csetjmp>
 #include <random>
 #include <set>
@@ -21,8 +22,8 @@ namespace {
 constexpr std::byte kPoison{0xFF};  // NaN in every format
 constexpr int kMostThreads = 1024, kWarpThreads = 32;
 constexpr unsigned kMostBlocks = 65535;  // in y and z
-constexpr std::size_t kMostSharedBytes =
-    48 * 1024;  // that a launch may ask for without saying so beforehand
+constexpr int kMostSharedBytes = 99 * 1024;
+std::atomic<int> shared_asked = 48 * 1024;  // what a launch may have without saying so beforehand
 constexpr std::size_t kStackBytes = 96 * 1024;
 
 // swapcontext begins a fiber; from then on jumps are enough, and make no call of the system.
@@ -146,7 +147,7 @@ void run_blocks(dim3 grid, dim3 block, std::size_t shared_bytes,
   body = &kernel;
   count = static_cast<int>(block.x * block.y * block.z);
   if (count < 1 || count > kMostThreads || grid.x < 1 || grid.y < 1 || grid.y > kMostBlocks ||
-      grid.z > kMostBlocks || shared_bytes > kMostSharedBytes) {
+      grid.z > kMostBlocks || shared_bytes > static_cast<std::size_t>(shared_asked)) {
     throw std::logic_error("a launch that no device takes");
   }
   dynamic =
@@ -170,6 +171,11 @@ void poison_once_a_block(void* array, std::size_t bytes) {
   if (fresh_arrays.insert(array).second) std::memset(array, static_cast<int>(kPoison), bytes);
 }
 void* dynamic_shared() { return dynamic.data(); }
+bool ask_shared(int bytes) {
+  if (bytes > kMostSharedBytes) return false;
+  if (bytes > shared_asked) shared_asked = bytes;
+  return true;
+}
 int self() { return current; }
 int threads() { return count; }
 bool running(int thread) { return fibers[static_cast<std::size_t>(thread)].running; }

@@ -51,7 +51,10 @@ void run_grid(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes,
 enum class Meeting : std::uint8_t { none, warp, block };
 void meet(Meeting whom);
 void poison_once_a_block(void* array, std::size_t bytes);
-void* dynamic_shared();    // the bytes that the launch asked for
+void* dynamic_shared();  // the bytes that the launch asked for
+// A kernel asked for more than every device gives unasked; of whichever kernel, it is kept. Whether
+// a device of 8.6 has it, the least that those from 8.0 on give.
+bool ask_shared(int bytes);
 int self();                // which thread of the block
 int threads();             // of the block
 bool running(int thread);  // has not returned

@@ -58,6 +58,9 @@ cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return cudaSuccess;
 }  // every launch is done when it returns
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
+  return weir::emulation::ask_shared(value) ? cudaSuccess : cudaErrorInvalidValue;
+}
 cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "an error of the emulated device"; }

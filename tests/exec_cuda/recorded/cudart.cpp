@@ -189,6 +189,10 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = std::size_t{80} << 30;
   return cudaSuccess;
 }
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
+  WEIR_CALL();
+  return weir::emulation::ask_shared(value) ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 // As the runtime does, these neither fail nor count.
 cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(current().error); }
