@@ -74,6 +74,17 @@ class LayerBench {
     if (layer > 0) input_bytes_ = output_of(layer - 1);
     output_bytes_ = output_of(layer);
   }
+  LayerBench(const LayerBench&) = delete;
+  LayerBench& operator=(const LayerBench&) = delete;
+  LayerBench(LayerBench&&) = delete;
+  LayerBench& operator=(LayerBench&&) = delete;
+  // What a device that failed has left on its stream works with what is released here.
+  ~LayerBench() {
+    try {
+      backend_.finish();
+    } catch (...) {  // the failure is on its way
+    }
+  }
 
   void repeat(Times& times) {
     const Pass pass{0, 0, tokens(), reinterpret_cast<double*>(host_.get())};
