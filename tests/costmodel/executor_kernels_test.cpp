@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <variant>
+#include <vector>
+
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
@@ -69,6 +73,25 @@ TEST(ExecutorKernels, BytesByHand) {
   EXPECT_EQ(of(all, "layer_norm_kernel", "F").calls, 24);
   EXPECT_EQ(of(all, "layer_norm_kernel", "F").bytes,
             Bytes(2 * kRows * kHidden * 2 + 2 * kHidden * 2 + 2 * kRows * 4));
+}
+
+// A row is held where it fits the 99 KB of shared memory that a block can have: 50,688 logits of
+// two bytes, not one more, and 25,344 of four.
+TEST(ExecutorKernels, RowsOfLogitsAreHeldUpToWhatABlockCanHave) {
+  const auto held = [](std::int64_t vocabulary, Dtype dtype) {
+    Model model = gpt2(0, AttentionKind::unfused);
+    std::get<EmbeddingShape>(model.layers.front().shape).vocabulary = vocabulary;
+    std::get<HeadShape>(model.layers.back().shape).vocabulary = vocabulary;
+    ExecutorStep step = kStep;
+    step.dtype = dtype;
+    const auto all = executor_kernels(model, step);
+    return std::ranges::any_of(
+        all, [](const KernelWork& kernel) { return kernel.name == "held_cross_entropy_kernel"; });
+  };
+  EXPECT_TRUE(held(50'688, Dtype::bf16));
+  EXPECT_FALSE(held(50'689, Dtype::bf16));
+  EXPECT_TRUE(held(25'344, Dtype::fp32));
+  EXPECT_FALSE(held(25'348, Dtype::fp32));
 }
 
 // Three times the forward's products, and the cores as they are executed: no product is missing and

@@ -16,6 +16,16 @@
 namespace weir {
 namespace {
 
+// The first block of a model on three devices, twelve repetitions.
+MeasureOptions block_on_three() {
+  MeasureOptions options;
+  options.layers = {1};
+  options.micro_batch_sizes = {1};
+  options.devices = 3;
+  options.least = options.most = 12;
+  return options;
+}
+
 // Four devices on whatever cores there are, and a spread that is reached after a random number of
 // repetitions: whoever reads the decision late must still read the one for its own repetition, or
 // the others wait for it for ever.
@@ -52,11 +62,7 @@ TEST(Measure, NeighboursOnStreamsEmptyNoCache) {
   };
   const TinyModel model(true, 0.1, 32, 3);
   const Plan plan = model.plan({}, 1, "gpipe");
-  MeasureOptions options;
-  options.layers = {1};
-  options.micro_batch_sizes = {1};
-  options.devices = 3;
-  options.least = options.most = 12;
+  const MeasureOptions options = block_on_three();
   std::array<std::atomic<int>, 3> evictions{};
   const Backends backends{
       {BackendKind::cpu, [&](const BackendRequest& request) -> std::unique_ptr<Backend> {
@@ -87,11 +93,7 @@ TEST(Measure, AFailureOfOneDeviceEndsAll) {
   };
   const TinyModel model(true, 0.1, 32, 3);
   const Plan plan = model.plan({}, 1, "gpipe");
-  MeasureOptions options;
-  options.layers = {1};
-  options.micro_batch_sizes = {1};
-  options.devices = 3;
-  options.least = options.most = 12;
+  const MeasureOptions options = block_on_three();
   for (int failing = 0; failing < 3; ++failing) {
     const Backends backends{
         {BackendKind::cpu, [failing](const BackendRequest& request) -> std::unique_ptr<Backend> {

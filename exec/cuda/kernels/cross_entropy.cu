@@ -182,7 +182,7 @@ bool gives_shared(const void* kernel, int bytes) {
     static_cast<void>(cudaGetLastError());
     return false;
   }
-  CUDA_CHECK(status);
+  check_cuda(status, "cudaFuncSetAttribute", __FILE__, __LINE__);
   return true;
 }
 
